@@ -43,7 +43,7 @@ CODES: Final = (
 
 
 def unknown(code: str, known: Sequence[str] = CODES) -> str:
-    """Return a message that the code does not exist, with the most similar code that exists; empty for a code that exists."""
+    """Return a message that the code does not exist, with the most similar existing code; empty if the code exists."""
     if code in known:
         return ""
     close = get_close_matches(code.lower(), known, n=1)

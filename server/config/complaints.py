@@ -1,4 +1,4 @@
-"""The messages about a wrong shape: the errors that pydantic found, in words that the file's author knows."""
+"""The messages about a text of the wrong shape: the errors that pydantic found, in words that the text's author knows."""
 
 from collections.abc import Container, Iterator
 from difflib import get_close_matches
@@ -21,7 +21,7 @@ _MESSAGES: Final = {
 
 
 def complain(fault: ValidationError, reporter: Reporter, left_out: Container[Path] = ()) -> None:
-    """Report every error of a validation at its path; a missing value is no error if it was left out on purpose."""
+    """Report every error of a validation at its path. A missing value is no error if `partial` left it out because of another fault."""
     for error in fault.errors(include_url=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         if reporter.original(path) not in left_out:

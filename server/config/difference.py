@@ -137,7 +137,7 @@ def _queues(queue: QueueSpec, path: str) -> Iterator[tuple[str, QueueSpec]]:
 
 
 def _facts(queue: QueueSpec) -> dict[str, str]:
-    """Return everything about one queue except the queues below it."""
+    """Return all facts of one queue, without the queues below it."""
     return {
         "kind": "parent" if queue.parent else "leaf",
         "weight": str(queue.weight),
@@ -164,7 +164,7 @@ def _template(template: ChildTemplate | None) -> dict[str, str]:
 
 
 def _written(prefix: str, properties: QueueProperties) -> dict[str, str]:
-    """Return the properties that differ from their defaults, because a new template is shown without default values."""
+    """Return the properties of a template that differ from their defaults. A new template is shown without default values."""
     usual = _properties(prefix, QueueProperties())
     return {
         name: fact for name, fact in _properties(prefix, properties).items() if usual[name] != fact

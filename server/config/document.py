@@ -1,4 +1,4 @@
-"""YAML text as plain values with the line of each, read by PyYAML within limits that no text can exceed.
+"""The reader of YAML text: it returns plain values with the line of each. A text that exceeds one of the limits is refused.
 
 Scalars stay as they were written (`Written`), so that ``1_000``, ``0x10`` or ``1e3`` reach the check of their field and are not
 converted silently. Only true, false and null are converted. Anchors, aliases and merge keys work.
@@ -16,7 +16,7 @@ TEXT_MAX: Final = 4 << 20
 DEPTH_MAX: Final = 100
 """The largest depth of nested mappings and lists; a queue takes two levels."""
 VALUES_MAX: Final = 300_000
-"""The largest number of keys and values of one text; those of an alias count each time that it is used."""
+"""The largest number of keys and values of one text. The keys and values of an alias count each time that the alias is used."""
 
 _TAG: Final = "tag:yaml.org,2002:"
 _SCALARS: Final = frozenset(
@@ -27,7 +27,7 @@ _LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 class Written(str):
-    """A scalar as it was written. ``number`` is set if YAML would read the scalar as a number."""
+    """A scalar as it was written. ``number`` says that YAML would read the scalar as a number."""
 
     __slots__ = ("number",)
     number: bool
@@ -49,9 +49,9 @@ class Read(NamedTuple):
 
 
 def read(text: str, reporter: Reporter) -> Read | None:
-    """Return the value of a text, with its lines noted in the reporter; None, with an error reported, if it has no value.
+    """Return the value of a text, and note its lines in the reporter. If the text has no value, report an error and return None.
 
-    If a key is written twice, the first one counts: the reporter gets an error, and a note of the value that was left out.
+    If a key is written twice, the first one counts. The reporter gets an error, and a note of the value that was left out.
     """
     if len(text) > TEXT_MAX:
         reporter.error((), f"the text has {len(text)} characters, allowed are {TEXT_MAX}", 1)
@@ -129,7 +129,7 @@ class _Builder:
     depth: int = 0
 
     def value(self, node: yaml.Node, path: Path) -> object:
-        """Return the value of a node; an alias that contains itself ends at the depth limit."""
+        """Return the value of a node. An alias that contains itself is refused at the depth limit."""
         self.left -= 1
         if self.left < 0:
             raise _LimitError(_line(node), f"more than {VALUES_MAX} values, aliases counted")
@@ -194,7 +194,7 @@ class _Builder:
         return own
 
     def _merge(self, node: yaml.Node, path: Path) -> dict[str, object]:
-        """Return the keys that `<<` merges in; of several mappings with one key the first one counts."""
+        """Return the keys and values that `<<` merges in. If several mappings have the same key, the first mapping counts."""
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, object] = {}
         for part in parts:
@@ -207,7 +207,7 @@ class _Builder:
         return merged
 
     def _flaw(self, node: yaml.Node, path: Path, message: str, key: str) -> None:
-        """Report what is wrong with a key of a mapping; its value is left out."""
+        """Report what is wrong with a key of a mapping, and note that its value is left out."""
         named = (*path, key) if (*path, key) in self.lines else path
         self.flaws.append((named, _line(node), message))
         self.left_out.add((*path, key))

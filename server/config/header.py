@@ -1,4 +1,4 @@
-"""The first line that `evenhand config show` writes above a configuration: the revision that a change is made from."""
+"""The first line that `evenhand config show` writes above a configuration. It names the revision on which a change is based."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ def header(base: Base) -> str:
 
 
 def without_header(text: str) -> tuple[Base, str]:
-    """Return the revision that the first line names and the text below it, or an empty base and the whole text."""
+    """Return the revision that the first line names, and the text below it. Without such a line, return an empty base and the whole text."""
     found = _HEADER.match(text)
     if found is None or (found.end() < len(text) and not found[0].endswith("\n")):
         return ANY_BASE, text

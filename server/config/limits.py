@@ -34,7 +34,7 @@ Bounds = dict[tuple[str, str], _Bound]
 
 
 def apply(root: Draft, partition: shape.Partition, where: Path, reporter: Reporter) -> None:
-    """Read the limits of every queue into its draft; those of the partition apply to root."""
+    """Read the limits of every queue into its draft. The partition's own limits apply to the root queue."""
     entries, entries_where = root.shape.limits, (*root.where, "limits")
     if partition.limits:
         partition_where = (*where, "limits")

@@ -16,13 +16,10 @@ from server.model.shadow import NO_EFFECT, is_on
 from server.model.spelling import duration_text, quantity_text
 
 SECONDS_SUSPICIOUS: Final = 60
-"""A quota delay under `resources` that is shorter than this was probably meant in minutes (seed 000 itself writes 5 for minutes)."""
+"""The number of seconds below which a quota delay under `resources` was probably meant in minutes (seed 000 itself writes 5 for minutes)."""
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
-"""The shortest safe expiry, 30 s more than Kubernetes' usual grace period, and the shortest useful timeout of a reservation.
-
-That timeout is the grace period itself, 30 s.
-"""
+"""The shortest safe expiry (Kubernetes' usual grace period of 30 s, plus 30 s), and the shortest useful timeout of a reservation (30 s)."""
 OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 """The scopes of policies that evict pods for asks that belong to no gang."""
 
@@ -101,7 +98,7 @@ def _structure(draft: Draft, reporter: Reporter) -> None:
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a guarantee that exceeds the sum of its children's guarantees: no child can claim the rest (G2)."""
+    """Warn of a queue whose guarantee exceeds the sum of its children's guarantees, because no child can claim the rest (G2)."""
     for kind, amount in draft.guaranteed.items():
         parts = [child.guaranteed.get(kind, 0) for child in draft.children]
         if parts and all(parts) and sum(parts) < amount:
@@ -138,7 +135,7 @@ def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter)
 
 
 def _tight_quota(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a max that equals the guarantee, which the reader accepts (Q8)."""
+    """Warn of a max that equals the guarantee. Such a max is accepted (Q8)."""
     for kind, amount in draft.maximum.items():
         if amount and draft.guaranteed.get(kind) == amount:
             reporter.warning(
@@ -229,7 +226,7 @@ def _has_access(draft: Draft) -> bool:
 
 
 def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
-    """Warn of a rule that cannot match, because its filter denies everybody."""
+    """Warn of a rule that never applies, because its filter denies all users."""
     listed = rule.filter and (
         rule.filter.users
         or rule.filter.groups
@@ -248,7 +245,7 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
 
 
 def _reservations(checked: Checked, reporter: Reporter) -> None:
-    """Warn of a timeout that never has an effect, or that leaves a reservation no time."""
+    """Warn of a timeout that never has an effect, or that is too short for a reservation to be of use."""
     written = checked.written.reservations
     if "timeout" not in written.model_fields_set:
         return
@@ -352,7 +349,7 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about natural termination, which depends on rounds: it is a share of the over-use in each round (P9)."""
+    """Yield warnings about natural termination, which is a share of the over-use in each round and therefore depends on rounds (P9)."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"
@@ -404,7 +401,7 @@ def _lists(settings: PreemptionSettings, policy: PolicyFacts) -> bool:
 
 
 def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield a warning if single asks need a label to preempt: each is a gang of one, whichever policy would serve it (J3)."""
+    """Yield a warning if single asks need a label to preempt, because each counts as a gang of one for every policy (J3)."""
     others = [name for name in settings.policies if facts(name).scope in OF_SINGLE_ASKS]
     if settings.job_default_trigger or not settings.lists(JOB) or not others:
         return
@@ -417,7 +414,7 @@ def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about evicting firm pods (G11); seed 001 has no firm pods and would release them."""
+    """Yield warnings about settings for the eviction of firm pods (G11). Seed 001 has no firm pods and would evict them."""
     listed = settings.lists(JOB)
     if settings.firm_break:
         effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"

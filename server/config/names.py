@@ -76,9 +76,9 @@ def group_or_wildcard(written: str) -> str:
 
 
 def acl(written: str) -> Acl:
-    """Return the access list `users groups`: two fields separated by a space, each a list with commas.
+    """Return the access list that a text means. The text is `users groups`: two fields separated by a space, each a list with commas.
 
-    A text with a leading space has groups only. `*` is everybody, an empty text nobody.
+    A text with a leading space has groups only. `*` means all users, an empty text no users.
     """
     fields = written.split()
     if written[:1].isspace() and fields:
@@ -108,14 +108,14 @@ def _names(written: str) -> list[str]:
 
 
 def is_pattern(written: str) -> bool:
-    """Return whether a single filter entry is a regular expression and not a name; a trailing `$` belongs to a name."""
+    """Return whether a single filter entry is a regular expression and not a name. A name may end with `$`."""
     return bool(_SPECIAL.search(written)) and not _USER.fullmatch(written)
 
 
 def pattern(written: str) -> str:
     """Return a regular expression of a filter, which is searched for anywhere in a name.
 
-    A repetition inside a repetition is refused, because matching a name against it may take for ever.
+    A repetition inside a repetition is refused, because matching a name against such an expression may take for ever.
     """
     if len(written) > PATTERN_MAX:
         raise ValueError(

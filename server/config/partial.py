@@ -11,9 +11,9 @@ from server.config.complaints import complain
 from server.config.problems import PROBLEMS_MAX, Path, Reporter
 
 ROUNDS_MAX: Final = 8
-"""The largest number of attempts to leave out faulty values; a key that is missing afterwards takes another attempt."""
+"""The largest number of attempts to leave out faulty values. A key that is missing because of one attempt takes another one."""
 _WHOLE: Final = ("limits", "preemption")
-"""The sections whose entries are compared with each other: with one fault inside, no entry of the section is checked."""
+"""The sections whose entries are compared with each other. If one entry has a fault, the whole section is left out."""
 _BESIDE_TREE: Final = frozenset(
     {"resources", "properties", "childtemplate", "weight", "maxapplications", "submitacl"}
     | {"adminacl", "limits"}
@@ -23,7 +23,7 @@ _OF_QUEUE: Final = tuple(shape.Queue.model_fields)
 
 
 def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> shape.File | None:
-    """Return the file without the values of a wrong shape; None if nothing that can be checked remains.
+    """Return the file without the values of a wrong shape; None if nothing remains that can be checked.
 
     The reporter gets the faults, and the paths that were left out because of them.
     """
@@ -56,7 +56,7 @@ def _fault_paths(fault: ValidationError) -> Iterable[Path]:
 def tree_is_known(queues: Path, reporter: Reporter) -> bool:
     """Return whether each queue of a partition is known, with its name and the queues below it.
 
-    For a text with more faults than are listed the answer is False, without examining each fault.
+    If the text has more faults than are listed, the result is False, and the faults are not examined.
     """
     if len(reporter.left_out) > PROBLEMS_MAX:
         return False
@@ -68,7 +68,7 @@ def tree_is_known(queues: Path, reporter: Reporter) -> bool:
 
 
 def _meant(key: str | int) -> str | int:
-    """Return the key of a queue that was probably meant; the key itself if no other is similar."""
+    """Return the key of a queue that was probably meant; the given key if no known key is similar."""
     if isinstance(key, int) or key in _OF_QUEUE:
         return key
     close = get_close_matches(key.lower(), _OF_QUEUE, n=1)

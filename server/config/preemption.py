@@ -50,7 +50,7 @@ OPPOSITE: Final = {
     ("job", "disableDefaultPreemptiable"),
     ("job", "disableDefaultTriggerPreemption"),
 }
-"""The keys whose value is the opposite of their field: true for a field that is false."""
+"""The keys whose value is the opposite of their field's value."""
 
 
 def settings(
@@ -113,7 +113,7 @@ def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) 
 
 
 def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Reporter) -> None:
-    """Check that a list names no key twice, and no key with which the policy's list begins anyway (V2)."""
+    """Check that a list names no key twice, and none of the fixed keys with which the policy's order begins (V2)."""
     for what, keys in written.items():
         fixed = FIXED[what]
         for number, key in enumerate(keys):
@@ -131,9 +131,9 @@ def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Re
 def _proportional(
     read: PreemptionSettings, given: dict[str, Any], where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return settings for shares by weight with the trigger that they need, and report a trigger that contradicts them.
+    """Return the settings with the trigger that shares by weight need, and report a trigger that contradicts them.
 
-    W2: plain shares by weight claim only what fits after the ask. W8: `overshoot: last` needs the same trigger.
+    Claims for plain shares by weight must fit after the ask is counted (W2). `overshoot: last` needs the same trigger (W8).
     """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"

@@ -1,4 +1,4 @@
-"""The problems of a configuration: what is wrong or may surprise its author, each with file, line and path."""
+"""The problems of a configuration: what is wrong in it, or may surprise its author, with file, line and path."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ MESSAGE_MAX: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem. An error refuses the text; a warning states in ``consequence`` what will happen.
+    """One problem. A text with an error is refused. For a warning, ``consequence`` says what will happen.
 
     ``line`` counts from 1. ``path`` is written like ``partitions[0].queues[0].resources.max.memory``.
     """
@@ -33,7 +33,7 @@ class Problem:
     code: str = ""
     """The stable word of a warning, one of `codes.CODES`."""
     advice: str = ""
-    """What to do about an error, if the message does not say it."""
+    """The advice what to do about an error, if the message does not say it."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"

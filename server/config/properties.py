@@ -68,9 +68,9 @@ def _not_negative(written: str) -> int:
 
 
 def _preemption_delay(written: str) -> int:
-    """Return a delay in milliseconds; as in seed 001, a text that is no positive duration gives the default.
+    """Return a delay in milliseconds. As in seed 001, a text that is no positive duration gives the default.
 
-    `own_values` warns.
+    `own_values` warns of such a text.
     """
     try:
         delay = duration_ms(written)
@@ -104,7 +104,7 @@ _WITHOUT_EFFECT: Final = (
 
 
 def own_values(written: Mapping[str, str], path: Path, reporter: Reporter) -> dict[str, Any]:
-    """Return the fields of `QueueProperties` that a queue sets itself; problems go to the reporter."""
+    """Return the fields of `QueueProperties` that a queue sets itself, and report problems."""
     values: dict[str, Any] = {}
     for name, text in written.items():
         where = (*path, name)

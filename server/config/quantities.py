@@ -45,7 +45,7 @@ _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,315}[A-Za-z0-9]
 
 
 def quantity(kind: str, written: str) -> int:
-    """Return a quantity of a resource type: `vcore` in milli-cores (`2` = 2000, `500m` = 500), all else in plain units."""
+    """Return a quantity of a resource type: `vcore` in milli-cores (`2` = 2000, `500m` = 500), all other types in plain units."""
     if written.startswith("-"):
         raise ValueError(f"the quantity {written!r} of {kind} is negative")
     found = _QUANTITY.fullmatch(written)
@@ -68,7 +68,7 @@ def quantity(kind: str, written: str) -> int:
 
 
 def _in_thousandths(written: str) -> int:
-    """Return a decimal number of cores in thousandths; 0 for a text that is no number, or has more than three decimals."""
+    """Return a decimal number of cores in thousandths; 0 for a text that is no number or has more than three decimals."""
     whole_part, point, part = written.partition(".")
     if not point or not f"{whole_part}{part}".isdecimal() or len(part) > len(str(MILLI)) - 1:
         return 0
@@ -90,7 +90,7 @@ def _factor(kind: str, unit: str, written: str) -> int:
 
 
 def type_name(kind: str) -> str:
-    """Return a resource type as Kubernetes spells them, such as `memory` or `nvidia.com/gpu`."""
+    """Return the name of a resource type, such as `memory` or `nvidia.com/gpu`, if Kubernetes allows it."""
     if not _TYPE_NAME.fullmatch(kind):
         raise ValueError(f"{kind!r} is not the name of a resource type")
     return kind

@@ -19,7 +19,7 @@ from server.model.quota import (
 
 
 class Loaded(NamedTuple):
-    """The configuration of a text and its problems; with any error there is no configuration."""
+    """The result of reading a text: its configuration and its problems. A text with an error has no configuration."""
 
     configuration: Configuration | None
     problems: list[Problem]
@@ -28,7 +28,7 @@ class Loaded(NamedTuple):
 
 
 def load(text: str, source: str = "") -> tuple[Configuration | None, list[Problem]]:
-    """Return the configuration of a text and its problems. With any error the configuration is None; otherwise there may be warnings. Never raises.
+    """Return the configuration of a text, and its problems. The configuration is None if a problem is an error. Never raises.
 
     ``source`` names the text in problems, such as the path of its file.
     """

@@ -1,7 +1,7 @@
 """`placementrules`: the rules as model values, and checks of their fixed parts against the queues of the file.
 
-A chain is read from its outermost parent inwards. As long as it consists of fixed rules the queue is known, and that queue has
-to exist (or be created), as a leaf at the end of the chain and as a parent everywhere else.
+A rule and its parent rules form a chain, which is read from the outermost parent on. As long as the rules are fixed, the queue is
+known. That queue has to exist, unless the rule creates it: as a leaf at the end of the chain, and as a parent everywhere else.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,9 +29,9 @@ _NEEDS_VALUE: Final = {"fixed": "the name of a queue", "tag": "the name of a tag
 def rules(
     written: list[shape.Rule], root: Draft, where: Path, reporter: Reporter
 ) -> tuple[PlacementRule, ...]:
-    """Return the rules of a partition in file order; problems are reported.
+    """Return the rules of a partition in the order of the file, and report problems.
 
-    If a fault left the names of the queues unknown, no rule is compared with them.
+    If a fault left the names of the queues unknown, the rules are not compared with the queues.
     """
     queues = _by_path(root) if tree_is_known((*where, "queues"), reporter) else None
     read = []
@@ -45,7 +45,7 @@ def rules(
 
 
 def _by_path(root: Draft) -> Queues:
-    """Return the queues by path; of two queues with one path, the first one."""
+    """Return the queues by path. Of two queues with the same path, the first one counts."""
     queues: dict[str, Draft] = {}
     for draft in root.walk():
         queues.setdefault(draft.path, draft)
@@ -103,7 +103,7 @@ def _is_qualified(value: str) -> bool:
 
 
 def _filter(written: shape.Filter, at: Path, reporter: Reporter) -> RuleFilter:
-    """Return a filter; several entries are names, a single one may be a regular expression."""
+    """Return a filter. Several entries are names; a single entry may be a regular expression."""
     users, user_pattern = _entries(written.users, (*at, "users"), reporter)
     groups, group_pattern = _entries(written.groups, (*at, "groups"), reporter)
     return RuleFilter(
@@ -138,7 +138,7 @@ def _checked(check: Callable[[str], str], written: str, at: Path, reporter: Repo
 def _check_chain(
     rule: PlacementRule, queues: Queues, at: Path, reporter: Reporter, *, is_parent: bool = False
 ) -> None:
-    """Check the known part of a chain: a rule gives a leaf, and the parent of another rule gives a parent queue."""
+    """Check the known part of a chain: the rule itself must give a leaf, and its parent rules must give parent queues."""
     queue = _known_queue(rule)
     if rule.parent:
         _check_chain(rule.parent, queues, (*at, "parent"), reporter, is_parent=True)
@@ -182,7 +182,7 @@ def _check_missing(
 
 
 def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
-    """Return the end of a message that names the queue that was probably meant, empty if no name is similar."""
+    """Return the end of a message, which names the queue that was probably meant; empty if no name is similar."""
     close = reporter.may_compare(len(queues)) and get_close_matches(queue, queues, n=1, cutoff=0.7)
     return f", did you mean {close[0]!r}?" if close else ""
 
@@ -196,7 +196,7 @@ def _nearest(queue: str, queues: Queues) -> Draft:
 
 
 def _known_queue(rule: PlacementRule) -> str | None:
-    """Return the queue of a chain of fixed rules; None if a part of the chain depends on the application."""
+    """Return the queue that a chain of fixed rules gives; None if a part of the chain depends on the application."""
     if rule.kind != "fixed":
         return None
     if _is_qualified(rule.value):

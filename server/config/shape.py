@@ -25,7 +25,7 @@ else:
 
 
 def _number(read: Callable[[str], int]) -> Callable[[object], int]:
-    """Return a validator of unquoted numbers."""
+    """Return a validator that accepts unquoted numbers only, and reads them with ``read``."""
 
     def check(value: object) -> int:
         if not isinstance(value, Written):
@@ -36,7 +36,7 @@ def _number(read: Callable[[str], int]) -> Callable[[object], int]:
 
 
 def _text(read: Callable[[str], Any]) -> Callable[[object], Any]:
-    """Return a validator of text and numbers as written."""
+    """Return a validator that accepts text and numbers, and reads them as they are written with ``read``."""
 
     def check(value: object) -> object:
         if not isinstance(value, str):
@@ -194,7 +194,7 @@ class Job(Section):
 
 
 class Order(Section):
-    """`preemption.order`: by policy the keys that follow the fixed ones (V2)."""
+    """`preemption.order`: by policy the sort keys of victims that follow the fixed keys (V2)."""
 
     claim: list[Key] = []
     quota: list[Key] = []

@@ -1,6 +1,6 @@
-"""The queues of one partition as drafts: names, structure, amounts and properties, not yet compared with each other.
+"""The queues of one partition as drafts: names, structure, amounts and properties, which are not compared with each other yet.
 
-A draft has its path in the file, so that later checks can name the line.
+A draft knows its path in the file, so that later checks can name the line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class Template:
     def below(self, properties: QueueProperties, owner: str) -> ChildTemplate:
         """Return the settings with which a dynamic leaf starts below a queue with these properties.
 
-        ``owner`` wrote the template.
+        ``owner`` is the queue that has the template.
         """
         return ChildTemplate(
             guaranteed=resource(self.guaranteed),
@@ -85,7 +85,7 @@ class Draft:
             yield from child.walk()
 
     def path_up(self) -> Iterator["Draft"]:
-        """Yield the queue and its ancestors, up to root."""
+        """Yield the queue and all queues above it, up to the root."""
         draft: Draft | None = self
         while draft is not None:
             yield draft
@@ -119,7 +119,7 @@ class Draft:
 
 
 def grow(partition: shape.Partition, where: Path, reporter: Reporter) -> Draft:
-    """Return the tree of a partition; a root is inserted if the file begins with the queues below it."""
+    """Return the tree of a partition. If the file begins with the queues below the root, a root is inserted."""
     where = (*where, "queues")
     tops = partition.queues
     if len(tops) == 1 and tops[0].name == ROOT:
@@ -151,7 +151,7 @@ def _draft(written: shape.Queue, where: Path, above: Draft | None, reporter: Rep
 
 
 def _children(draft: Draft, reporter: Reporter) -> list[Draft]:
-    """Return the queues below a queue; for an inserted root these are the queues that the partition lists."""
+    """Return the queues below a queue. Below an inserted root these are the queues that the partition lists."""
     inserted = draft.above is None and draft.where[-1] == "queues"
     where = draft.where if inserted else (*draft.where, "queues")
     first: dict[str, int] = {}
@@ -177,7 +177,7 @@ def _check_root(root: Draft, reporter: Reporter) -> None:
 
 
 def amounts(written: Mapping[str, str], where: Path, reporter: Reporter) -> dict[str, int]:
-    """Return quantities by type; a quantity that cannot be read is reported and left out."""
+    """Return quantities by type. A quantity that cannot be read is reported and left out."""
     read: dict[str, int] = {}
     for kind, text in written.items():
         try:
@@ -194,14 +194,14 @@ def _guaranteed(written: shape.Resources, where: Path, reporter: Reporter) -> di
 
 
 def _named(own: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names that the file uses for these fields of `QueueProperties`."""
+    """Return the names of properties in the file that set these fields of `QueueProperties`."""
     return frozenset(name for name, field_name in PROPERTY_FIELDS.items() if field_name in own)
 
 
 def _own(
     written: Mapping[str, str], sizes: shape.Resources, where: Path, reporter: Reporter
 ) -> dict[str, Any]:
-    """Return the properties that a queue or template sets, with the quota delay from either spelling (Q2)."""
+    """Return the properties that a queue or template sets, with the quota delay from either of its two places (Q2)."""
     values = own_values(written, (*where, "properties"), reporter)
     if sizes.quota_delay_s is not None:
         if QUOTA_DELAY in written:

@@ -15,9 +15,9 @@ from server.config.reader import examine
 
 LENGTH_BYTES: Final = 8
 SECONDS_MAX: Final = 30
-"""The most seconds that one text may take."""
+"""The largest number of seconds that one text may take."""
 BYTES_MAX: Final = 1 << 30
-"""The memory of the process in bytes; a text that needs more ends it."""
+"""The largest memory of the process in bytes. A text that needs more memory ends the process."""
 _LATE_S: Final = 5
 """The seconds after SECONDS_MAX at which the process ends itself, in case the server has ended and cannot end it."""
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def serve(texts: BinaryIO, answers: BinaryIO, limit: Callable[[int], object]) -> None:
-    """Answer each text (with the name of its source) with the result of `examine`.
+    """Read texts, each with the name of its source, and write for each the result of `examine`.
 
     ``limit`` sets the seconds that the process may still run, 0 for no limit.
     """

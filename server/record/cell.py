@@ -1,4 +1,4 @@
-"""Cells in a page of memory: each holds a few numbers, replaced atomically even if the process that writes is killed."""
+"""Cells in a page of memory. Each holds a few numbers, which are replaced all at once, even if the writing process is killed."""
 
 import mmap
 import struct
@@ -38,7 +38,7 @@ class Cell:
         self._order = found.order if found else 0
 
     def write(self, run: int, *values: int | bytes) -> None:
-        """Write the values into the slot that is damaged, else into the older one."""
+        """Write the values into the damaged slot if there is one, else into the older slot."""
         self._order += 1
         body = _HEAD.pack(self._order, run) + self._form.pack(*values)
         start = self._place + self._order % SLOTS * SLOT_BYTES
@@ -50,7 +50,7 @@ class Cell:
         return len(self._read()) == SLOTS
 
     def newest(self, run: int | None = None) -> Slot | None:
-        """Return the newest slot that can be read, of this run if one is given."""
+        """Return the newest slot that can be read; if ``run`` is given, the newest of this run. None if there is none."""
         return next((one for one in self._read() if run in {None, one.run}), None)
 
     def _read(self) -> list[Slot]:

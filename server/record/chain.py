@@ -27,9 +27,9 @@ CONFIGURATION: Final = "configuration"
 DECIDED: Final = "decided"
 MOVED: Final = "moved"
 SHADOW: Final = "shadow"
-"""The kind of a line with a decision of a partition's shadow and the live decision beside it; nothing was carried out."""
+"""The kind of a line with what a partition's shadow and the live side decided for one ask or queue. The shadow's part was not carried out."""
 GAP: Final = "gap"
-"""The kind of a line that says that lines are missing: how many, since when, and why; ``more`` says that more may be missing."""
+"""The kind of a line that says that lines are missing: how many, since when, and why. ``more`` says that more may be missing."""
 TORN: Final = "torn"
 """The kind of a line that says that the last line was incomplete when the server started, and was removed."""
 ENDED: Final = "ended"
@@ -40,7 +40,7 @@ BROKEN: Final = "broken"
 """The kind of a line that says that earlier lines do not fit together; the chain continues from the last of them."""
 
 _STEPS: Final = 4
-"""The nested levels that are encoded one by one: the line, its facts, the record, its victims."""
+"""The number of nested levels that are encoded one by one: the line, its facts, the record, its victims."""
 
 CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED, SHADOW})
 """The kinds of lines that the core makes; a replay of the core's input makes them, too."""
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class Chain:
-    """The chain of entries. ``number`` and ``previous`` are the values for the next line."""
+    """The chain of entries. ``number`` is the number of the next line, ``previous`` the digest that the next line carries."""
 
     def __init__(self, number: int = 1, previous: str = ORIGIN) -> None:
         self.number = number
@@ -78,7 +78,7 @@ class Chain:
     def passed(self, written: bytes, number: int | None = None) -> None:
         """Continue the chain after a line that was written.
 
-        ``number`` is the number of that line if it differs from the expected one.
+        ``number`` is the line's own number, if it differs from the expected one.
         """
         self.number = (self.number if number is None else number) + 1
         self.previous = canonical.digest(written)

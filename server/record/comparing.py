@@ -11,7 +11,7 @@ from server.record.trace import Header
 from server.record.verify import Line, lines_of
 
 CONTEXT: Final = 2
-"""The lines before a difference that are shown with it."""
+"""The number of lines before a difference that are shown with it."""
 _LOST_KINDS: Final = (GAP, TORN, KILLED)
 """The kinds of lines that report missing lines before them."""
 _WORDS: Final = {kind: f'"kind":"{kind}"'.encode() for kind in (*_LOST_KINDS, ENDED)}
@@ -23,10 +23,10 @@ class NotThisLogError(Exception):
 
 
 class Difference(NamedTuple):
-    """The first difference between the log and the replay; one of the two may have no line there.
+    """The first difference between the log and the replay. One of the two may have no line at this place.
 
-    ``short`` says that the log ends while the replay continues. ``parts`` are the places that differ: the path, the value in
-    the log, and the value in the replay.
+    ``short`` says that the log ends while the replay continues. ``parts`` has for each value that differs its path, the value
+    in the log, and the value in the replay.
     """
 
     where: str
@@ -41,7 +41,7 @@ class Comparison:
     """The comparison of the entries of a replay with a log, in their order.
 
     ``same`` counts equal lines, ``missed`` the lines that the log reports as missing. The last decisions of a run that was
-    killed may be missing, so that nothing is expected after the line that reports the kill.
+    killed may be missing. Therefore no further line is expected in the log after the line that reports the kill.
     """
 
     def __init__(self, files: list[Path], header: Header) -> None:
@@ -80,7 +80,7 @@ class Comparison:
         self.same += 1
 
     def finish(self) -> None:
-        """End the comparison after the last entry of the replay: the log must not have further lines either."""
+        """End the comparison after the last entry of the replay. Further lines in the log are a difference."""
         if self.difference is None:
             self._pass_own(_LOST_KINDS if self._ended else (*_LOST_KINDS, ENDED))
             if self._next is not None:
@@ -107,7 +107,7 @@ class Comparison:
             self.same += 1
 
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
-        """Skip the lines of the log about itself: lines that could not be written are no difference."""
+        """Skip the lines in which the log reports on itself, because lines that could not be written are no difference."""
         while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)
             if link is None or link.entry.kind not in kinds:
@@ -136,7 +136,7 @@ class Comparison:
 
 
 def _beginning(line: Line) -> tuple[int, str, int] | None:
-    """Return number, previous digest and instant of a line that begins a run; None for another line."""
+    """Return the number, the previous digest and the instant of a line that begins a run; None for any other line."""
     if b'"kind":"started"' not in line.written:
         return None
     link = _read(line)
@@ -153,7 +153,7 @@ def _read(line: Line) -> Link | None:
 
 
 def _parts(path: str, one: object, other: object) -> Iterator[tuple[str, object, object]]:
-    """Yield the paths at which two plain values differ, with both values."""
+    """Yield each path at which two plain values differ, with the two values."""
     if isinstance(one, Entry) and isinstance(other, Entry):
         yield from _parts(path, one._asdict(), other._asdict())
     elif isinstance(one, dict) and isinstance(other, dict):

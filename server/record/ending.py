@@ -1,6 +1,6 @@
 """The end of the last run in a decision log: how many of its lines are missing, according to the log and the mark beside it.
 
-The result never understates what is missing: if the number is not certain, the result says so.
+The result never claims too few missing lines: if the number is not certain, the result says that more may be missing.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Missing(NamedTuple):
 
 
 def missing_of(gap: Entry) -> Missing:
-    """Return the content of a `gap`, with 0 or "" if a field has another form."""
+    """Return the content of a `gap` line; 0 or "" for a field that has the wrong form."""
     lines, from_ms, to_ms = (gap.facts.get(name) for name in ("lines", "from", "to"))
     return Missing(
         _whole(lines),
@@ -54,7 +54,7 @@ def missing_of(gap: Entry) -> Missing:
 
 
 def gap(missing: Missing, at_ms: int) -> Entry:
-    """Return the `gap` of missing lines; ``more`` and ``why`` are left out if they are empty."""
+    """Return the entry of a `gap` line for missing lines. Its fields ``more`` and ``why`` are left out if they are empty."""
     facts: dict[str, Plain] = {"lines": missing.lines}
     facts |= {"from": missing.from_ms, "to": missing.to_ms}
     if missing.more:
@@ -100,7 +100,7 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 
 
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
-    """Judge a run without a mark: it is complete with its closing line, or if its version wrote neither marks nor closing lines."""
+    """Judge a run without a mark. The run is complete if it has its closing line, or if its version wrote no marks and no closing lines."""
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
         return Ending(killed=False, missing=None)

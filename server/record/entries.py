@@ -30,7 +30,7 @@ _KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 class Applied(NamedTuple):
     """A configuration that came into force.
 
-    ``by`` is empty if no caller applied the configuration, and for a configuration that was in force already.
+    ``by`` is the caller that applied the configuration. It is empty if no caller did, or if the configuration was in force already.
     """
 
     source: str
@@ -46,7 +46,7 @@ Told = Decided | DecisionMoved | ShadowDecided | Applied
 def told(
     decisions: Sequence[Decision], in_force: Callable[[], Revision], now: int
 ) -> Iterator[Told]:
-    """Yield the decisions to be recorded, in their order; ``in_force`` returns the revision in force at ``now``."""
+    """Yield the decisions that become lines, in their order; ``in_force`` returns the revision in force at ``now``."""
     if _KINDS.isdisjoint(map(type, decisions)):
         return
     for one in decisions:

@@ -1,8 +1,8 @@
 """The modes of files and folders: a core refuses or warns about files that other users of the machine may read or write.
 
-A user who can write a file of roles or a kept configuration controls the core, so that such a file is refused. A file that
-others can read, or that a group can write, is used with a warning: Kubernetes mounts Secrets with mode 0644 unless
-`defaultMode` says otherwise.
+A user who can write a file of roles or a kept configuration controls the core. Therefore such a file is refused if all users may
+write to it. A file that others can read, or that a group can write, is used with a warning, because Kubernetes mounts Secrets
+with mode 0644 unless `defaultMode` says otherwise.
 """
 
 import os
@@ -27,7 +27,7 @@ def refused_file(path: Path, found: os.stat_result) -> str:
 
 
 def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, user: int) -> str:
-    """Return why a core of this user must not use the file: another user put it into a folder open to all; else empty."""
+    """Return why a core of this user must not use the file: another user put it into a folder open to all. Empty if the core may use it."""
     if not folder.st_mode & stat.S_IWOTH or found.st_uid in {user, folder.st_uid}:
         return ""
     return f"{path}: another user (uid {found.st_uid}) put it into a folder that everybody may write to; name a folder of your own"
@@ -50,7 +50,7 @@ def refused_folder(folder: Path) -> str:
 
 
 def warned_mount(folder: Path) -> str:
-    """Return the warning about a mounted volume that all users may write to, such as an emptyDir of Kubernetes; else empty."""
+    """Return the warning about a mounted volume that all users may write to, such as an emptyDir of Kubernetes. Empty for no warning."""
     found = folder.stat()
     if not (os.path.ismount(folder) and _is_open(found)):
         return ""
@@ -71,7 +71,7 @@ def shown(found: os.stat_result) -> str:
 
 
 def _exposed(path: Path, *, is_private: bool) -> str:
-    """Return what others can do with the file and the command that prevents it; empty if they can do nothing."""
+    """Return what other users can do with the file, and the command that prevents it. Empty if they can do nothing."""
     try:
         found = path.stat()
     except OSError:
@@ -84,5 +84,5 @@ def _exposed(path: Path, *, is_private: bool) -> str:
 
 
 def _is_open(folder: os.stat_result) -> bool:
-    """Return whether all users may replace the files of a folder; the sticky bit prevents that."""
+    """Return whether all users may replace the files of a folder, which the folder's sticky bit prevents."""
     return bool(folder.st_mode & stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX

@@ -1,7 +1,7 @@
 """The holding of decisions until their lines are safe in the decision log: `evenhand serve --durable`.
 
-The decisions of a slice are sent only when its lines are on the disk. Events that arrive during a sync are handled together, so
-that one sync serves all of them. A slice without lines for the log does not wait.
+The decisions of a slice (`server.rpc.pump`) are sent only when its lines are on the disk. Events that arrive during a sync are
+handled together, so that one sync serves all of them. A slice without lines for the log does not wait.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from typing import Final
 from server.record.recording import Recording
 
 RETRY_S: Final = 0.25
-"""The seconds between two attempts to write to a disk that fails."""
+"""The number of seconds between two attempts to write to a disk that fails."""
 SLOW_S: Final = 1.0
-"""The seconds without an answer after which the disk is reported as delaying decisions."""
+"""The number of seconds without an answer after which the disk is reported as delaying decisions."""
 SLOW_WHY: Final = f"the disk has not answered for {SLOW_S:.0f} s"
 
 
 class Holding:
-    """The object that the pump awaits before decisions are sent; ``asked`` runs a job in the thread that writes."""
+    """The object whose `before_leaving` the pump awaits before decisions are sent. ``asked`` runs a job in the thread that writes."""
 
     def __init__(
         self, recording: Recording, asked: Callable[[Callable[[], bool]], Awaitable[bool]]
@@ -30,7 +30,7 @@ class Holding:
         """The function that is called with True when the disk begins to delay decisions, and with False when it no longer does."""
 
     async def before_leaving(self) -> None:
-        """Wait until all decisions made so far may be sent, however long the disk fails, and then return."""
+        """Wait until all decisions made so far may be sent, however long the disk fails."""
         unsafe = self._recording.unsafe()
         if unsafe is None:
             return

@@ -25,9 +25,9 @@ InForce = tuple[Revision, Mapping[str, str]]
 
 
 class Keeper:
-    """The writer of the content that ``kept`` returns, if any, whenever ``now`` returns a new value.
+    """The writer of the configuration in force, an observer of the pump.
 
-    The keeper is an observer of the pump.
+    When ``now`` returns a new value, the keeper writes what ``kept`` returns, unless that is None.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Keeper:
         self._failing = ""
 
     def decided(self, _decisions: Decisions, _now: int) -> None:
-        """Do nothing: the configuration in force is checked once a slice."""
+        """Do nothing, because the configuration in force is checked once for each slice."""
 
     def sliced(self, _events: int, _seconds: float, _now: int) -> None:
         """Queue the configuration in force for writing if it has changed."""
@@ -64,16 +64,16 @@ class Keeper:
         """Do nothing."""
 
     def retry(self) -> None:
-        """Retry a write that failed. Call this from time to time."""
+        """Retry a write that failed. The server calls this from time to time."""
         if self._failing:
             self._queue()
 
     def why_not_kept(self) -> str:
-        """Return why the configuration in force is not on disk; empty if it is, or is about to be written."""
+        """Return why the configuration in force is not on disk; empty if it is on disk or is about to be written."""
         return f"{self._path}: {self._failing}" if self._failing else ""
 
     async def settled(self) -> str:
-        """Return why the configuration in force is not on disk, after everything queued so far was written or has failed."""
+        """Return why the configuration in force is not on disk. Wait first until everything queued so far was written or has failed."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         self._run(lambda: _set(loop, done))
@@ -95,13 +95,13 @@ class Keeper:
             yield Finding("warning", NAME, "record-failing", message, advice)
 
     def _queue(self) -> None:
-        """Queue a write of the latest configuration unless one is queued: many changes on a slow disk need only one write."""
+        """Queue a write of the latest configuration, unless a write is queued already. On a slow disk, many changes need only one write."""
         if not self._is_queued:
             self._is_queued = True
             self._run(self._write)
 
     def _write(self) -> None:
-        """Write the latest configuration; called in the thread."""
+        """Write the latest configuration. This runs in the thread that writes."""
         self._is_queued = False
         assert self._wanted is not None
         try:

@@ -1,7 +1,8 @@
 """The file with the configuration in force, from which a restarted core reads it.
 
-A new file is written completely beside the old one, synced, and then renamed to its name, so that a crash leaves one of the
-two. A checksum covers the whole file: a file that was changed or cut is refused, and no part of it is used.
+A new file is written completely beside the old file, synced, and then renamed to the old file's name. A crash therefore leaves
+either the old or the new content. A checksum covers the whole file: a file that was changed or cut is refused, and no part of it
+is used.
 """
 
 import errno
@@ -29,7 +30,7 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 class Kept(NamedTuple):
     """The configuration in force with its revision, and the digests of the texts that its sources sent last.
 
-    ``given`` has the digest by resource manager, ``file`` is that of the configuration file; empty if there was none.
+    ``given`` has the digest by resource manager. ``file`` is the digest for the configuration file, empty if there was no file.
     """
 
     revision: Revision
@@ -42,7 +43,7 @@ _FORM: Final = Fields(Kept, Forms().of)
 
 
 def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
-    """Return the path at which the configuration is kept: in the folder, or beside the decision log; None without either."""
+    """Return the path at which the configuration is kept: in the folder, else beside the decision log; None if both are missing."""
     if state_dir is not None:
         return state_dir / _NAME
     if decision_log is not None:
@@ -51,7 +52,7 @@ def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """Write the file; on an error the old file stays. Raises OSError."""
+    """Write the file. On an error the old file stays as it is. Raises OSError."""
     facts = {"format": FORMAT, **_FORM.write(kept)}
     facts[_CHECKSUM] = canonical.digest(canonical.line(facts))
     following = path.with_name(f"{path.name}.new")
@@ -69,7 +70,7 @@ def write_kept(path: Path, kept: Kept) -> None:
 
 
 def read_kept(path: Path) -> Kept | None:
-    """Return the content of the file; None if there is none. Raises RecordError for a file that cannot be used."""
+    """Return the content of the file; None if there is no file. Raises RecordError for a file that cannot be used."""
     try:
         written = _contents(path)
     except FileNotFoundError:

@@ -1,9 +1,10 @@
 """The decision log: an append-only file in which each line names the digest of the line before it.
 
-Writing never raises, and drops no line while memory suffices; dropped lines are counted, and a line reports their number as
-soon as writing works again. A full file is renamed to the number of its first line, and the chain continues in the next file.
-Lines that a killed process lost are counted by the next process, from the mark beside the log. The decisions of a durable log
-wait until `sync` says that their lines are safe; those of another log are sent before their lines are written.
+Writing never raises. Lines that cannot be written wait in memory, and are dropped only beyond a limit. Dropped lines are counted,
+and a line reports their number as soon as writing works again. A full file is renamed to the number of its first line, and the
+chain continues in the next file. Lines that a killed process lost are counted by the next process, from the mark beside the log
+(`server.record.mark`). If the log is durable, decisions wait until `sync` says that their lines are safe; else decisions are sent
+before their lines are written.
 """
 
 import os
@@ -27,8 +28,8 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """A decision log that is open for writing.
 
-    ``failing`` says why it cannot be written, ``lost`` counts lines that will never be written. ``uncounted`` says why lines
-    that a killed process loses cannot be counted, empty if they can.
+    ``failing`` says why the log cannot be written, ``lost`` counts lines that will never be written. ``uncounted`` says why lines
+    that a killed process loses cannot be counted; it is empty if they can.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class DecisionLog:
         self.flush()
 
     def _opened_mark(self) -> Mark | None:
-        """Return the mark, or None if it is not available: lines are also written without a mark."""
+        """Return the mark, or None if it is not available. Lines are written without a mark, too."""
         try:
             return Mark.opened(self._path)
         except OSError as error:
@@ -81,7 +82,7 @@ class DecisionLog:
         return ending(self._path, tail.chain, tail.last, state, boot_id())
 
     def _begin(self, tail: Tail, ended: Ending, now: int) -> None:
-        """Begin the run in the mark; then record in the log what is wrong with its end, and how the previous run ended."""
+        """Begin the run in the mark. Then record in the log what is wrong with the log's end, and how the previous run ended."""
         if self._mark is not None:
             number, digest = self.chain.number - 1, self.chain.previous
             unsure = ended.missing is not None and ended.missing.more
@@ -99,7 +100,7 @@ class DecisionLog:
             self.note(found)
 
     def _tail(self, descriptor: int) -> Tail:
-        """Return the end of the file, or that of the newest full file if the server ended between two files."""
+        """Return the end of the file. If the server ended between two files, return the end of the newest full file."""
         tail = read_tail(descriptor, self._path)
         os.ftruncate(descriptor, tail.size)
         older = pieces(self._path)
@@ -113,13 +114,13 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of so many further lines may be sent from now on, even if the lines are not written."""
+        """Record that the decisions of this many more lines may be sent from now on, even if the lines are not written yet."""
         self._handed += lines
         if self._mark is not None:
             self._mark.hand(self._handed, now)
 
     def note(self, entry: Entry) -> None:
-        """Add a line about the log itself; unlike other lines, it is kept however many lines wait already."""
+        """Add a line about the log itself. Unlike other lines, this line is never dropped, however many lines wait already."""
         self._close_gap()
         self._append(entry, last=True)
 
@@ -132,13 +133,13 @@ class DecisionLog:
             self._accounted += entry.kind in CORE_KINDS
 
     def miss(self, at_ms: int) -> None:
-        """Count a line that was not made in time."""
+        """Count a line as missing that was not made in time."""
         count, first, _ = self._gap or (0, at_ms, 0)
         self._gap = count + 1, first, at_ms
         self.lost += 1
 
     def flush(self) -> None:
-        """Write what was added, as much as the disk takes."""
+        """Write as much of the added lines as the disk takes."""
         self._file.flush()
         self._close_gap()
         self._file.flush()
@@ -191,7 +192,7 @@ class DecisionLog:
         self._gap = None
 
     def _sync_folder(self) -> str:
-        """Sync the folder of a durable log, so that file names survive a loss of power; return the error, "" for none."""
+        """Sync the folder of a durable log, so that file names survive a loss of power. Return the error; "" if there is none."""
         if self._folder_synced:
             return ""
         try:
@@ -206,7 +207,7 @@ class DecisionLog:
         return ""
 
     def _rotated(self) -> str:
-        """Rename a full file and begin the next; return what prevents that, "" for nothing."""
+        """Rename the file if it is full, and begin the next one. Return what prevents that; "" if nothing does."""
         if not self._file.settled or self._file.size < self._file_max:
             return ""
         following = self._path.with_name(f"{self._path.name}.next")

@@ -1,8 +1,8 @@
-"""The mark of a decision log: the number of lines that its server has handed out, kept where it survives a killed process.
+"""The mark of a decision log: the number of lines whose decisions may have been sent, kept where it survives a killed process.
 
-FILE.mark is one page that is mapped into memory. Writing to it takes a microsecond. The kernel keeps the page when the process
-is killed, and the space on disk is reserved from the start. A loss of power may lose what was written to it; the page names the
-boot of the kernel, so that the next run notices.
+The file FILE.mark is one page that is mapped into memory. Writing to the page takes a microsecond. The kernel keeps the page when
+the process is killed, and the space on disk is reserved from the start. A loss of power may lose what was written to the page.
+The page has the id of the kernel's boot, so that the next run notices such a loss.
 """
 
 import errno
@@ -27,10 +27,10 @@ _ENDED: Final = 2
 class State(NamedTuple):
     """The content of a mark about the run that wrote it last.
 
-    The decisions of ``handed`` lines may have been sent by ``handed_ms``. Of these lines, ``accounted`` are in the log or
-    reported there as missing, up to the line ``number``, which has this ``digest``. ``unsure`` says that an unknown number of
-    lines of earlier runs is missing, which the log does not report up to that line. ``damaged`` says that a part cannot be
-    read, so that ``handed`` may be too small.
+    The decisions of ``handed`` lines may have been sent until ``handed_ms``. Of these lines, ``accounted`` lines are in the log or
+    reported there as missing, up to the line with this ``number`` and ``digest``. ``unsure`` says that an unknown number of
+    lines of earlier runs is missing, which the log up to that line does not report. ``damaged`` says that a part of the mark
+    cannot be read, so that ``handed`` may be too small.
     """
 
     boot: str
@@ -82,7 +82,7 @@ class Mark:
     def opened(cls, log: Path) -> Self:
         """Open or create the mark of a log.
 
-        Raises RecordError for a file that is no mark, OSError for one that is not available.
+        Raises RecordError for a file that is no mark, and OSError for a file that is not available.
         """
         descriptor = _opened(mark_of(log))
         try:
@@ -117,15 +117,15 @@ class Mark:
         self.sync()
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of so many lines of this run may be sent from now on."""
+        """Record that the decisions of this many lines of this run may be sent from now on."""
         self._cells.handed.write(self._run, lines, now)
 
     def settle(self, number: int, digest: str, accounted: int) -> None:
-        """Record that so many lines of this run are in the log, or reported there as missing, up to this line."""
+        """Record that ``accounted`` lines of this run are in the log, or reported there as missing, up to the line with this number."""
         self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
 
     def close(self, *, ended: bool) -> None:
-        """Release the page; first record that the run ended in order, if it did."""
+        """Release the page. If the run ended in order, record that first."""
         if ended:
             self._cells.run.write(self._run, self._flags | _ENDED, self._boot)
         self.sync()
@@ -152,7 +152,7 @@ def read_mark(log: Path) -> State | None:
 
 
 def state_of(page: Page) -> State | None:
-    """Return the state in a page; None if it names no run."""
+    """Return the state in a page; None if the page names no run."""
     cells = _Cells(page)
     run = cells.run.newest()
     if run is None:
@@ -177,7 +177,7 @@ def state_of(page: Page) -> State | None:
 
 
 def boot_id() -> str:
-    """Return the boot id of the kernel, empty if it has none; pages that are only in memory do not survive a boot."""
+    """Return the boot id of the kernel; empty if it has none. A new id shows that pages that were only in memory are lost."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

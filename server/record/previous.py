@@ -14,14 +14,14 @@ FILES_READ: Final = 2
 
 
 class Previous(NamedTuple):
-    """The last configuration of a run; ``source`` is empty for the configuration with which the run started."""
+    """The last configuration of a run. ``source`` is empty if the run started with this configuration."""
 
     digest: str
     source: str
 
 
 def previous_configuration(path: Path) -> Previous | None:
-    """Return the last configuration that a decision log names; None if it names none, or cannot be read."""
+    """Return the last configuration that a decision log names; None if the log names none or cannot be read."""
     files = [path, *reversed(pieces(path))]
     for file in [one for one in files if one.is_file()][:FILES_READ]:
         try:
@@ -51,7 +51,7 @@ def _last(file: Path) -> Previous | None:
 def _read(line: bytes) -> Previous | None:
     """Return the configuration in a line.
 
-    Return None for a damaged line, and for a line that has none although it contains the word.
+    Return None for a damaged line, and for a line that has no configuration although it contains that word.
     """
     try:
         kind, facts = (entry := read_link(line).entry).kind, entry.facts

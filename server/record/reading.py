@@ -1,4 +1,4 @@
-"""The reader of an input trace; for a trace that cannot be replayed its errors say what is wrong, and in which line."""
+"""The reader of an input trace. If a trace cannot be replayed, the error says what is wrong, and in which line."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -53,10 +53,10 @@ Step = Given | Ticked | Ended
 
 
 class TraceReader:
-    """One trace. ``header`` is read at once; iterating yields the steps, each once."""
+    """The reader of one trace. ``header`` is read when the reader is made. Iterating yields the steps, and is possible only once."""
 
     def __init__(self, file: BinaryIO, until: int | None = None) -> None:
-        """Open a trace and read its header; steps after the instant ``until``, if given, are left out. Raises BadTraceError."""
+        """Open a trace and read its header. If ``until`` is given, steps after this instant are left out. Raises BadTraceError."""
         self._file = file
         self._until = until
         self._line = 0
@@ -66,7 +66,7 @@ class TraceReader:
         forms = Forms({AskSpec: _Named(self._specs)})
         self._events = {word: Fields(kind, forms.of) for word, kind in KINDS.items()}
         self.read = 0
-        """The bytes read so far."""
+        """The number of bytes read so far."""
         self.header = self._header()
 
     def __iter__(self) -> Iterator[Step]:
@@ -101,7 +101,7 @@ class TraceReader:
             yield value
 
     def _next(self) -> dict[str, Any] | None:
-        """Return the next line; None at the end."""
+        """Return the object of the next line; None at the end."""
         written = self._file.readline(LINE_BYTES_MAX)
         self.read = self._file.tell()
         self._line += bool(written)
@@ -121,7 +121,7 @@ class TraceReader:
 
     @property
     def _advice(self) -> str:
-        """Advice on a line that does not belong to a trace."""
+        """Return advice on a line that does not belong to a trace."""
         return _WRITTEN_BY if self._line == 1 else _CHANGED
 
     def _check_torn(self, written: bytes) -> None:
@@ -135,13 +135,13 @@ class TraceReader:
             )
 
     def _keep(self, value: dict[str, Any]) -> None:
-        """Keep a template; drop the oldest template at the point at which the writer dropped it."""
+        """Keep a template. If there are too many, drop the oldest one, as the writer did at this line."""
         if len(self._specs) >= SPECS_MAX:
             del self._specs[next(iter(self._specs))]
         self._specs[self._line] = self._read(self._spec, value.get("spec"))
 
     def _step(self, value: dict[str, Any]) -> Step | None:
-        """Return the step of a line; None if it is later than `until`."""
+        """Return the step of a line; None if the step is later than `until`."""
         kind = value["kind"]
         if kind == TICK:
             tick: Tick = self._read(_TICK, _without(value))

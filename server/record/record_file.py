@@ -1,4 +1,4 @@
-"""Files of records: each has a single writer, and appending never raises; lines that cannot be written wait, up to a limit."""
+"""Files of records. Each has a single writer. Appending never raises; lines that cannot be written wait, up to a limit."""
 
 import errno
 import fcntl
@@ -17,10 +17,10 @@ MODE: Final = 0o640
 
 
 class Appender:
-    """One open file. ``failing`` says why nothing can be written at the moment, empty if writing works.
+    """The writer of one open file. ``failing`` says why nothing can be written at the moment; it is empty if writing works.
 
-    A durable file keeps in memory what was not synced yet: a kernel that fails to write pages forgets them, and a second sync
-    that succeeds says nothing about them.
+    For a durable file, lines that were not synced yet are kept in memory. A kernel that fails to write pages forgets them, and a
+    second sync succeeds although these pages are lost.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Appender:
         return not self._pending
 
     def append(self, lines: bytes, *, last: bool = False) -> bool:
-        """Take whole lines; return False, and keep none of them, if too many bytes wait already.
+        """Take whole lines and return True. If too many bytes wait already, take none of the lines and return False.
 
-        The last line is always taken, and a durable file takes every line.
+        The last line of a file (``last``) is always taken, and a durable file takes every line.
         """
         limited = not last and self._kept is None
         if limited and self._waiting and self._waiting + len(lines) > self._pending_max:
@@ -53,7 +53,7 @@ class Appender:
         return True
 
     def flush(self) -> None:
-        """Write the waiting bytes, as much as the disk takes."""
+        """Write as many of the waiting bytes as the disk takes."""
         if not self._pending:
             return
         left = memoryview(b"".join(self._pending))
@@ -85,7 +85,7 @@ class Appender:
             self._write_again()
 
     def _write_again(self) -> None:
-        """Queue again what was not synced, if it was kept, because the kernel may have lost its pages."""
+        """Queue the lines that were not synced again, if they were kept, because the kernel may have lost their pages."""
         if not self._kept:
             return
         lost = b"".join(self._kept)

@@ -20,7 +20,7 @@ from server.record.trace import End, TraceLines
 from server.record.tracefile import TraceFile
 
 HANDED_BYTES_MAX: Final = 64 << 20
-"""The number of bytes that may wait for the thread that writes; further lines are dropped."""
+"""The number of bytes that may wait for the thread that writes. Lines beyond it are dropped."""
 ENTRY_BYTES: Final = 1_000
 """The number of bytes that are counted for an entry of the log before its line is made."""
 ENDED_WHY: Final = "the server ended"
@@ -30,9 +30,9 @@ Job = Callable[[], None]
 
 
 class Unsafe(NamedTuple):
-    """The lines that decisions wait for.
+    """The lines that have to be safe before decisions are sent.
 
-    ``write`` returns whether all of them are safe, and may be called again until they are.
+    ``write`` writes them and returns whether all are safe. It may be called again until they are.
     """
 
     lines: int
@@ -41,7 +41,7 @@ class Unsafe(NamedTuple):
 
 
 class Health(NamedTuple):
-    """The health of one file: the number of lines lost for good, and why no line can be written now, else empty."""
+    """The health of one file: the number of lines lost for good, and why no line can be written now; "" if writing works."""
 
     lost: int
     failing: str
@@ -51,13 +51,13 @@ class Scheduler(Protocol):
     """The part of the core that is recorded."""
 
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events, before the next tick, and return the decisions about them."""
+        """Take events and return the decisions that follow from them at once, before the next tick."""
 
     def tick(self, now: int, budget: int, /) -> Tick:
         """Decide what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """Return when the core could decide something without an event; None for never."""
+        """Return the next instant at which the core could decide something without an event; None if there is none."""
 
 
 def at_once(job: Job) -> None:
@@ -91,7 +91,7 @@ class Recording:
         self._syncing = False
         self._durable = False
         self.slow = ""
-        """Why nothing is written while a disk does not answer at all; empty otherwise."""
+        """The reason why nothing is written while a disk does not answer at all; empty if the disk answers."""
         self._deciding = False
         self.next_due = core.next_due
 
@@ -102,7 +102,7 @@ class Recording:
         self._durable = log.durable
 
     def write_trace(self, file: TraceFile, header: trace.Header) -> None:
-        """Write all input into this trace from now on; no event may have come before."""
+        """Write all input into this trace from now on. The core must not have had an event before."""
         self._trace = file
         self._lines = TraceLines(header)
         self._now = header.started_ms
@@ -123,8 +123,8 @@ class Recording:
     def tick(self, now: int, budget: int) -> Tick:
         """Tick as the core does, and record it.
 
-        The trace is passed to the writer first, so that it contains the input of a core that fails. Lines of a durable log wait
-        for `unsafe`.
+        The trace is passed to the writer before the core runs, so that it contains the input of a core that fails. Lines of a
+        durable log wait for `unsafe`.
         """
         self._now = now
         if self._lines is not None:
@@ -186,13 +186,13 @@ class Recording:
             yield Finding("note", "decision-log", "record-uncounted", what, advice)
 
     def sync(self) -> None:
-        """Make what was written safe, and retry what could not be written. Call it from time to time."""
+        """Make the written lines safe, and retry lines that could not be written. The server calls this from time to time."""
         if not self._syncing:
             self._syncing = True
             self._run(self._sync)
 
     def close(self) -> None:
-        """Write what is left and why the run ends, and close both files. The run of a core that raised ends as failed."""
+        """Write the remaining lines and the reason why the run ends, and close both files. The run of a core that raised ends as failed."""
         why = FAILED_WHY if self._deciding else ENDED_WHY
         if self._told:
             self._hand_told()

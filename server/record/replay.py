@@ -15,7 +15,7 @@ from server.record.trace import Header, kind_of
 
 
 class CoreFailedError(Exception):
-    """The error of a core that raised in a replay; the cause has the traceback. ``line`` is the line of the core's input."""
+    """The error of a core that raised in a replay; the cause has the traceback. ``line`` is the number of the input's line in the trace."""
 
     def __init__(self, line: int, now: int) -> None:
         super().__init__(f"line {line}")
@@ -27,8 +27,9 @@ class CoreFailedError(Exception):
 class Summary:
     """The totals of a replay: its input and its decisions.
 
-    ``parted`` is the line of the first tick at which this core and the recorded core had made different numbers of decisions,
-    with both numbers: recorded, made. ``ended`` is why the trace ends, None if it has no last line.
+    ``parted`` is about the first tick at which this core and the recorded core had made different numbers of decisions: the
+    number of the tick's line, the recorded number, and the number made here. ``ended`` says why the trace ends; None if the
+    trace has no last line.
     """
 
     from_ms: int
@@ -110,7 +111,7 @@ class Replay:
             self._decided(one.record)
 
     def _decided(self, record: DecisionRecord) -> None:
-        """Count a decision once; a decision that is planned again after a veto is reported again, with further victims."""
+        """Count a decision once. A decision that is planned again after a veto is reported again, with further victims."""
         known = self._victims.get(record.decision_id)
         if known is None:
             self.summary.policies[record.policy] += 1
@@ -121,6 +122,6 @@ class Replay:
 
 
 def first(header: Header) -> Entry:
-    """Return the entry with which a run begins."""
+    """Return the first entry of the run that a trace's header describes."""
     digest = digest_of(header.configuration)
     return started(header.started_ms, header.version, digest, header.log_format)

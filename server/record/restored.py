@@ -21,7 +21,7 @@ class File(NamedTuple):
 class Restored(NamedTuple):
     """The configuration at the start of a core.
 
-    If two configurations were found, ``note`` says which of them is in force and why; otherwise ``note`` is empty.
+    If two configurations were found, ``note`` says which one is in force and why; else it is empty.
     """
 
     kept: Kept
@@ -31,7 +31,7 @@ class Restored(NamedTuple):
 
 
 def restored(file: File | None, kept: Kept | None) -> Restored | None:
-    """Choose between the configuration file and the configuration that was in force before; None without either."""
+    """Return the configuration to start with: that of the file or the one that was in force before; None if there is neither."""
     if file is None:
         return None if kept is None else Restored(kept, is_file=False)
     if kept is None:

@@ -1,7 +1,7 @@
-"""The forms of the types of `server/model`: they turn values into plain values and back, exactly, according to type hints.
+"""The forms of the types of `server/model`: they turn values into plain JSON values and back, according to type hints.
 
-A form writes a value as JSON can hold it, and reads it again to an equal value. Every field is written, so that another default
-in a later version changes nothing. On reading, a missing field gets its default.
+A form writes a value so that JSON can hold it, and reads back an equal value. Every field is written, so that another default in
+a later version changes nothing. On reading, a missing field gets its default.
 """
 
 import base64
@@ -39,7 +39,7 @@ class Form(Protocol):
 
 
 class Scalar:
-    """The form of str, int or bool: the value itself, as JSON has it."""
+    """The form of str, int or bool: the same value in JSON."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -78,11 +78,11 @@ class Word:
         self._members = {word: one for one, word in self._words.items()}
 
     def write(self, value: enum.Enum) -> Plain:
-        """Return the word for a member."""
+        """Return the word of a member of the enumeration."""
         return self._words[value]
 
     def read(self, plain: Plain) -> object:
-        """Return the member that the word names."""
+        """Return the member of the enumeration that a word means."""
         if not isinstance(plain, str) or plain not in self._members:
             raise BadFormError(f"{_shown(plain)} is none of {', '.join(self._members)}")
         return self._members[plain]
@@ -207,7 +207,7 @@ _SCALARS: Final = (str, int, bool)
 
 
 class Forms:
-    """The forms by type hint, each made once. ``own`` has special forms for some types."""
+    """The maker of forms by type hint; each form is made once. ``own`` has special forms for some types."""
 
     def __init__(self, own: Mapping[object, Form] | None = None) -> None:
         self._made: dict[object, Form] = dict(own or {})

@@ -14,7 +14,7 @@ from server.record.tracefile import TraceFile
 
 
 class Start(NamedTuple):
-    """The start of a core; ``configuration`` is that of the configuration file, or the one kept from an earlier run."""
+    """The facts at the start of a core. ``configuration`` comes from the configuration file, or was kept from an earlier run."""
 
     now: int
     version: str
@@ -57,5 +57,5 @@ def begin(
 
 
 def digest_of(configuration: Configuration | None) -> str:
-    """Return the digest of the configuration at a start; empty if there is none."""
+    """Return the digest of the configuration at a start; empty if there is no configuration."""
     return "" if configuration is None else configuration.digest

@@ -11,7 +11,7 @@ from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_l
 from server.record.record_file import RecordError
 
 WINDOW: Final = 1 << 20
-"""The number of bytes at the end that are checked at least; `evenhand log verify` checks the whole file."""
+"""The number of bytes at the end of the file that are checked at the start. `evenhand log verify` checks the whole file."""
 _BEGINNING: Final = b'{"at":'
 """The bytes with which the lines of a decision log begin."""
 
@@ -26,7 +26,8 @@ class Found(NamedTuple):
 class Tail(NamedTuple):
     """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete one.
 
-    ``first`` is the number of the file's first line. ``last`` is None if there is no line, or if the last one cannot be read.
+    ``first`` is the number of the file's first line. ``last`` is the content of its last line; None if there is no line, or if
+    the last line cannot be read.
     """
 
     chain: Chain
@@ -69,7 +70,7 @@ def piece(path: Path, first: int) -> Path:
 
 
 def _window(descriptor: int, size: int) -> bytes:
-    """Return the last bytes, beginning with a whole line; at least two lines, unless there are fewer."""
+    """Return the last bytes of the file from the beginning of a line on. They have at least two lines, if the file does."""
     wanted = WINDOW
     while wanted < size:
         read = os.pread(descriptor, wanted, size - wanted)

@@ -1,8 +1,8 @@
-"""The lines of an input trace: everything that a core was given, in order, so that it can be given to another core.
+"""The lines of an input trace: everything that a core was given, in order, so that another core can be given the same.
 
-Each line is one JSON object; ``n`` is the line's number. The first line is the header. After it come events with the instant at
-which the core saw them, ticks, and templates, each before its first event. An event names its template by the number of the
-template's line, so that ten thousand asks of one template stay small and are one object again on replay.
+Each line is one JSON object; ``n`` is the line's number. The first line is the header. The other lines are ticks, events with the
+instant at which the core got them, and templates, each before the first event that uses it. An event names its template by the
+number of the template's line. Ten thousand asks of one template thus take little space, and share one object again in a replay.
 """
 
 from typing import Any, Final, NamedTuple, get_args
@@ -18,7 +18,7 @@ from server.record.serialization import Fields, Forms
 
 FORMAT: Final = 1
 SPECS_MAX: Final = 1 << 18
-"""The number of templates that events can name; the oldest is dropped first, and written again when it is used again."""
+"""The largest number of templates that events can name. The oldest is dropped first; if it is used again, it is written again."""
 
 HEADER: Final = "trace"
 SPEC: Final = "spec"
@@ -27,10 +27,10 @@ END: Final = "end"
 
 
 class Header(NamedTuple):
-    """The start of a core; without a ``beginning`` its configuration is that of the configuration file.
+    """The first line of a trace: the start of a core. Without a ``beginning`` its configuration is that of the configuration file.
 
-    ``number`` and ``previous`` are those of the first line of this run in the decision log, and ``log_format`` is the format of
-    its lines, so that a replay makes the same lines.
+    ``number`` and ``previous`` are the values of the first line of this run in the decision log, and ``log_format`` is the format
+    of the log's lines, so that a replay makes the same lines.
     """
 
     started_ms: int
@@ -43,7 +43,7 @@ class Header(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A tick; ``decided`` is how many decisions, replies included, the core had made before it."""
+    """A tick. ``decided`` is the number of decisions, replies included, that the core had made before the tick."""
 
     now: int
     budget: int
@@ -53,7 +53,7 @@ class Tick(NamedTuple):
 class End(NamedTuple):
     """The regular end of a trace, and its reason.
 
-    ``decided`` is as in a tick, None if lines before the end are missing.
+    ``decided`` has the same meaning as in a tick; it is None if lines before the end are missing.
     """
 
     at_ms: int
@@ -76,7 +76,7 @@ def end_line(end: End, number: int) -> bytes:
 
 
 class TraceLines:
-    """The maker of the lines of one trace; lines must be written in the order in which they are made."""
+    """The maker of the lines of one trace. The lines must be written in the order in which they are made."""
 
     def __init__(self, header: Header) -> None:
         self._line = 0

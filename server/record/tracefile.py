@@ -1,6 +1,6 @@
-"""The file of an input trace. A trace that can no longer be written completely is ended, with the reason as its last line.
+"""The file of an input trace. A trace that can no longer be written completely is ended, and its last line says why.
 
-A trace with missing lines cannot be replayed.
+The trace is ended because a trace with missing lines cannot be replayed.
 """
 
 import os
@@ -22,12 +22,12 @@ _log = structlog.get_logger("server.record")
 
 
 class TraceFile:
-    """A trace that is being written. ``ended`` says why it ended, empty while it is written."""
+    """The writer of a trace. ``ended`` says why the trace ended; it is empty while the trace is written."""
 
     def __init__(
         self, path: Path, bytes_max: int = TRACE_BYTES_MAX, pending_max: int = PENDING_BYTES_MAX
     ) -> None:
-        """Create the file; the trace of an earlier run becomes FILE.previous. Raises RecordError."""
+        """Create the file. The trace of an earlier run is renamed to FILE.previous. Raises RecordError."""
         self._path = path
         self._bytes_max = bytes_max
         self._file = Appender(_fresh(path), pending_max)
@@ -37,11 +37,11 @@ class TraceFile:
 
     @property
     def failing(self) -> str:
-        """Why nothing is written any more, or at the moment; empty while writing works."""
+        """The reason why nothing can be written, for good or at the moment; empty while writing works."""
         return self.ended or self._file.failing
 
     def write(self, lines: bytes, now: int) -> None:
-        """Write whole lines; if the file does not take them, end the trace."""
+        """Write whole lines. If the file does not take them, end the trace."""
         if self.ended:
             return
         self._taken += len(lines)

@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A remark about a place in the log. ``wrong`` says that the log cannot be trusted there; ``missing`` are the lines that are missing there."""
+    """A remark about a place in the log. ``wrong`` says that the log cannot be trusted there, ``missing`` that lines are missing there."""
 
     where: str
     what: str
@@ -62,10 +62,10 @@ class Remark(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """The result of a check. ``number`` and ``digest`` are those of the last line: store them elsewhere to notice a cut end.
+    """The result of a check. ``number`` and ``digest`` are those of the last line. Store them elsewhere to notice lines cut off later.
 
-    ``missing`` counts the lines that the log itself reports as missing; ``more`` says that there may be others. ``format`` is
-    that of the last run.
+    ``missing`` counts the lines that the log itself reports as missing; ``more`` says that more lines may be missing. ``format``
+    is the format of the last run's lines.
     """
 
     files: int = 0
@@ -94,7 +94,7 @@ class Verified:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a log in their order: the full ones, then the one that is being written."""
+    """Return the files of a log in their order: first the full files, then the file that is being written."""
     return [*pieces(path), *([path] if path.exists() else [])]
 
 
@@ -131,7 +131,7 @@ def verify(files: list[Path]) -> Verified:
 
 
 def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
-    """Judge the last run as its server will at the next start, if the log has a mark. Raises OSError."""
+    """Judge the end of the last run in the same way as the server at its next start, if the log has a mark. Raises OSError."""
     if last is not None and last.kind == ENDED:
         return
     if is_locked(path):
@@ -186,7 +186,7 @@ def _check(found: Verified, line: Line, link: Link, chain: Chain | None) -> None
 
 
 def _check_beginning(found: Verified, line: Line, link: Link) -> None:
-    """Check the first line of the log, which may be in an older file that is elsewhere."""
+    """Check the first line of the given files. The log may begin before it, in older files that were moved elsewhere."""
     if link.number == 1 and link.previous != ORIGIN:
         _wrong(found, line, "it is not how a log begins: lines before it are missing")
     elif link.number > 1:

@@ -10,15 +10,15 @@ from typing import Any, Final
 import structlog
 
 STUCK_S: Final = 5.0
-"""The seconds that the server waits at its end for one job, such as a sync that never returns."""
+"""The largest number of seconds that the server waits at its end for one job, such as a sync that never returns."""
 
 _log = structlog.get_logger("server.record")
 
 
 class Scribe:
-    """The thread that runs jobs one after the other. A job that raises is logged; later jobs and the server go on.
+    """The thread that runs jobs one after the other. A job that raises is logged; later jobs run all the same.
 
-    The thread is a daemon. Python would wait for the threads of a `ThreadPoolExecutor` at its end, however long they take.
+    The thread is a daemon, for which Python does not wait at its end. For the threads of a `ThreadPoolExecutor` it would.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Scribe:
         return bool(await asyncio.wrap_future(self._submit(job)))
 
     def close(self) -> None:
-        """Wait until all jobs are done, or until one takes longer than `STUCK_S`. A job that takes so long is logged, and later jobs are not run."""
+        """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that, stop waiting and run no later jobs."""
         self._jobs.put(None)
         done = -1
         while self._thread.is_alive() and self._done != done:

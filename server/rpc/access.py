@@ -23,7 +23,7 @@ class BadOptionError(ValueError):
 
 
 class Tls(NamedTuple):
-    """TLS as the files define it: for gRPC, for the metrics endpoint, and when the server's own certificate expires."""
+    """TLS as the files define it: for gRPC and for the metrics endpoint, and the instant at which the server's certificate expires."""
 
     grpc: grpc.ServerCertificateConfiguration
     metrics: ssl.SSLContext
@@ -83,8 +83,8 @@ class Access:
     def open_to_all(self) -> bool:
         """Whether a caller without a token counts as an operator.
 
-        This holds only without TLS: on loopback, or if --insecure says that the network is trusted. With --insecure and a
-        tokens file a token is needed.
+        This holds only without TLS: on loopback, or if --insecure says that the network is trusted. With --insecure and a tokens
+        file, callers need a token.
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
@@ -93,11 +93,11 @@ class Access:
         return known(self, self.roles(), self.tokens())
 
     def roles(self) -> Roles:
-        """Return the roles of the roles file; none without a file. Raises BadOptionError."""
+        """Return the roles of the roles file; without a file there are none. Raises BadOptionError."""
         return Roles({}) if self.roles_file is None else _told(self.roles_file, roles)
 
     def tokens(self) -> Mapping[bytes, Caller]:
-        """Return the callers of the tokens file by token; none without a file. Raises BadOptionError."""
+        """Return the callers of the tokens file by token; without a file there are none. Raises BadOptionError."""
         return {} if self.tokens_file is None else _told(self.tokens_file, tokens)
 
     def tls(self) -> Tls | None:
@@ -162,7 +162,7 @@ def address(option: str, text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host. A name other than localhost may mean any address."""
+    """Return whether only this machine can reach the host. The result is False for a name other than localhost, which may be any address."""
     if host == "localhost":
         return True
     try:

@@ -41,7 +41,7 @@ MOST_IN_ALL: Final[Mapping[str, int]] = {
 """The largest number of calls that all callers together may have open at once, by kind."""
 
 _COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
-"""The kinds whose total is limited elsewhere: in `sessions`, in which a new call can replace an old one, in `evenhand/watchers` and in `probes`."""
+"""The kinds of calls whose total is limited in `sessions`, `evenhand/watchers` and `probes`, where a new call can replace an old one."""
 
 
 class OpenCalls:
@@ -57,7 +57,7 @@ class OpenCalls:
 
     @contextmanager
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
-        """Count a call while it is open; raise CallError if there are too many.
+        """Count a call while it is open. Raise CallError if too many are open.
 
         On a port that is open to all, callers cannot be told apart, and only the limit for all callers together applies.
         """

@@ -40,7 +40,7 @@ from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller
 _WHAT: Final = "configurations being read"
 _BUFFER_BYTES: Final = 1 << 20
 _ENDS_MAX: Final = 2
-"""The number of times that the process may end before the text is blamed; it may have ended once for another reason."""
+"""The number of times that the process may end before its text counts as the cause. It may have ended once for another reason."""
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
 )
@@ -62,7 +62,7 @@ class _Reader:
         self.process: asyncio.subprocess.Process | None = None
 
     async def read(self, message: bytes, seconds: float) -> bytes:
-        """Return the answer to one message, in the order of calls; an error or cancellation ends the process.
+        """Return the answer to one message. Messages are answered in the order of calls. An error or cancellation ends the process.
 
         Raises TimeoutError if the answer takes longer, EOFError or ConnectionError if the process ends, and CallError if no
         process can be started.
@@ -142,7 +142,7 @@ class Readings:
         Readings with the same ``order`` return in the order in which they were requested.
 
         Raises CallError for a text that is too long (in ``field`` of the request), for too many readings at once, for a text
-        that took too long or ended the process twice, and when no process could be started.
+        that took too long or ended the process twice, and if no process could be started.
         """
         check_length(text, field)
         with self._counted(CALLER.get()):
@@ -160,7 +160,7 @@ class Readings:
     async def _in_order(self, order: str) -> AsyncIterator[None]:
         """Wait for the earlier readings with the same order, and make later ones wait for this one.
 
-        Without an order, nothing waits.
+        Without an order, no reading waits.
         """
         if not order:
             yield
@@ -170,9 +170,9 @@ class Readings:
 
     @contextlib.contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
-        """Count a reading while it runs; raise CallError if there are too many.
+        """Count a reading while it runs. Raise CallError if there are too many.
 
-        On an open port callers cannot be told apart.
+        On an open port, callers cannot be told apart, and only the limit for all readings together applies.
         """
         if caller is not LOCAL_OPERATOR and self._callers.count(caller) >= CALLER_READINGS_MAX:
             raise too_many_of_yours(_WHAT, caller.name, CALLER_READINGS_MAX)

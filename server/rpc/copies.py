@@ -90,7 +90,7 @@ class _Copy:
         return any(one.wanted for one in self.questions[self.answered :])
 
     def end(self) -> None:
-        """Kill the process, only once: after the parent has waited for it, its process id may belong to another process."""
+        """Kill the process. Do this only once, because its id may belong to another process after the parent has waited for it."""
         if not self.ended:
             self.ended = True
             os.kill(self.pid, signal.SIGKILL)
@@ -99,8 +99,8 @@ class _Copy:
 class Copies:
     """The pool of copies that answer questions. All methods are called in the event loop.
 
-    A question is answered by a new copy at once if one can be made now. Questions that arrive while no copy can be made are
-    answered together by the next copy; equal questions are answered once.
+    If a copy can be made now, it answers a question at once. Questions that arrive while no copy can be made are answered
+    together by the next copy, and equal questions are answered once.
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
@@ -134,7 +134,7 @@ class Copies:
         self._held = True
 
     def go_on(self) -> None:
-        """Resume making copies, at once if a question waits."""
+        """Resume making copies. If a question waits, make one at once."""
         self._held = False
         self._make()
 
@@ -266,7 +266,7 @@ def _failure(status: int) -> CallError:
 
 
 def _ended(pid: int) -> int:
-    """Wait for the end of a child and return its wait status; 0 if nothing is known of it."""
+    """Wait for the end of a child and return its wait status; 0 if the status is not known."""
     try:
         return os.waitpid(pid, 0)[1]
     except ChildProcessError:
@@ -281,7 +281,7 @@ def _too_long(limit: str) -> CallError:
 def _forked() -> int:
     """Fork, as `os.fork` does, without its warning and with garbage collection off in the child.
 
-    Python warns where other threads exist; the child uses nothing that they might have locked. The child must not collect
+    Python warns if other threads exist. The child uses nothing that these threads might have locked. The child must not collect
     garbage: objects of gRPC, which only its threads can end, may be part of it.
     """
     collecting = gc.isenabled()

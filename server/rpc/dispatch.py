@@ -20,7 +20,7 @@ from server.rpc.translate.answers_fast import PlacementEncoder, ReleaseEncoder
 
 _Answer = Callable[[Any], Message]
 _MANAGER: Final = itemgetter(0)
-"""The key that groups placements and releases: their manager."""
+"""The key by which placements and releases are grouped: their manager."""
 
 _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
     **{kind: (Kind.ALLOCATION, answer) for kind, answer in ALLOCATION_ANSWERS.items()},

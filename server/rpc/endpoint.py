@@ -60,7 +60,7 @@ OPTIONS: Final[Sequence[tuple[str, int]]] = (
 )
 
 LAST_WORDS_S: Final = 0.5
-"""The seconds that calls which are still open (health watches, listings) may take to finish when the server stops."""
+"""The number of seconds that open calls, such as health watches and listings, may take to finish when the server stops."""
 
 _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     si_pb2.DESCRIPTOR.services_by_name["Scheduler"],
@@ -76,7 +76,7 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 
 class Holding(Protocol):
-    """The object that decisions wait for before they are sent; ``tell`` is called when that wait takes long, and when it is over."""
+    """The object for which decisions wait before they are sent. ``tell`` is called when that wait takes long, and when it is over."""
 
     tell: Callable[[bool], object]
 
@@ -86,10 +86,10 @@ class Holding(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The settings of an endpoint, made by bootstrap. ``configured``: a file configures the core, and registrations do not.
+    """The settings of an endpoint, made by bootstrap. ``configured`` says that a file, not registrations, configures the core.
 
-    ``scheduler`` replaces the core if inputs are recorded. Decisions wait for ``holding`` before they are sent. ``reads``
-    answers read calls. ``keeping`` says whether the configuration in force is on disk.
+    ``scheduler`` is used in place of the core if inputs are recorded. Decisions wait for ``holding`` before they are sent.
+    ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
     identities: Identities
@@ -127,7 +127,7 @@ class Endpoint:
         self._probes_guard = Guard(setting.identities, setting.called, self.pump.now)
         """The guard of the health port.
 
-        It counts calls separately, so that callers of the other port take no place from a probe.
+        This guard counts its calls separately, so that callers of the other port take no place from a probe.
         """
         self.pump.checks = lambda: self._guard.checks() + self._probes_guard.checks()
         self._health = Health()
@@ -199,7 +199,7 @@ class Endpoint:
         return self._guard.renew(identities)
 
     def _hold(self, held: bool) -> None:  # noqa: FBT001
-        """Report to probes whether decisions are sent: a core that holds decisions back serves no shim, but answers reads."""
+        """Report to probes whether decisions are sent. A core that holds decisions back serves no shim, but still answers reads."""
         if not self._guard.draining:
             self._health.mark(SERVICE_NAMES[0], serving=not held)
 

@@ -1,7 +1,7 @@
 """The errors on the wire: `google.rpc.Status` with details, never a bare text (design 1.12).
 
-Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`; an error about a field carries the field's
-path, an error about a missing object its name.
+Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`. An error about a field carries the field's path,
+and an error about a missing object carries the object's name.
 
 A status travels in headers. A client that gets more than 8 KiB of headers drops the call and never sees the reason. Quoted
 texts are therefore shortened, and of many violations the status carries the first ones and the number of the others.
@@ -43,7 +43,7 @@ _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 class CallError(Exception):
-    """The error that ends a call with a status; raised by handlers, sent by the guard. A long message is shortened."""
+    """The error that ends a call with a status. Handlers raise it, and the guard sends it. A long message is shortened."""
 
     def __init__(self, code: grpc.StatusCode, reason: str, message: str, *details: Message) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class CallError(Exception):
 
 
 def invalid(reason: str, *violations: tuple[str, str]) -> CallError:
-    """Return the error of a request with wrong fields; each violation is a path and what is wrong there."""
+    """Return the error of a request with wrong fields. Each violation has the path of a field, and what is wrong with the field."""
     bad = error_details_pb2.BadRequest()
     texts: list[str] = []
     for field, description in violations:
@@ -121,8 +121,8 @@ def stale_configuration(
 ) -> CallError:
     """Return the error of a configuration made from a revision no longer in force.
 
-    ``changes`` are the differences since that revision, None if they are not known. Only an operator gets the source, which
-    may name a manager or a file of another caller.
+    ``changes`` are the differences since that revision, None if they are not known. Only an operator gets the source, which may
+    name a manager or a file of another caller.
     """
     now = shortened(str(revision), 2 * NAME_BYTES_MAX)
     when = f" since {date(revision.at_ms)} {time_of_day(revision.at_ms)}" if revision.at_ms else ""
@@ -193,7 +193,7 @@ def reading_took_long(seconds: float) -> CallError:
 
 
 def reading_ended() -> CallError:
-    """Return the error of a configuration that ended two processes in a row that read it, so that the text is at fault."""
+    """Return the error of a configuration with which two processes in a row ended while they read it. The text is therefore at fault."""
     message = (
         "two processes ended while they read this configuration, it probably needs more memory than they may have: make it "
         "smaller; nothing was changed"

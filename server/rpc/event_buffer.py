@@ -74,7 +74,7 @@ class History:
 
     def __init__(self) -> None:
         self.last = 0
-        """The number of the latest entry, 0 if there was none."""
+        """The number of the latest entry; 0 if there was none yet."""
         self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
         self.totals: Counter[tuple[str, str]] = Counter()
         """The totals by kind of decision (placed, released, rejected) and partition."""
@@ -105,11 +105,11 @@ class History:
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry that is kept. If none is kept, the number that the next entry gets."""
+        """The number of the oldest entry that is kept; if no entry is kept, the number that the next entry will have."""
         return self._entries[0][0] if self._entries else self.last + 1
 
     def _count(self, word: str, found: Iterable[Decision]) -> None:
-        """Add decisions of one kind to the totals; almost always all of them are of one partition."""
+        """Add decisions of one kind to the totals. Almost always all these decisions are of one partition."""
         for partition, alike in groupby(map(_PARTITION, found)):
             self.totals[word, partition] += len(list(alike))
 

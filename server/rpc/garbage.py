@@ -17,7 +17,7 @@ from server.model.decisions import Decisions
 ENOUGH: Final = 10_000
 """The number of new container objects after which a collection is worthwhile; examining so many takes 2 to 5 ms."""
 THOROUGH: Final = 64
-"""The number of collections between two that examine everything, which take about 1.5 ms for each thousand allocations."""
+"""The number of collections after which one examines everything, which takes about 1.5 ms for each thousand allocations."""
 THOROUGH_AT_LAST: Final = 16 * THOROUGH
 """The number of collections after which even a busy core examines everything, as soon as it is idle."""
 EVERYTHING_MAX: Final = 200_000
@@ -31,7 +31,7 @@ QUIET_S: Final = 2.0
 _OF_AN_EVENT: Final = 2
 """The number of objects that remain of an ask.
 
-Python counts only net growth, which is zero if as many objects are freed in the same time.
+The number is needed because Python counts net growth, which is zero if other objects are freed meanwhile.
 """
 
 
@@ -79,7 +79,7 @@ class Garbage:
             self._look_later()
 
     def idle(self) -> None:
-        """Collect if there are enough new objects."""
+        """Collect if there are enough new objects since the last collection."""
         if self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
         elif self._fresh or self._new() > ENOUGH:

@@ -14,7 +14,7 @@ Handlers: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 Behaviour: TypeAlias = Callable[..., Any]
 """The function behind a handler: from a request, or an iterator of requests, and a context."""
 Called: TypeAlias = Callable[[str, Context], Callable[[grpc.StatusCode], None]]
-"""An observer of calls: called with the method when a call begins, it returns a function for the call's final status."""
+"""An observer of calls. It is called with the method when a call begins, and returns a function to call with the call's final status."""
 
 
 async def let_go(requests: Requests) -> None:

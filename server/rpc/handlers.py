@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def handlers(service: ServiceDescriptor, implementation: object, answers: Answers) -> Handlers:
-    """Return a handler for each method; raises AttributeError if the implementation lacks a method."""
+    """Return a handler for each method. Raises AttributeError if the implementation lacks a method."""
     return {method.name: _handler(method, implementation, answers) for method in service.methods}
 
 
@@ -65,7 +65,7 @@ def _acting(behaviour: Callable[[Message], Awaitable[Message]], answers: Answers
 def _generating(
     behaviour: Callable[[Message], AsyncIterator[Message | bytes]], answers: Answers
 ) -> Any:  # noqa: ANN401
-    """Return the handler of a stream of answers; an answer in bytes was read and completed by ``answers`` before."""
+    """Return the handler of a stream of answers. An answer that is in bytes already was made by ``answers``."""
 
     async def generate(request: Message, _: Context) -> AsyncIterator[Message | bytes]:
         async for message in behaviour(request):

@@ -1,4 +1,4 @@
-"""The processes of a resource manager: which one acts for it, so that two with one id do not replace each other for ever.
+"""The processes of a resource manager: which one acts for it, so that two processes with one id do not replace each other for ever.
 
 The newer of two processes takes over and the older one ends (design 1.10). If the older one is restarted, as Kubernetes does
 with a pod's container, it is now the newer one and would take over in turn. A process may therefore send its name (the name of
@@ -17,7 +17,7 @@ NAME_MAX: Final = 253
 
 
 def instance_of(build_info: Mapping[str, str]) -> str:
-    """Return the name of the process that registers, empty if it sends none."""
+    """Return the name of the process that registers; empty if the process sends no name."""
     return build_info.get(BUILD_INFO_KEY, "")[:NAME_MAX]
 
 

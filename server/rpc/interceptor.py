@@ -111,7 +111,7 @@ class Guard(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler:
-        """Return the guarded handler of a call; that of an unknown method ends the call with UNIMPLEMENTED."""
+        """Return the guarded handler of a call. The handler for an unknown method ends the call with UNIMPLEMENTED."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return grpc.stream_stream_rpc_method_handler(self._unknown)
@@ -175,7 +175,7 @@ class Guard(grpc.aio.ServerInterceptor):
     async def _handle(
         self, method: str, write: _Write, requests: Requests, context: Context
     ) -> None:
-        """Handle a call from its admission to its end; an error in it becomes its status.
+        """Handle a call from its admission to its end. An error of the handler becomes the call's status.
 
         The status is set and no exception is raised to gRPC. gRPC would keep the exception in the call's context, and the two
         would refer to each other and hold the bytes of the request until a collection of cycles (`rpc/garbage`).
@@ -206,7 +206,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
 
 def _cannot_send(error: Exception) -> bool:
-    """Return whether gRPC could not send: the client has gone, the call's time was up, or the server has stopped."""
+    """Return whether the error says that gRPC could not send: the client has gone, the call's time was up, or the server has stopped."""
     misused = grpc.aio.UsageError, grpc.aio.AbortError
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, misused)
 
@@ -228,7 +228,7 @@ def _let_frames_go(error: BaseException | None) -> None:
 
 
 async def _send(context: Context, answer: object, *, headers: bool = False) -> None:
-    """Write an answer, on request after its headers; if the call has to end in the meantime, end it after the answer."""
+    """Write an answer; with ``headers``, send the headers first. If the call has to end in the meantime, end it after the answer."""
     call = _CALL.get()
     if call is None:
         await context.write(answer)

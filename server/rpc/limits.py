@@ -3,7 +3,7 @@
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = 4 << 20
-"""Bytes of one message from a client; gRPC itself answers RESOURCE_EXHAUSTED to a larger message."""
+"""Bytes of one message from a client. For a larger message gRPC itself answers RESOURCE_EXHAUSTED."""
 
 OBJECTS_MAX: Final = 10_000
 """Objects (asks, allocations, releases, vetoes, disruption budgets, nodes, applications) in one message from a client."""
@@ -21,20 +21,20 @@ MEMBERS_MAX: Final = 100_000
 """Members that a gang may need."""
 
 INT64_MAX: Final = (1 << 63) - 1
-"""The largest sum that a message holds; a larger sum is sent as this number."""
+"""The largest sum that a message can hold. A larger sum is sent as this number."""
 
 RESPONSE_OBJECTS_MAX: Final = 1_000
 RESPONSE_BYTES_MAX: Final = 1 << 20
-"""The objects and bytes at which a response is cut (design 1.2); a single object may be larger."""
+"""The number of objects and bytes at which a response is cut (design 1.2). A single object may be larger."""
 
 OUTBOX_OBJECTS_MAX: Final = 200_000
 OUTBOX_BYTES_MAX: Final = 128 << 20
-"""The objects and bytes that may wait for one stream before it ends with RESOURCE_EXHAUSTED."""
+"""The number of objects and bytes that may wait for one stream. If there are more, the stream ends with RESOURCE_EXHAUSTED."""
 
 LAST_WRITE_S: Final = 0.5
 """The seconds for a message that is being written when its stream ends with an error.
 
-A client that does not read would hold the stream for ever.
+Without this limit, a client that does not read would hold the stream for ever.
 """
 
 DRAIN_WRITE_S: Final = 2.0
@@ -51,13 +51,13 @@ BREATHS_MAX: Final = 64
 
 WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
-"""The seconds between two checks whether streams have written, before the pump is idle, and the number of checks.
+"""The seconds between two checks whether the streams have written their objects, before the pump is idle, and the number of checks.
 
 The number is limited because a client may be slow.
 """
 
 MANAGERS_MAX: Final = 64
-"""Resource managers registered at once; for a further one, a manager that is gone (`MANAGER_GONE_MS`) is removed."""
+"""Resource managers registered at once. To register another one, a manager that is gone (`MANAGER_GONE_MS`) is removed."""
 
 STREAMS_MAX: Final = 4 * MANAGERS_MAX
 """Streams of `si.v1` open at once: three for each manager, and one for a stream that replaces another."""
@@ -102,10 +102,10 @@ HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: every caller that reaches the port may open them, without a role."""
 
 INBOX_EVENTS_MAX: Final = 50_000
-"""Events waiting for the core; if there are more, readers wait, and gRPC's flow control stops the clients."""
+"""Events waiting for the core. While there are more, readers wait, and gRPC's flow control stops the clients."""
 
 SLICE_EVENTS_MAX: Final = 2_000
-"""Events handled before the core ticks; a message with more events is a slice of its own."""
+"""Events handled before the core ticks. A message with more events is a slice of its own."""
 
 PIECE_EVENTS_MIN: Final = 8
 PIECE_EVENTS_MAX: Final = 250
@@ -116,7 +116,7 @@ The number is adapted to the time that the last pieces took.
 """
 
 TURN_S: Final = 0.02
-"""The seconds that a slice runs before it yields to the event loop between two pieces."""
+"""The seconds that a slice runs before it yields to the event loop between two pieces of events."""
 
 TURNS: Final = 8
 """The number of times that a slice yields to the event loop between two pieces: enough to receive and answer a call."""
@@ -130,12 +130,12 @@ WIPE_OBJECTS: Final = 1_000
 
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
-"""The objects of a message, and their bytes, that the slow path reads before it yields to the event loop: 5 to 15 ms of work."""
+"""The number of objects of a message, and of their bytes, that the slow path reads before it yields to the event loop: 5 to 15 ms of work."""
 
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
 GATHER_TIMES_MAX: Final = 10
-"""The events for which the pump waits in a backlog, the seconds of a wait, and the most waits while more events arrive.
+"""The number of events for which the pump waits in a backlog, the seconds of one wait, and the largest number of waits.
 
 One slice of a hundred messages costs much less than a hundred slices.
 """
@@ -149,10 +149,10 @@ health checks and streams never wait long behind a slice.
 
 TICK_BUDGET_MIN: Final = 500
 TICK_S: Final = 0.04
-"""The most seconds of a tick; a tick gets fewer steps if steps take long, but never fewer than `TICK_BUDGET_MIN`."""
+"""The largest number of seconds of a tick. If steps take long, a tick gets fewer steps, but never fewer than `TICK_BUDGET_MIN`."""
 
 TEMPLATES_MAX: Final = 65_536
-"""Encodings of ask templates that the codec caches; maps come in any order, so that one template may have several encodings."""
+"""Encodings of ask templates that the codec caches. One template has several encodings, because maps are encoded in any order."""
 
 PIECES_MAX: Final = 65_536
 """Encoded pieces that the encoder caches of each kind (nodes, applications, templates)."""
@@ -164,7 +164,7 @@ DECISION_CHANGES_KEPT_MAX: Final = 4_000
 """Changes of decisions kept for WatchDecisions."""
 
 VICTIMS_TOLD_MAX: Final = 20_000
-"""Victims that one message names; about 5 MiB."""
+"""Victims that one message names. They take about 5 MiB."""
 
 PAGE_MAX: Final = 5_000
 """Objects in one page of a listing."""
@@ -181,13 +181,13 @@ CONFIGURATION_BYTES_MAX: Final = 2 << 20
 """Bytes of a queue configuration."""
 
 SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
-"""The characters up to which a configuration is read in the event loop; a longer one is read in the process of `readings`."""
+"""Characters of a configuration that is read in the event loop. A longer one is read in a process of `configuration_reading`."""
 
 FIRST_READING_S: Final = 1.0
-"""The seconds that the first process of `readings` spends on a configuration; the second process reads a slower one again."""
+"""The seconds that the first process of `configuration_reading` spends on a configuration. The second process reads a slower one again."""
 
 READING_START_S: Final = 30.0
-"""The seconds that a process of `readings` may take to start."""
+"""The seconds that a process of `configuration_reading` may take to start."""
 
 READINGS_MAX: Final = 32
 CALLER_READINGS_MAX: Final = 1
@@ -204,7 +204,7 @@ STATUS_MESSAGE_BYTES_MAX: Final = 700
 
 VIOLATION_BYTES_MAX: Final = 400
 VIOLATIONS_BYTES_MAX: Final = 1_500
-"""Bytes of one violation that an error carries, its path included, and of all violations; the others are counted."""
+"""Bytes of one violation that an error carries, its path included, and of all violations. Violations beyond that are only counted."""
 
 NAME_BYTES_MAX: Final = 200
 """Bytes of a path or a name that an error repeats."""
@@ -219,4 +219,4 @@ COPY_CPU_S_MAX: Final = 30
 """Seconds of processor time that a copy has for the reads that it was given."""
 
 COPY_S_MAX: Final = 120.0
-"""Seconds after which a copy ends, also if other work left it little processor time."""
+"""Seconds after which a copy ends, even if other work left it little processor time."""

@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The resident memory of a core in bytes, 0 if the system does not report it, and the core's load."""
+    """The resident memory of a core in bytes, which is 0 if it cannot be read, and the core's load."""
 
     resident_bytes: int
     load: Load

@@ -20,7 +20,7 @@ class Outbox:
 
     Above that limit the outbox is *spilled* and holds nothing.
 
-    Only the last of several scheduling states of one ask is kept. Once the ask is placed, this state is dropped, too.
+    Of several scheduling states of one ask only the last one is kept, and after the ask is placed none is kept.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Outbox:
             self._bytes -= len(self._states.pop(key, b""))
 
     def take(self) -> bytes | None:
-        """Return the next message, cut at the limits of a response (design 1.2); None if nothing waits."""
+        """Return the next message, cut at the limits of a response (design 1.2); None if no pieces wait."""
         if not self._pieces:
             if not self._states:
                 return None

@@ -55,7 +55,7 @@ class Owners:
         self._callers.pop(rm_id, None)
 
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:
-        """Raise CallError if the caller's role is restricted to partitions and one of these is not among them."""
+        """Raise CallError if the caller's role is restricted to partitions, and one of the given partitions is not among them."""
         if caller.partitions and not caller.partitions.issuperset(partitions):
             foreign = min(set(partitions) - caller.partitions)
             raise _foreign_partition(foreign, caller)
@@ -67,7 +67,7 @@ class Owners:
         managers: Mapping[str, str],
         caller: Caller,
     ) -> None:
-        """Raise CallError if a shim changes a partition of another caller.
+        """Raise CallError if the caller is a shim and changes a partition of another caller.
 
         ``managers`` maps each partition to its manager.
         """
@@ -85,7 +85,7 @@ class Owners:
             raise _foreign_partition(foreign[0], caller)
 
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
-        """Return whether a shim may not change the partition: its role names other ones, or another caller owns the manager."""
+        """Return whether a shim may not change the partition: its role names other partitions, or another caller owns the manager."""
         if caller.partitions:
             return name not in caller.partitions
         return self._is_foreign(rm_id, caller)

@@ -1,7 +1,7 @@
 """The presence of resource managers: when each last sent a message, and since when it has no open stream.
 
-The operating system ends the streams of a process that is killed at once; gRPC's keep-alive ends those of a machine that does
-not answer within 40 s. A manager that reconnects is away for a moment; only a manager that is away for longer than
+When a process is killed, the operating system ends its streams at once. When a machine does not answer, gRPC's keep-alive ends the
+streams within 40 s. A manager that reconnects is away for a moment; only a manager that is away for longer than
 `AWAY_GRACE_MS` is reported as away.
 """
 
@@ -26,7 +26,7 @@ class Sighting(NamedTuple):
     heard_ms: int
     """The time of its last message."""
     away_since_ms: int
-    """The time when its last stream ended; 0 while one is open."""
+    """The time when the manager's last stream ended; 0 while a stream is open."""
     away: bool
     """Whether the manager has been away for longer than a reconnect takes."""
 
@@ -38,7 +38,7 @@ class Presence:
         self._seen: dict[str, _Seen] = {}
 
     def registered(self, rm_id: str, now: int, *, speaking: bool) -> None:
-        """Record a registration; until it opens a stream the manager counts as away since this instant."""
+        """Record a registration. Until the manager opens a stream, it counts as away since this instant."""
         self._seen[rm_id] = _Seen(now, 0, 0 if speaking else now)
 
     def forget(self, rm_id: str) -> None:

@@ -1,11 +1,11 @@
 """The pump, which moves events from the inbox to the core and decisions to the outboxes; only it calls `take` and `tick`.
 
-The pump is one asyncio task. It sleeps until a message arrives or the core's next due instant; while the core has more to
-decide it continues at once, and yields to the event loop between slices. A slice is a number of events, then a tick. If its
-events take long, the pump also yields between them; if the steps of the core take long, a tick has fewer steps. After long work
-the pump waits until open health checks are answered, for a few milliseconds at most. No read runs within a slice. The decisions
-of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump and with it the process: clients
-resync with the next process (crash-only).
+The pump is one asyncio task. It works in slices: a *slice* is a number of events, then a tick, then the sending of the
+decisions, after `before_leaving`. Between slices the pump yields to the event loop. It sleeps until a message arrives or until
+the core's next due instant, unless the core has more to decide. If the events of a slice take long, the pump also yields
+between them; if the steps of the core take long, a tick has fewer steps. After long work the pump waits until open health
+checks are answered, for a few milliseconds at most. No report is read from the core within a slice. A defect in the core ends
+the pump and with it the process; clients resync with the next process (crash-only).
 """
 
 import asyncio
@@ -47,22 +47,22 @@ _SLEEP_MS_MIN: Final = 1
 """The least sleep in milliseconds: a core that is due but decides nothing must not keep the loop busy."""
 
 _BREATHS_MIN: Final = 3
-"""The iterations of the event loop that a received message needs to reach the inbox: for the call, its reader and the pump."""
+"""The number of iterations of the event loop that a received message needs to reach the inbox: for the call, its reader and the pump."""
 _BREATHS_FOR_SECOND: Final = 16
-"""The iterations within which the next message arrives if its client did not wait for an answer."""
+"""The number of iterations within which a client's next message arrives, if the client does not wait for an answer."""
 
 
 class Scheduler(Protocol):
     """The part of the core that the pump uses."""
 
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events, before the next tick, and return the decisions about them."""
+        """Take events and return the decisions that follow from them at once, before the next tick."""
 
     def tick(self, now: int, budget: int, /) -> Tick:
         """Decide what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """Return when the core could decide something without an event; None for never."""
+        """Return the next instant at which the core could decide something without an event; None if there is none."""
 
 
 class Observer(Protocol):
@@ -75,7 +75,7 @@ class Observer(Protocol):
         """Receive the number of events of a finished slice, and the seconds that it took."""
 
     def idle(self) -> None:
-        """Take note that there is nothing to do."""
+        """Receive the note that the pump has nothing to do now."""
 
 
 class Time(NamedTuple):
@@ -107,9 +107,9 @@ class Pump:
         observers: Sequence[Observer] = (),
         reads: Reads | None = None,
     ) -> None:
-        """Make a pump; no ``reads`` start while a slice is unfinished, even when the pump yields to the event loop within it."""
+        """Make a pump. No read of ``reads`` starts during a slice, even while the pump yields to the event loop within it."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
-        """The function that is awaited before a slice's decisions and replies are sent, if they must be on disk first."""
+        """The function to await before a slice's decisions and replies are sent, if these must be on disk first; else None."""
         self.checks: Callable[[], int] = lambda: 0
         """The function that returns how many health checks are open."""
         self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
@@ -201,7 +201,7 @@ class Pump:
         self._awake.set()
 
     async def _sleep(self) -> None:
-        """Wait for a message or for the core's due instant. Idle work, such as garbage collection, waits until decisions are sent."""
+        """Wait for a message or for the core's next due instant. Observers may do idle work first, after all decisions are written."""
         due = self._core.next_due()
         timer = None
         if due is not None:
@@ -216,7 +216,7 @@ class Pump:
             timer.cancel()
 
     async def _let_write(self) -> None:
-        """Wait until all streams have written their objects. The wait ends early if work arrives, or if a client is too slow."""
+        """Wait until all streams have written their objects. Stop the wait if there is work, or if a client takes too long."""
         for _ in range(WRITING_LOOKS_MAX):
             if self._awake.is_set() or not self._sessions.unwritten():
                 return
@@ -310,7 +310,7 @@ class Pump:
         return taken
 
     async def _give(self, events: Sequence[Event], now: int, decisions: list[Decision]) -> None:
-        """Give events to the core piece by piece; if they take long, yield to the event loop between two pieces."""
+        """Give events to the core in parts. If they take long, yield to the event loop between two parts."""
         at = 0
         while at < len(events):
             piece = events[at : at + self._events.amount]
@@ -330,7 +330,7 @@ class Pump:
         await self._turn()
 
     def _is_turn_due(self) -> bool:
-        """Return whether more than TURN_S passed since the pump last yielded to the event loop, or since the slice began."""
+        """Return whether the pump last yielded to the event loop too long ago."""
         return self._time.seconds() - self._turned > TURN_S
 
     async def _turn(self) -> None:
@@ -382,11 +382,7 @@ class Pump:
         self._replies.clear()
 
     def _is_held_up(self, mail: _Mail) -> bool:
-        """Return whether the message has to wait for the next slice.
-
-        A registration ends streams. The decisions of this slice for those streams have to be sent first, but they may be sent
-        only after `before_leaving`.
-        """
+        """Return whether the message ends streams for which this slice still has decisions that must not be sent yet."""
         return self.before_leaving is not None and mail.after is not None
 
     def _send(self, decisions: list[Decision], now: int) -> None:
@@ -414,9 +410,9 @@ class Pump:
     async def _breathe(self) -> None:
         """Yield to the event loop, so that streams read and write; yield longer while many objects wait for a stream.
 
-        Two messages of one stream that have arrived make a backlog, even if they are small. A client that waits for each answer
-        never makes one, nor do many such clients. A full slice, or messages that still arrived when the batching window ended,
-        also count as a backlog: more may follow.
+        Two messages of one stream in the inbox make a backlog, even if they are small. Clients that wait for each answer make
+        no backlog, however many there are. A full slice, or messages that still arrived at the end of the wait in `_gather`, also
+        count as a backlog, because more messages may follow.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
@@ -441,5 +437,5 @@ class Pump:
 
 
 def _is_heard(mail: _Mail) -> bool:
-    """Return whether a message still counts: its stream is open, or has ended in order."""
+    """Return whether a message is still to be taken: its stream is open or has ended in order, or it came from no stream."""
     return mail.session is None or mail.session.alive or mail.session.farewell is not None

@@ -17,7 +17,7 @@ _Request = TypeVar("_Request", bound=Message)
 Read = Callable[[], bytes]
 """The function that returns a serialized answer; raises CallError."""
 Complete = Callable[[Message, Message], None]
-"""The function that fills in the fields that the answers of all services have; called with the request and the answer."""
+"""The function that adds to an answer the parts that the answers of all services have. It is called with the request and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Question:
 
 
 class Reads(Protocol):
-    """The interface through which questions are answered."""
+    """The interface of the object that answers questions."""
 
     async def answer(self, question: Question, read: Read) -> bytes:
         """Return the result of ``read``, or raise its error."""

@@ -10,7 +10,7 @@ from server.model.quota import ROOT, is_below
 
 
 class Role(enum.StrEnum):
-    """The role of a caller. A viewer sees one queue with all queues below it; `metrics` reads the metrics endpoint and calls nothing."""
+    """The role of a caller. A viewer sees one queue with all queues below it. `metrics` only reads the metrics endpoint."""
 
     SHIM = "shim"
     OPERATOR = "operator"
@@ -37,7 +37,7 @@ class Caller:
         return f"{self.role} of {self.queue}" if self.role is Role.VIEWER else str(self.role)
 
     def sees(self, path: str) -> bool:
-        """Return whether this queue is the caller's, or below it."""
+        """Return whether this queue is the caller's queue or below it."""
         return is_below(path, self.queue) or self.queue == ROOT
 
 
@@ -119,7 +119,7 @@ DEEDS: Final[Mapping[str, str]] = {
     "/evenhand.v1.ReportService/GetLostWork": "see lost work",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "ask for the services",
 }
-"""The action of each RPC, for the refusal: "your role may not ..."."""
+"""The action of each RPC in words, for the refusal: "your role may not ..."."""
 
 
 SCRAPERS: Final = frozenset({Role.METRICS, Role.OPERATOR})

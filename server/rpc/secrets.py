@@ -31,7 +31,7 @@ _Read = TypeVar("_Read")
 
 
 class Health(NamedTuple):
-    """The health of the secrets: the number of reloads with a change, why one cannot be read, when the certificate expires."""
+    """The health of the secrets: the number of reloads with a change, why a secret cannot be read, and when the certificate expires."""
 
     reloads: int
     failing: dict[str, str]
@@ -39,7 +39,7 @@ class Health(NamedTuple):
 
 
 class _Secret(Generic[_Read]):
-    """The content of one or more files; ``problem`` says why a newer text of them is not in force, empty if it is."""
+    """The content of one or more files. ``problem`` says why their newest text is not in force; it is empty if it is."""
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
         """Read the files. Raises BadOptionError."""
@@ -56,7 +56,7 @@ class _Secret(Generic[_Read]):
         return bool(self.problem) or self._now() != self._stamps
 
     def renew(self) -> bool:
-        """Read the files again; keep the content in force and return False if they cannot be used."""
+        """Read the files again. If they cannot be used, keep the content in force and return False."""
         # The stamps are taken before the files are read, so that a change in between is noticed the next time.
         self._stamps = self._now()
         try:
@@ -106,7 +106,7 @@ class Secrets:
         return known(self._access, self._roles.value, self._tokens.value)
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """Return TLS for the gRPC port, None without; each new connection gets the certificate in force."""
+        """Return TLS for the gRPC port, None if there is no TLS. Each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         needed = self._access.tls_client_ca is not None
@@ -125,7 +125,7 @@ class Secrets:
         return tls.grpc
 
     def metrics_tls(self) -> ssl.SSLContext | None:
-        """Return TLS for the metrics endpoint, None without; each new connection gets the certificate in force."""
+        """Return TLS for the metrics endpoint, None if there is no TLS. Each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         context = self._tls.value.metrics

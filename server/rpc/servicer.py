@@ -1,9 +1,9 @@
 """The service `si.v1.Scheduler`: registration and the three streams. No scheduling decision is made here.
 
 The streams carry bytes: the codec decodes messages, and the outbox joins answers from pieces. Each stream has a reader and a
-writer. The reader waits while the core's inbox is full, the writer writes only as fast as the client reads; so gRPC's flow
-control slows down a client that is too fast, and the outbox of a client that is too slow fills up. A client that closes its
-side gets the answers to its messages, then the stream ends.
+writer. The reader waits while the core's inbox is full, so that gRPC's flow control slows down a client that sends too fast. The
+writer writes only as fast as the client reads, so that the outbox of a client that is too slow fills up. A client that closes
+its side of a stream gets the answers to its messages, then the stream ends.
 """
 
 import asyncio
@@ -52,19 +52,19 @@ _log = structlog.get_logger(__name__)
 SERVICE: Final = "si.v1.Scheduler"
 
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
-"""The seconds after which an absence is checked: a little more than the grace period, so that this period is over by any clock."""
+"""The seconds after which an absence is checked: a little more than the grace period, so that all clocks agree that it is over."""
 
 _Decode = Callable[[bytes], Steps[Batch]]
 
 
 Received = Callable[[Kind, int, Context], None]
-"""The observer of messages, called with the stream, the number of objects and the call."""
+"""The observer of messages, called with the kind of the stream, the number of objects in the message, and the call."""
 
 
 class Scheduler:
     """The handlers of the service.
 
-    ``readings`` is None if a file configures the core: the configurations in registrations are then ignored.
+    ``readings`` is None if a file configures the core. The configurations in registrations are then ignored.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Scheduler:
         }
 
     def handlers(self) -> Handlers:
-        """Return the handlers by method; streams take and give bytes."""
+        """Return the handlers by method. The handlers of streams receive and return bytes."""
         return {
             "RegisterResourceManager": grpc.unary_unary_rpc_method_handler(
                 self.register,
@@ -109,9 +109,9 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Register a manager. Everything that it reported before ends, and so do its streams.
+        """Register a manager. What it had reported before is removed, and its streams end.
 
-        While a registration is in progress, new streams of the manager wait for it (see `_after_registration`).
+        After a manager's first registration, messages on its streams wait until a further registration is done.
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -146,7 +146,7 @@ class Scheduler:
             )
 
     async def _configuration(self, text: str) -> Configuration | None:
-        """Return the configuration of a registration; raises CallError that names lines and paths."""
+        """Return the configuration of a registration. For a text with errors, raises CallError that names their lines and paths."""
         if self._readings is None or not text.strip():
             return None
         configuration, problems, _ = await self._readings.read(text, "config", "config")
@@ -158,7 +158,7 @@ class Scheduler:
         return configuration
 
     def _wiping(self, rm_id: str) -> list[ManagerWiped]:
-        """Return the events that end all asks and allocations of a manager, in parts that take little time each."""
+        """Return the events that end all asks and allocations of a manager: several, so that the core takes little time for each."""
         known = held(self._core.state, rm_id)
         return [ManagerWiped(rm_id, WIPE_OBJECTS)] * (
             (known["asks"] + known["allocations"]) // WIPE_OBJECTS
@@ -191,7 +191,7 @@ class Scheduler:
             self._pump.wake_watchers()
 
     def _closed(self, session: Session) -> None:
-        """Close a stream; if it was the last one of its manager, the manager counts as away from then on."""
+        """Close a stream. If it was the last stream of its manager, the manager counts as away from now on."""
         self._sessions.close(session)
         rm_id = session.rm_id
         is_last = rm_id and not self._sessions.open_kinds(rm_id)
@@ -199,7 +199,7 @@ class Scheduler:
             self._look_later(rm_id)
 
     def _look_later(self, rm_id: str) -> None:
-        """Schedule a check of the manager's absence after the time that a reconnect takes."""
+        """Schedule a check that reports the manager's absence if it is still away after the time that a reconnect takes."""
         asyncio.get_running_loop().call_later(_LOOK_AFTER_S, self._look, rm_id)
 
     def _look(self, rm_id: str) -> None:
@@ -264,7 +264,7 @@ class Scheduler:
                     await asyncio.wait({registration})
 
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
-        """Decode one message and put it into the inbox; raises CallError for a message that is malformed or that the caller may not send."""
+        """Decode one message and put it into the inbox. Raises CallError for a message that the caller may not send."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:
@@ -280,7 +280,7 @@ class Scheduler:
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:
-    """Wait until everything in the outbox was written, or until the client has read nothing for DRAIN_WRITE_S."""
+    """Wait until everything in the outbox was written, or until the client has read nothing for the longest time allowed."""
     before = -1
     while not writer.done() and session.written != before:
         before = session.written
@@ -288,7 +288,7 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Write messages from the outbox. If the session ends in order, the remaining messages are written; if it fails, they are not."""
+    """Write messages from the outbox. If the session ends in order, the rest is still written; if it fails, the rest is dropped."""
     ended = False
     while not ended:
         if session.alive:

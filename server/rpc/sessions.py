@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
 
 
 class Session:
-    """One open stream. It ends when `ended` is done: with a result if it ended in order, else with a CallError."""
+    """One open stream. It ends when the future `ended` is done: with a result if it ended in order, else with a CallError."""
 
     def __init__(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, opened_ms: int = 0) -> None:
         self.kind = kind
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error with which the stream ends, or the farewell, or None without either."""
+        """The error with which the stream ends, else the farewell, else None."""
         return self.ended.exception() if self.failed else self.farewell
 
     def fail(self, error: Exception) -> None:
@@ -121,7 +121,7 @@ class Sessions:
         self.gone.set()
 
     def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
-        """Open a stream; raises CallError if there are too many.
+        """Open a stream. Raises CallError if too many are open.
 
         Streams that never named a manager are ended to free places. Each caller always has places for the streams of one
         manager, so that other callers cannot keep it out.
@@ -180,8 +180,8 @@ class Sessions:
     ) -> Sequence[str]:
         """Return the managers that were removed to free a place for this one, usually none.
 
-        Raises CallError if there are too many, or if another process acts for this manager. ``holds`` says whether the core
-        holds an object of a manager.
+        Raises CallError if there are too many managers, or if another process acts for this manager. ``holds`` says whether the
+        core holds an object of a manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
@@ -193,7 +193,7 @@ class Sessions:
         return gone
 
     def _why_full(self, caller: Caller) -> CallError | None:
-        """Return why the caller may register no further manager, or None; each caller may always register a first one."""
+        """Return why the caller may not register another manager; None if it may. Each caller may always register a first one."""
         own = self.owners.count(caller)
         if own and len(self._registered) >= MANAGERS_MAX:
             return too_many("registered resource managers", MANAGERS_MAX)
@@ -220,7 +220,8 @@ class Sessions:
     def registered(self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR) -> None:
         """Record a registration.
 
-        End the manager's earlier streams and those of other callers; their waiting objects are not sent.
+        If the manager had registered before, end its streams; else end only those that other callers opened. Objects that wait for
+        these streams are not sent.
         """
         self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered
@@ -242,7 +243,7 @@ class Sessions:
         return rm_id in self._registered
 
     def outbox(self, rm_id: str, kind: Kind) -> Outbox | None:
-        """Return the outbox for answers to this manager; None if it neither registered nor has a stream."""
+        """Return the outbox for answers to this manager; None if the manager neither registered nor has a stream."""
         return self._outboxes.get((rm_id, kind))
 
     def unwritten(self) -> int:
@@ -265,7 +266,7 @@ class Sessions:
         return [kind for kind in Kind if (rm_id, kind) in self._speaking]
 
     def depths(self) -> Mapping[tuple[str, str], int]:
-        """Return the number of objects that wait, by manager and kind of stream."""
+        """Return the number of waiting objects by manager and kind of stream."""
         return {
             (rm_id, kind.value): len(outbox) for (rm_id, kind), outbox in self._outboxes.items()
         }

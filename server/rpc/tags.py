@@ -56,7 +56,7 @@ def _decoded_as_allocation_tags(raw: bytes) -> bytes:
 
 
 def created_ms(raw: bytes) -> int | None:
-    """Return the tag `creationTime` (seconds) in Unix milliseconds; None if it is missing or not a number."""
+    """Return the tag `creationTime` (seconds) in Unix milliseconds; None if the tag is missing or not a number."""
     start = raw.rfind(CREATION_ENTRY)
     if start >= 0:
         start += len(CREATION_ENTRY)

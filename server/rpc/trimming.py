@@ -17,14 +17,14 @@ TRIM_S: Final = 5.0
 
 
 def give_back() -> None:
-    """Return the memory that the C library keeps to the system; do nothing if that library cannot."""
+    """Return the memory that the C library keeps to the system. Do nothing if that library cannot do so."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 class Trimming:
-    """The observer of the pump and of ended calls that returns memory `TRIM_S` after the first work, once for all of it."""
+    """The observer of the pump and of ended calls. It returns memory once, `TRIM_S` after the first work since the last time."""
 
     def __init__(self, later: Later, trim: Callable[[], None] = give_back) -> None:
         self._later = later
@@ -35,7 +35,7 @@ class Trimming:
         """Do nothing."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
-        """Schedule a trim where there were events."""
+        """Schedule a trim if the slice had events."""
         if events:
             self.call_ended()
 

@@ -177,7 +177,7 @@ _LONG: Final = 0x80
 
 
 class Slicer:
-    """The function that cuts the asks or allocations out of a message, each reduced to the given fields.
+    """The function that returns the asks or allocations of a message, each reduced to the given fields.
 
     The field number of the asks or allocations is below 16.
     """

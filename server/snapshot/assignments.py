@@ -14,18 +14,19 @@ from server.snapshot.columns import ORIGINATOR, AllocationColumns
 from server.snapshot.eligibility_filter import PASSED, FilteredRows
 
 BLOCK: Final = 256
-"""The number of nodes that are looked at closely at once: most searches need few."""
+"""The number of nodes in a block. The rows of one block are read at a time, because most searches need few nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberNodes:
-    """The nodes for one class of members, with a bound for each. ``order`` has their rows, best bound first.
+    """The nodes for one class of gang members, with a bound on the cost of the victims on each node.
 
-    The first ``free_nodes`` nodes need no victims. For the others there are lower bounds, by place in ``order``: ``priorities``
-    on the priority of the most important victim, ``jobs`` on the number of evicted gangs, ``numbers`` on the number of victims.
-    ``allowed`` marks all nodes that could hold a member when empty. ``rows`` are the allocations that may be evicted, sorted by
-    node; ``groups`` has one group for the rows of each node. ``found`` is the group of each place that needs victims, ``need``
-    by group the amount that has to be freed.
+    ``order`` has the rows of the nodes. The first ``free_nodes`` of them need no victims. The others follow, lowest bound first.
+    For these others, three lists have lower bounds in the same order: ``priorities`` on the priority of the most important
+    victim, ``jobs`` on the number of evicted gangs, ``numbers`` on the number of victims. ``allowed`` marks all nodes that could
+    hold a member if no pod ran on them. ``rows`` are the allocations that may be evicted, sorted by node; ``groups`` has one
+    group for the rows of each node. ``found`` has for each node that needs victims, in that order, the index of its group, and
+    ``need`` has by group the amount that has to be freed.
     """
 
     order: list[int]
@@ -40,12 +41,12 @@ class MemberNodes:
     need: Array
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
-        """Return (highest victim priority, gangs, victims) of the node at this place; None if it needs no victim."""
+        """Return the lower bounds (highest victim priority, gangs, victims) of the node at this index of ``order``; None if it needs no victim."""
         at = place - self.free_nodes
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
-        """Return the rows that may be evicted on one block of nodes: the next BLOCK nodes that need victims, after the first ``at``."""
+        """Return the rows that may be evicted on one block of nodes. The block skips the first ``at`` nodes that need victims."""
         chosen = self.found[at : at + BLOCK]
         ends = self.groups.ends
         return [
@@ -55,9 +56,10 @@ class MemberNodes:
     def in_order(
         self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """Return for each node of a block the smallest number of victims when rows are evicted by ``rank`` and then by ``tail``.
+        """Return for each node of a block a lower bound on its victims, if the rows in ``tail`` are evicted in the order of ``rank``.
 
-        A node with an ``odd`` row, which a plan may skip, gets its bound from ``numbers`` instead.
+        Rows of equal rank are evicted in the order of ``tail``. A plan may skip an ``odd`` row, so a node with such a row keeps
+        its bound from ``numbers``.
         """
         chosen = self.found[at : at + BLOCK]
         by_node = np.argsort(chosen)
@@ -74,17 +76,17 @@ class MemberNodes:
         return numbers
 
     def takes(self, node: int) -> bool:
-        """Return whether the node could hold a member when empty."""
+        """Return whether the node could hold a member if no pod ran on it."""
         return bool(self.allowed[node])
 
 
 def field(
     columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array
 ) -> MemberNodes:
-    """Return the nodes for the members of one class.
+    """Return the nodes for the members of one class, with their bounds.
 
-    ``nodes`` marks the nodes that could hold a member when empty, ``need`` has by node the amount to free for a member, and
-    ``may`` marks the rows that may be evicted.
+    ``nodes`` marks the nodes that could hold a member if no pod ran on them. ``need`` has by node the amount to free for a
+    member, ``may`` marks the rows that may be evicted, and ``names`` has by node the rank of its name.
     """
     short = need.any(axis=1)
     free = free_nodes(nodes, need, names)
@@ -122,9 +124,10 @@ def free_nodes(nodes: Mask, need: Array, names: Array) -> list[int]:
 def _bounds(
     columns: AllocationColumns, rows: Array, groups: cover.Groups, need: Array
 ) -> tuple[cover.Bounds, Array]:
-    """Return for each node the bounds of its rows, and the smallest number of gangs whose eviction could suffice.
+    """Return for each node the bounds on its victims, and a lower bound on the number of gangs that have to be evicted.
 
-    Originators do not count, because J9 does not consider them. Where no gang member runs, each victim is a gang of its own.
+    Originators are treated as other pods, because J9 does not consider them. On a node where no gang member may be evicted,
+    each victim counts as a gang of its own; on any other node one gang may suffice.
     """
     plain = np.zeros(len(rows), dtype=np.bool_)
     given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
@@ -135,7 +138,7 @@ def _bounds(
 
 
 def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
-    """Return by row a number that sorts opted-out rows after all others, among equals higher priorities later, then originators later (V2)."""
+    """Return by row a number to sort victims by (V2): rows in ``reluctant`` last, then higher priorities later, then originators later."""
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
     found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator
@@ -169,7 +172,7 @@ def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[i
 def passed(
     columns: AllocationColumns, filtered: FilteredRows, leaf: int | None = None
 ) -> list[int]:
-    """Return the rows that passed the eligibility filter, of all leaves or of one."""
+    """Return the rows that passed the eligibility filter; with ``leaf``, only those of this leaf."""
     found = filtered.codes == PASSED
     if leaf is not None:
         found = found & (columns.leaves == leaf)
@@ -178,7 +181,7 @@ def passed(
 
 
 def marked(mask: Mask | None) -> list[int]:
-    """Return the rows that are marked."""
+    """Return the rows that a mask marks; none if there is no mask."""
     rows: list[int] = [] if mask is None else np.flatnonzero(mask).tolist()
     return rows
 

@@ -20,7 +20,7 @@ ORIGINATOR: Final = 2
 REQUIRED_NODE: Final = 4
 PLACEHOLDER: Final = 8
 RELEASING: Final = 16
-"""The flag of an allocation whose release was ordered and is not confirmed."""
+"""The flag of an allocation whose release was ordered and is not confirmed yet."""
 FIRM: Final = 32
 UNTOUCHABLE: Final = 64
 GANG: Final = 128
@@ -62,8 +62,8 @@ class NodeColumns:
 
     ``releasing`` is the amount that ordered releases will give back, ``reserved`` the part of the pledges that gives way to
     claims. ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that asks that require
-    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` gives the order in which the nodes
-    arrived, ``names`` the order of their ids.
+    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each node,
+    ``names`` the rank of its id among all ids.
     """
 
     ids: tuple[str, ...]
@@ -96,7 +96,7 @@ class HeldAmounts:
         return bool((self.amounts > 0).any(axis=1).all())
 
     def any_spare(self, beyond: list[int]) -> bool:
-        """Return whether some allocation is not needed: of each type, it holds no more than the total exceeds the need by."""
+        """Return whether some allocation is not needed: in no type does it hold more than ``beyond``, by which the total exceeds the need."""
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 
 

@@ -1,7 +1,8 @@
 """The eligibility filter of running allocations for a claim: for each row the first rule that protects it, or PASSED.
 
-The part of the eligibility that depends on a queue's numbers is computed once per leaf (`LeafEligibility`), the rest for all rows at once. A row that
-passes may be evicted alone; whether several may be evicted together is decided with the plan.
+What depends on a queue's numbers is computed once per leaf (`LeafEligibility`), the rest for all rows at once. A row that passes
+may be evicted alone. Whether several rows may be evicted together is decided with the plan. A *standing* row is one that runs
+and whose release is not ordered.
 """
 
 import heapq
@@ -36,8 +37,8 @@ class LeafEligibility:
 
     ``spared`` is the number of a rule that protects all allocations of the leaf, 0 for none. ``most`` is by type the largest
     amount that one victim may hold, ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest
-    that may be evicted (G5), ``since_ms`` the latest start (V4). ``inside`` marks the types whose deciding queue contains the
-    leaf (G2); empty for none.
+    priority of a victim (G5), ``since_ms`` the latest instant at which a victim may have started (V4). ``inside`` marks the
+    types for which the deciding queue contains the leaf (G2); it is empty if there are no such types.
     """
 
     spared: int = 0
@@ -49,7 +50,7 @@ class LeafEligibility:
 
 
 class Codes(NamedTuple):
-    """The numbers of the rules in a filter; the caller chooses them. The first rule that applies to a row counts."""
+    """The numbers of the rules in a filter, which the caller chooses. If several rules protect a row, the one that `_judged` writes last counts."""
 
     gone: int
     required_node: int
@@ -70,7 +71,7 @@ class Codes(NamedTuple):
 class FilteredRows(NamedTuple):
     """The result of the eligibility filter: by row the number of the rule that protects it, or PASSED.
 
-    ``leaf`` is the place of the row's leaf among ``leaves``.
+    ``leaf`` has by row the index of its leaf in ``leaves``, which are leaf numbers.
     """
 
     codes: Array
@@ -78,15 +79,15 @@ class FilteredRows(NamedTuple):
     leaves: tuple[int, ...]
 
     def without(self, rows: Mask, code: int) -> "FilteredRows":
-        """Return a copy of the result in which a rule protects further rows."""
+        """Return a copy of the result in which the rule with the number ``code`` protects these rows."""
         return self._replace(codes=np.where(rows, code, self.codes))
 
 
 class Rules(NamedTuple):
     """The rules that protect rows of any leaf: their numbers, and the rows that each rule protects.
 
-    ``firm`` are the flags of rows that are protected as firm (J4). ``barred`` has masks of further protected rows, each with
-    the number of its rule; where masks overlap, the last one counts. ``needed`` are the types that the ask requests.
+    ``needed`` are the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4). ``barred``
+    has masks of further protected rows, each with the number of its rule; where masks overlap, the last one counts.
     """
 
     codes: Codes
@@ -114,7 +115,7 @@ def filter_again(
     eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
 ) -> FilteredRows:
-    """Return the filter's result when some leaves have another eligibility. Only the rows of these leaves are judged again."""
+    """Return the filter's result after the eligibility of some leaves changed. Only the rows of the leaves in ``eligibility`` are judged again."""
     places = [place for place, number in enumerate(known.leaves) if number in eligibility]
     rows = np.flatnonzero(np.isin(known.leaf, places))
     found = known.codes.copy()
@@ -129,7 +130,7 @@ def _judged(
     rules: Rules,
     rows: Array | slice,
 ) -> Array:
-    """Return the codes of some rows."""
+    """Return for some rows the number of the rule that protects each, or PASSED."""
     leaves, places = columns.leaf_places()
     lines = [eligibility.get(number) for number in leaves]
     at, resources, codes = places[rows], columns.resources[rows], rules.codes
@@ -166,7 +167,7 @@ def _judged(
 def _bar_inside(
     found: Array, lines: Sequence[LeafEligibility | None], at: Array, resources: Array, rules: Rules
 ) -> None:
-    """Bar the rows whose needed types all have a deciding queue inside which the row runs (G2)."""
+    """Bar the rows that run, for each needed type that they hold, inside the queue that decides for this type (G2)."""
     if not any(one is not None and one.inside for one in lines):
         return
     outside = np.zeros(len(at), dtype=np.bool_)
@@ -177,7 +178,7 @@ def _bar_inside(
 
 
 def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
-    """Bar the rows that rules protect by mask or flag, independently of their leaves."""
+    """Bar the rows that rules protect by a mask or a flag, whatever their leaf."""
     codes = rules.codes
     for mask, code in rules.barred:
         if mask is not None:
@@ -196,14 +197,14 @@ def _at(most: tuple[int, ...], column: int) -> int:
 
 
 def _table(values: Sequence[int], at: Array) -> Array:
-    """Return by row the value of its leaf; a single value when all leaves have the same value."""
+    """Return by row the value of its leaf; an array of one value if all leaves have the same value."""
     if len(set(values)) <= 1:
         return np.array([*values[:1], 0][:1], dtype=np.int64)
     return np.array(values, dtype=np.int64).take(at)
 
 
 class Tallied(NamedTuple):
-    """The rows of one leaf that one rule protected."""
+    """The number of the rows of one leaf that one rule protected, and some of their keys. ``code`` is the number of the rule."""
 
     code: int
     leaf: int
@@ -212,7 +213,10 @@ class Tallied(NamedTuple):
 
 
 def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) -> list[Tallied]:
-    """Return by rule and leaf how many rows the rule protected, with the keys of the oldest; rows that are gone do not count."""
+    """Return for each rule and leaf how many rows the rule protected, with the keys of the oldest ones, at most ``most_keys``.
+
+    Rows without an allocation do not count.
+    """
     rows = np.flatnonzero(columns.alive & (filtered.codes != PASSED))
     if not len(rows):
         return []
@@ -227,7 +231,7 @@ def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) 
 
 
 def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
-    """Return the first ``most`` keys, sorted by age, then by name. Row order depends on when snapshots were taken, so it is not used."""
+    """Return the keys of the oldest ``most`` rows, sorted by age, then by key. Row numbers depend on when snapshots were taken, so they do not count."""
     since = columns.created_ms[rows]
     if len(rows) > most:
         rows = rows[since <= np.partition(since, most - 1)[most - 1]]
@@ -243,7 +247,10 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that lacks least once all its rows that passed the filter are evicted (-1 for none), and by type what it lacks."""
+    """Return the node that would lack least if all rows on it that passed the filter were evicted, and by type what it would lack.
+
+    The node is -1 if ``nodes`` marks none.
+    """
     places = np.flatnonzero(nodes)
     if not len(places):
         return -1, []
@@ -266,10 +273,11 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimNodes:
-    """The nodes on which victims could free enough (``order``, best bound first), and the rows on each node that passed the filter.
+    """The nodes on which victims could free enough, and the rows on each node that passed the filter.
 
-    ``places`` has these and other nodes in ascending order, ``starts`` the index at which the rows of each node begin. The rows
-    and bounds of a node are looked up only on request, because a claim needs those of few nodes.
+    ``order`` has these nodes, best bound first. ``places`` has all nodes with such rows in ascending order, ``starts`` the index
+    in ``passed`` at which the rows of each node begin, and at the end the number of rows. The rows and bounds of a node are
+    looked up only on request, because a claim needs them for few nodes.
     """
 
     order: list[int]
@@ -279,14 +287,14 @@ class VictimNodes:
     ranked: cover.Bounds | None = None
 
     def bound(self, node: int) -> tuple[int, int, int]:
-        """Return (rank, fewest, excess) of a node as defined in `kernels.cover`."""
+        """Return the bounds (rank, fewest, excess) of a node, which `kernels.cover` defines."""
         assert self.ranked is not None
         at = int(self.places.searchsorted(node))
         _, rank, fewest, excess = self.ranked
         return int(rank[at]), int(fewest[at]), int(excess[at])
 
     def rows(self, node: int) -> list[int]:
-        """Return the rows that passed on a node."""
+        """Return the rows on a node that passed the filter."""
         at = int(self.places.searchsorted(node))
         if at == len(self.places) or self.places[at] != node:
             return []
@@ -294,13 +302,13 @@ class VictimNodes:
         return found
 
     def among(self, nodes: Sequence[int], standing: Mask) -> Array:
-        """Return the rows that passed on some nodes and are still standing, in the order of the nodes."""
+        """Return the rows on some nodes that passed the filter and still stand, in the order of the nodes."""
         rows = np.array([row for node in nodes for row in self.rows(node)], dtype=np.int64)
         return rows[standing[rows]]
 
 
 def passed(columns: AllocationColumns, filtered: FilteredRows, nodes: Mask) -> Array:
-    """Return the rows that passed on these nodes, sorted by node."""
+    """Return the rows on these nodes that passed the filter, sorted by node."""
     order = columns.by_node()
     return on(columns, order[filtered.codes.take(order) == PASSED], nodes)
 
@@ -318,9 +326,9 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     names: Array,
     opted: Mask | None = None,
 ) -> VictimNodes:
-    """Return the nodes with their bounds, when ``rows`` are the candidates; ``need`` has one line of amounts per node.
+    """Return the nodes on which evicting some of ``rows`` could free enough, with their bounds.
 
-    ``opted`` adds rows that count as opted out.
+    ``rows`` are sorted by node. ``need`` has by node the amounts to free. The rows in ``opted`` count as opted out too.
     """
     if not len(rows):
         return VictimNodes([], rows, rows, rows)

@@ -1,4 +1,7 @@
-"""The running gangs: how many of their members are standing, which means that no release of them is ordered, and their rows (J12)."""
+"""The running gangs: the number of their standing members, and the rows of these members (J12).
+
+A *standing* member is one that runs and whose release is not ordered.
+"""
 
 import numpy as np
 
@@ -20,7 +23,7 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return a mask of the rows whose gang needs every member that it has; None when no allocation is in a gang."""
+    """Return a mask of the standing rows of gangs that cannot lose one member; None if no gang has standing members."""
     found = sizes(columns, standing)
     if not found:
         return None
@@ -30,7 +33,10 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 
 
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
-    """Return how many members of each of these allocations' gangs may be evicted; all of them if the gang is below its minimum (J12)."""
+    """Return by gang number how many members may be evicted, for the gangs of these rows (J12).
+
+    These are the members beyond the gang's minimum. A gang below its minimum may lose all its members.
+    """
     found = sizes(columns, standing)
     numbers = distinct(columns.jobs[rows]) if rows else []
     return {one: _spare(columns, one, found.get(one, 0)) for one in numbers if one}

@@ -1,4 +1,4 @@
-"""The search for a node by comparing all nodes: used for every what-if, and to check the heaps of the live state.
+"""The search for a node by a comparison of all nodes. Snapshots use it for every what-if, and tests to check the heaps of the live state.
 
 ``free`` is passed beside the columns because a Trial has free amounts of its own.
 """
@@ -38,7 +38,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -
 
 
 def able_when_empty(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """Return the nodes that could take the ask if no pod ran on them; only the ask's ports have to be free now."""
+    """Return the nodes that could take the ask if no pod ran on them. The ask's ports, however, have to be free now."""
     large = scan.holding(nodes.capacity, kind.demand)
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
@@ -66,7 +66,7 @@ def lacking(
 
 
 def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Return the nodes whose usage exceeds their capacity in some of these types, each with (type index, excess) pairs."""
+    """Return the rows of the nodes whose usage exceeds their capacity in some of these types, each with (type index, excess) pairs."""
     short = left[:, types] < 0
     return [
         (row, [(index, -int(left[row, index])) for index in types if left[row, index] < 0])
@@ -75,7 +75,7 @@ def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 
 
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
-    """Return the candidate node that lacks least for the ask, among equals the one that arrived first; -1 for none (design 6.6)."""
+    """Return the candidate node that lacks least for the ask; of equal nodes the one that arrived first; -1 for none (design 6.6)."""
     rows = np.flatnonzero(candidates)
     if not len(rows):
         return -1
@@ -84,7 +84,10 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
 
 
 def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
-    """Return whether an ask may require this node: its pods are known, its constraints hold, and it is large enough."""
+    """Return whether an ask of the class may be placed on this node that it requires.
+
+    The node's pods have to be known, the constraints of the class have to hold, and the node has to be large enough.
+    """
     large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
 
@@ -92,7 +95,7 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
 class NodeCounts(NamedTuple):
     """The number of nodes that do not take an ask, each counted under the first reason that applies.
 
-    ``too_small`` and ``too_full`` are (type index, nodes) pairs: nodes without the capacity, and without the free capacity.
+    ``too_small`` and ``too_full`` have (type index, number of nodes) pairs: nodes whose capacity, or free capacity, is too small.
     """
 
     fitting: int
@@ -103,7 +106,7 @@ class NodeCounts(NamedTuple):
 
 
 def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> NodeCounts:
-    """Return why the nodes do not take the ask, in the order: not schedulable, constraints, capacity, free capacity."""
+    """Return how many nodes do not take the ask, by reason. The reasons apply in this order: not schedulable, constraints, capacity, free capacity."""
     present = nodes.numbers > 0
     closed = present & ~nodes.open
     barred = nodes.open & ~kind.allowed

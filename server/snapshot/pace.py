@@ -21,10 +21,10 @@ OverUse = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The record of rounds. ``began_ms`` is when the last round of claims began; None if there was none since the start.
+    """The record of rounds. ``began_ms`` is when the last round of claims began; None if there was none since the core started.
 
-    ``decided`` says whether that round has made a decision with victims. ``taken`` is the amount that this round and the
-    earlier rounds within `pace.window` released; a LOSS counts the last round alone (P9).
+    ``decided`` says whether that round has made a decision with victims. ``taken`` has the amounts that this round and the
+    earlier rounds within `pace.window` released. For a LOSS only the last round counts (P9).
     """
 
     began_ms: int | None = None

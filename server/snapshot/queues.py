@@ -22,7 +22,7 @@ class QueueFacts:
 
     ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments will add
     (C2), ``reserved`` the part of ``promised`` that reservations hold and that gives way to claims. A missing guarantee is 0, a
-    missing maximum None. ``deserved`` is the share of a leaf in a partition whose shares follow plain weights (W2), else None.
+    missing maximum None. ``deserved`` is the deserved share of a leaf if the partition shares by plain weights (W2), else None.
     ``spec`` has the weight and the properties.
     """
 
@@ -62,7 +62,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def has_headroom(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
-    """Return whether the queue itself has headroom for this demand: usage + promised + demand within its bound."""
+    """Return whether usage, promises and this demand together are within the queue's own bound. Queues above are not checked."""
     bound = queue.bound
     for index, quantity in demand:
         most = bound[index]

@@ -28,7 +28,7 @@ from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, Waiting
 class Snapshot:
     """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks the types that are counted on nodes and not in queues.
 
-    ``waiting`` has the asks that the taker of the snapshot requested. ``claims`` has the asks that may claim, ``daemons`` the
+    ``waiting`` has the asks that were requested when the snapshot was taken. ``claims`` has the asks that may claim, ``daemons`` the
     asks for which pods may be evicted on the node that they require. ``jobs`` are gangs that wait for capacity as a whole,
     ``replacing`` are asks that may replace others of their own queue. ``firm`` has by path what firm asks hold and request, if
     the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says
@@ -77,12 +77,12 @@ class Snapshot:
 
     @property
     def knows_firm(self) -> bool:
-        """Return whether firm pods count as firm: only in partitions that plan for gangs (J4). In others only administrators opt pods out."""
+        """Return whether firm pods count as firm. They do only in partitions that plan for gangs (J4); in others only administrators opt pods out."""
         return self.settings.lists(JOB)
 
     @property
     def firm_flags(self) -> int:
-        """Return the flags that make an allocation firm; 0 if no allocation is. The partition decides for undeclared pods (J2)."""
+        """Return the flags that make an allocation firm; 0 if no allocation is firm. The partition decides for pods without a class (J2)."""
         unsaid = 0 if self.settings.job_default_preemptible else UNSAID
         return FIRM | unsaid if self.knows_firm else 0
 
@@ -114,7 +114,7 @@ class Snapshot:
         return not any(queue.stopped for queue in self.path_up(path))
 
     def headroom(self, path: str) -> Bounds:
-        """Return by type the smallest headroom on the path up: bound - usage - promised; None if no queue limits the type."""
+        """Return by type the smallest headroom of the queue and its ancestors: bound - usage - promised; None if no queue limits the type."""
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
             for index, most in enumerate(queue.bound):

@@ -13,11 +13,11 @@ from server.snapshot.waiting import ClassFacts
 
 
 class Tentative:
-    """The free capacity by node under a tentative assignment. The snapshot and the Trial that it came from never change.
+    """The free capacity by node under a tentative assignment. The snapshot and the Trial on which it is based never change.
 
-    Placed asks use free capacity. An ask that fits nowhere is charged (`owe`) to the node that lacks least for it once the
-    evictions of the Trial's plans (``evicted``) have ended. The free capacity of that node can become negative: the amount
-    below zero is what has to become free, beside those evictions, for all asks charged to the node together.
+    Placed asks use free capacity. An ask that fits on no node is charged (`owe`) to the node that will lack least for it after
+    the evictions of the Trial's plans (``evicted``). The free capacity of that node can become negative. The amount below zero is
+    what has to become free, besides those evictions, for all asks that are charged to the node.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Tentative:
     def owe(self, kind: ClassFacts) -> int:
         """Charge an ask to the node that lacks least for it and return the node's row, -1 for none.
 
-        A node is considered when the ask may run there and its capacity holds the ask beside those assigned so far, as if
-        nothing else ran.
+        A node is considered if the ask may run there, and if the node could hold the ask and the asks assigned to it so far while
+        no other pods ran on it.
         """
         left = self._nodes.capacity - self._taken
         suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)

@@ -19,12 +19,12 @@ from server.snapshot.snapshot import Snapshot
 
 CHUNK: Final = 1_024
 CANDIDATE: Final = -1
-"""The value of ``barred`` for a place that nothing bars."""
+"""The value of ``barred`` for an allocation that no reason bars, which is a candidate."""
 _PRIORITY_BITS: Final = 33
 
 
 class CandidatePlace(NamedTuple):
-    """A candidate in order: its number, the number of its leaf, its amounts by column."""
+    """A candidate: its place in the order, the index of its leaf in `Running.leaves`, and its amounts by column."""
 
     place: int
     home: int
@@ -32,12 +32,12 @@ class CandidatePlace(NamedTuple):
 
 
 Importance = tuple[int, tuple[int, ...], str]
-"""A key that sorts places in the order of their numbers, even when some are counted as opted out that are not."""
+"""A sort key of an allocation. Keys sort as the places do, unless a key counts its allocation as opted out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """Some places in order. ``homes`` are leaf numbers; ``sizes`` has one line of amounts per column."""
+    """A list of candidates: their places, and as ``homes`` the indexes of their leaves. ``sizes`` has one line of amounts per column."""
 
     places: Array
     homes: Array
@@ -49,21 +49,21 @@ class Lot:
     def takeable(
         self, start: int, most: int, wanted: Sequence[int], limit: Sequence[int]
     ) -> tuple[int, list[int]]:
-        """Return how many of the next ``most`` places from ``start`` on can be taken without leaving one out, and their sum."""
+        """Return how many candidates from index ``start`` on can be taken before one must be left out, at most ``most``, and their sum."""
         return order.takeable(self.sizes[:, start : start + most], wanted, limit)
 
     def part(self, start: int, stop: int) -> list[int]:
-        """Return the places from ``start`` to ``stop``."""
+        """Return the places of the candidates at the indexes from ``start`` to ``stop``."""
         found: list[int] = self.places[start:stop].tolist()
         return found
 
     def rest(self, start: int) -> Iterator[CandidatePlace]:
-        """Yield the candidates from ``start`` on in the order of their places."""
+        """Yield the candidates from index ``start`` on, sorted by place."""
         left = start + self.places[start:].argsort()
         return Lot(self.places[left], self.homes[left], self.sizes[:, left]).walk()
 
     def walk(self, start: int = 0, stop: int | None = None) -> Iterator[CandidatePlace]:
-        """Yield one candidate after the other, from ``start`` to ``stop``."""
+        """Yield the candidates at the indexes from ``start`` to ``stop``."""
         end = len(self) if stop is None else min(stop, len(self))
         for at in range(start, end, CHUNK):
             to = min(at + CHUNK, end)
@@ -74,11 +74,12 @@ class Lot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """The allocations of ``leaves`` by place. ``barred`` has by place the number of the first reason that bars the allocation, CANDIDATE for none.
+    """The allocations of ``leaves`` in order, least important first.
 
-    ``rows`` are their rows in the snapshot, ``homes`` the numbers of their leaves. ``sizes`` has one line of amounts per
-    column. ``useful`` marks the allocations that hold something of a wanted type. ``tails`` are the further keys of the order:
-    age, unless the partition configures others.
+    All arrays are by place. ``rows`` has the row of the allocation in the snapshot, ``homes`` the index of its leaf in
+    ``leaves``. ``barred`` has the number of the first reason that bars the allocation, CANDIDATE for none. ``sizes`` has one
+    line of amounts per column. ``useful`` marks the allocations that hold something of a wanted type. ``ranks`` is the first
+    sort key (see `rank`), ``tails`` the next ones: age, unless the partition configures others.
     """
 
     leaves: tuple[str, ...]
@@ -100,7 +101,7 @@ class Running:
         return self._lot(np.flatnonzero(self.barred == CANDIDATE))
 
     def lots(self) -> dict[str, Lot]:
-        """Return the candidates of each leaf that has any."""
+        """Return the candidates by the path of their leaf. Leaves without candidates are left out."""
         whole = np.flatnonzero(self.barred == CANDIDATE)
         places = whole[self.homes[whole].argsort(kind="stable")]
         homes, firsts, counts = counted(self.homes[places])
@@ -118,9 +119,10 @@ class Running:
         lacking: Sequence[int],
         limit: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """Return the candidates outside ``without`` that hold something of a ``lacking`` column, in two lots: allowed, and too large.
+        """Return the candidates that hold something of a ``lacking`` column: first the allowed ones, then the places of those too large.
 
-        ``limit`` is by leaf how much of each column may be freed at most; a candidate that holds more of a column is too large.
+        Candidates in ``without`` are left out. ``limit`` has by leaf the largest amount of each column that may be freed. A
+        candidate that holds more of a column is too large.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -137,9 +139,11 @@ class Running:
     def needless(
         self, places: Collection[int], limit: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Return the victims' places that are not needed: from the most important down, each that fits into what is left of ``limit``.
+        """Return which of these victims are not needed. ``limit`` is by column how much more they free than necessary.
 
-        Only as many columns count as ``limit`` has; ``late`` are the places that count as opted out.
+        The victims are checked from the most important down. One that fits into the rest of ``limit`` is not needed, and its
+        amounts are subtracted from that rest. Columns beyond those of ``limit`` do not count. The places in ``late`` count as
+        opted out.
         """
         some = as_column(places)
         some = some[order.within(self.sizes[: len(limit), some], limit)]
@@ -152,7 +156,7 @@ class Running:
         return self._lot(self._in_order(lot.places, late))
 
     def _in_order(self, places: Array, late: Collection[int]) -> Array:
-        """Return the places, given in rising order, sorted again with those in ``late`` counted as opted out."""
+        """Return the places sorted again, with those in ``late`` counted as opted out. The caller passes the places in rising order."""
         if not late or not len(places):
             return places
         marked = np.zeros(len(self.keys), dtype=np.int64)
@@ -165,16 +169,16 @@ class Running:
         return places[found]
 
     def excerpt(self, last: int) -> tuple[int, int, list[int]]:
-        """Return how many candidates there are, where the excerpt around place ``last`` begins, and the places of the excerpt."""
+        """Return (number of all candidates, start, places): the places of the candidates around ``last``, from index ``start`` on."""
         places = np.flatnonzero(self.barred == CANDIDATE)
         start = around(len(places), int(places.searchsorted(last)))
         found: list[int] = places[start : start + RANKED_MAX].tolist()
         return len(places), start, found
 
     def standing(self, key: str) -> tuple[int, int, int, int]:
-        """Return the place of an allocation, its number among the candidates, their count, and the reason that bars it.
+        """Return the place of an allocation, its number among the candidates, the number of all candidates, and the reason that bars it.
 
-        The number is 0 when a reason bars the allocation.
+        The candidates are numbered from 1; an allocation that a reason bars has the number 0. The reason is CANDIDATE for none.
         """
         place = self.keys.index(key)
         reason = int(self.barred[place])
@@ -183,7 +187,10 @@ class Running:
         return place, number, len(candidates), reason
 
     def last_barred(self, reasons: int) -> int | None:
-        """Return which reason below ``reasons`` bars the most important allocation that holds a wanted type; None for none."""
+        """Return the reason that bars the most important of the barred allocations that hold a wanted type; None if there are none.
+
+        Only allocations that are barred by a reason with a number below ``reasons`` count.
+        """
         places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < reasons) & self.useful)
         return int(self.barred[places[-1]]) if len(places) else None
 
@@ -204,12 +211,12 @@ class Running:
         return found
 
     def rank(self, places: Sequence[int]) -> list[int]:
-        """Return by place originator flag, priority and opted-out flag in one number; opted-out is the lowest bit."""
+        """Return the first sort key of each place: originator flag, priority and opted-out flag in one number, the last in the lowest bit."""
         found: list[int] = self.ranks[list(places)].tolist()
         return found
 
     def importance(self, place: int, *, as_opted_out: bool) -> Importance:
-        """Return the sort key of an allocation, as it is or as if the pod had opted out."""
+        """Return the sort key of an allocation. With ``as_opted_out`` the pod counts as opted out in any case."""
         tail = tuple(int(line[place]) for line in self.tails)
         return int(self.ranks[place]) | as_opted_out, tail, self.keys[place]
 
@@ -238,10 +245,11 @@ class Running:
     def spared(
         self, gone: Collection[int], reasons: Mapping[int, int], otherwise: int, most: int
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
-        """Yield (reason, leaf, count, first keys) of the allocations that stay, grouped; at most ``most`` keys per group.
+        """Yield (reason, leaf, count, keys) for each group of allocations that stay: those of one leaf that stay for one reason.
 
-        ``reasons`` gives the reason for some candidates and ``otherwise`` the reason for all other candidates. A barred
-        allocation is listed under the reason that bars it.
+        ``keys`` are the first ``most`` keys in order. ``gone`` are the places of the victims. ``reasons`` gives by place the
+        reason for some candidates, ``otherwise`` is the reason for all other candidates. A barred allocation counts under the
+        reason that bars it.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
         found[list(reasons)] = list(reasons.values())
@@ -254,12 +262,12 @@ class Running:
 
 
 class VictimQuery(NamedTuple):
-    """A question about the running allocations.
+    """A question about the running allocations of ``leaves``.
 
-    ``further`` reads the values of the keys that follow protection, row by row; None: the younger comes first. ``types`` gives
-    the columns of sizes by type index; the first ``wanted`` of these types are the types that a run has to free. ``bars`` are
-    flags; the first of them that an allocation has bars it. An allocation that has none, but holds nothing of a wanted type, is
-    barred by the reason that follows the last flag.
+    ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are those that a run has to free.
+    ``bars`` are flags. The first of these flags that an allocation has bars it, and the flag's index is the reason's number. An
+    allocation without such a flag that holds nothing of a wanted type is barred by the reason with the next number.
+    ``further`` reads for a row the values of the sort keys after the first. If it is None, younger allocations come first.
     """
 
     leaves: Sequence[str]
@@ -270,7 +278,7 @@ class VictimQuery(NamedTuple):
 
 
 def running(snapshot: Snapshot, standing: Mask, asked: VictimQuery) -> Running:
-    """Return the allocations of some leaves in order; ``standing`` marks the rows whose release is not ordered."""
+    """Return the allocations of some leaves in order. ``standing`` marks the rows that run and whose release is not ordered."""
     columns = snapshot.allocations
     homes = _homes(snapshot, columns, asked.leaves)
     rows = np.flatnonzero(homes >= 0)
@@ -301,7 +309,7 @@ def running(snapshot: Snapshot, standing: Mask, asked: VictimQuery) -> Running:
 
 
 def _tails(columns: AllocationColumns, rows: Array, asked: VictimQuery) -> list[Array]:
-    """Return the sort keys that follow protection, as numbers that sort as their values do."""
+    """Return the sort keys after the first, one array each, as numbers that sort as the values of the key do."""
     if asked.further is None:
         return [-columns.created_ms[rows]]
     lines = zip(*map(asked.further, rows.tolist()), strict=True)
@@ -315,7 +323,7 @@ def _numbered(values: Sequence[int | str]) -> Array:
 
 
 def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
-    """Return by row the index of its leaf in ``leaves``; -1 for another leaf, or without an allocation."""
+    """Return by row the index of its leaf in ``leaves``; -1 for a row of another leaf, or without an allocation."""
     numbers = [snapshot.queues[path].number for path in leaves]
     known = int(columns.leaves.max(initial=0))
     table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)
@@ -324,14 +332,14 @@ def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]
 
 
 def _ranks(priorities: Array, flags: Array) -> Array:
-    """Return by row originator flag, priority and opted-out flag in one number; opted-out is the lowest bit (Q11)."""
+    """Return the first sort key of each row: originator flag, priority and opted-out flag in one number, the last in the lowest bit (Q11)."""
     shifted = priorities + (1 << (_PRIORITY_BITS - 2))
     originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
     return originator + (shifted << 1) + ((flags & OPTED_OUT) > 0)
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
-    """Sort the places of each stretch of equal rank by their keys."""
+    """Sort the places within each stretch of equal sort keys by the key of the allocation. Both ``places`` and ``keys`` are changed."""
     for start, stop in stretches:
         line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))
         keys[start:stop] = [key for key, _ in line]

@@ -35,7 +35,7 @@ class ClassFacts:
 
 
 class WaitingAsk(NamedTuple):
-    """A waiting ask. ``code`` is why it waits: NO_NODE when its limits have headroom and no node has capacity.
+    """A waiting ask. ``code`` says why it waits: NO_NODE means that its limits have headroom, but no node has the capacity.
 
     ``within_limits`` says whether its user's and its group's limits have headroom; headroom of queues changes with each plan
     and is a method of the snapshot or Trial. ``missed`` counts the scheduling cycles that tried everything and left the ask
@@ -57,12 +57,12 @@ class WaitingAsk(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Return the sort key of the ask among waiting asks: higher priority, longer pending, earlier arrived (design 6.3)."""
+        """Return the sort key of the ask among waiting asks: higher priority first, then longer wait, then earlier arrival (design 6.3)."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Return the sort key of the ask among claimants: priority, missed opportunities, age, arrival (P4)."""
+        """Return the sort key of the ask among asks that claim: priority, missed opportunities, age, arrival (P4)."""
         return (-self.spec.priority, -self.missed, self.pending_since, self.arrival)
 
     @property
@@ -93,22 +93,22 @@ class WaitingJob:
 
     @property
     def leaf(self) -> str:
-        """Return the gang's queue, which is that of all members (J1)."""
+        """Return the path of the gang's queue, in which all its members are (J1)."""
         return self.members[0].leaf
 
     @property
     def application_id(self) -> str:
-        """Return the gang's application, which is that of all members."""
+        """Return the id of the gang's application, to which all its members belong."""
         return self.members[0].application_id
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Return the sort key of the gang among waiting asks, which is that of its first member."""
+        """Return the sort key of the gang among waiting asks, which is the key of its first member."""
         return self.members[0].order
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Return the sort key of the gang among claimants, which is that of its first member (P4)."""
+        """Return the sort key of the gang among asks that claim, which is the key of its first member (P4)."""
         return self.members[0].turn
 
     @property
@@ -118,12 +118,12 @@ class WaitingJob:
 
     @property
     def gathered(self) -> bool:
-        """Return whether the gang has as many members as its size says."""
+        """Return whether the gang has at least as many members, waiting and placed, as its size says."""
         return len(self.members) + self.placed >= self.size
 
 
 class FirmUse(NamedTuple):
-    """The firm use of a queue, by type index: the amounts held, held and requested together (J4), and reserved."""
+    """The firm use of a queue by type index (J4): the amounts held, the amounts held and requested together, and the amounts reserved."""
 
     held: tuple[int, ...]
     requested: tuple[int, ...]

@@ -16,7 +16,7 @@ from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 
 def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noqa: ANN401 - fields of QueueFacts
-    """Return a snapshot in which one queue has other facts."""
+    """Return a snapshot in which one queue has these facts in place of its own."""
     queues = dict(snapshot.queues)
     queues[path] = replace(queues[path], **fields)
     return replace(snapshot, queues=MappingProxyType(queues))
@@ -59,7 +59,7 @@ def at(snapshot: Snapshot, instant: int) -> Snapshot:
 
 
 def saying(ask: WaitingAsk, **fields: Any) -> WaitingAsk:  # noqa: ANN401 - fields of AskSpec
-    """Return an ask with other values in its pod template."""
+    """Return the ask with these values in its pod template."""
     return ask._replace(spec=replace(ask.spec, **fields))
 
 
@@ -71,7 +71,7 @@ def with_open_node(snapshot: Snapshot, row: int) -> Snapshot:
 
 
 def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
-    """Return the nodes that take no placements but could otherwise hold the ask, in the order of arrival."""
+    """Return the rows of the nodes that take no placements but could otherwise take the ask, in the order of arrival."""
     nodes = snapshot.nodes
     rows = np.flatnonzero((nodes.numbers > 0) & ~nodes.open & nodes.opened & kind.allowed)
     found: list[int] = rows[nodes.numbers[rows].argsort(kind="stable")].tolist()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from server.state.queues import Queue
 
 AskKey = tuple[int, int, int]
-"""(-priority, pending since, arrival number): the smallest is placed first (design 6.3)."""
+"""The sort key of an ask: (-priority, pending since, arrival number). The smallest is placed first (design 6.3)."""
 
 
 class Ask:
@@ -27,11 +27,11 @@ class Ask:
 
     - ``cycle`` is the number of complete placement passes when the ask began to wait. Each complete pass after that is a missed
       opportunity (P2).
-    - ``code`` is the reason for waiting that was last sent to the shim, "" for none.
+    - ``code`` is the reason for waiting that was last sent to the shim, "" if none was sent.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
     - ``released_by`` is the open decision that evicts the allocation, ``leaves_by`` the id of the decision that ordered its
       eviction, ``going`` the other facts of that order.
-    - ``vetoed`` says that the allocation could not be released a moment ago.
+    - ``vetoed`` says that the manager could not release the allocation a moment ago.
     - ``tried_ms`` is when preemption for the ask last failed, ``wait_ms`` its back-off since then (C6).
     - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
     - ``was_brought`` says that the pod ran already when the core first learned of it.
@@ -119,27 +119,27 @@ class Ask:
 
     @property
     def sort_key(self) -> AskKey:
-        """Return the ask's sort key among the asks of its application."""
+        """Return the sort key of the ask among the asks of its application."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
     def runs_since(self) -> tuple[int, bool]:
-        """Return when the allocation began to run, and whether that is only the latest possible time.
+        """Return the instant at which the allocation began to run, and whether it may have begun earlier.
 
-        An allocation that ran before this core learned of it began when its pod started, if the shim reported that time.
+        For an allocation that ran before this core learned of it, the instant is its pod's start, if the shim reported that.
         """
         if self.was_brought and self.started_ms is not None:
             return min(self.placed_ms, self.started_ms), False
         return self.placed_ms, self.was_brought
 
     def ran_until(self, instant: int) -> int:
-        """Return how long the allocation had run at an instant, since its pod's start or, if unreported, since placement."""
+        """Return how long the allocation had run at an instant: since its pod's start or, if that was not reported, since placement."""
         since = self.placed_ms if self.started_ms is None else self.started_ms
         return max(0, instant - since)
 
 
 class Tried:
-    """A shadow's memory about one group: ``refused_ms``, ``verdict`` and ``rests`` as in `Group`.
+    """A shadow's memory about one group. ``refused_ms``, ``verdict`` and ``rests`` have the same meaning as in `Group`.
 
     ``side`` identifies the shadow (`state.backoff.ShadowTries`) to which this memory belongs.
     """
@@ -153,7 +153,7 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """Return this memory joined with that about another group, without ``rests``."""
+        """Return this memory combined with the memory about another group, without ``rests``."""
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
         other.verdict = other.verdict or self.verdict
@@ -161,14 +161,14 @@ class Tried:
 
 
 class Group:
-    """Waiting asks of one application with the same class and priority, in ask order.
+    """The waiting asks of one application that have the same class and priority, sorted by `Ask.sort_key`.
 
     - ``entry`` is the group's current entry in the application's heap, None while the group is parked or empty.
     - ``in_turn`` says that no ask has missed more opportunities than the asks before it (P4).
     - ``untold`` holds asks whose reason for waiting was not sent to the shim yet.
     - ``refused_ms`` is when preemption was last refused to the asks of the group that were due then; ``verdict`` says why.
-    - ``rests`` has by policy a configuration, and the instant until which no ask of the group is due under it. An ask that
-      joins the group ends this wait.
+    - ``rests`` has by policy the instant until which no ask of the group is due, and the configuration for which that holds. An
+      ask that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -210,7 +210,7 @@ class Group:
         self.beside: Tried | None = None
 
     def wake(self) -> None:
-        """Clear ``rests``, so that the group is due again, because an ask joined or can be tried at once."""
+        """Clear ``rests``, because an ask joined the group or can be tried at once. The group can then be due again."""
         self.rests.clear()
         if self.beside is not None:
             self.beside.rests.clear()
@@ -225,9 +225,9 @@ class Job:
       ``tried_reserved`` has these counters for a test that also uses the capacity reserved for lower priorities.
     - ``placed`` counts the members that have a node and keep it.
     - ``refused_ms`` is when preemption was last refused to the job; ``verdict`` says why. ``beside`` is a shadow's memory about
-      it.
+      the job.
     - ``example`` is the spec of the member that was reported last.
-    - ``counted`` says that the size was counted, because no client stated it (see `state.gang_sizes`).
+    - ``counted`` says that the job's size was counted, because no client stated it (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -276,7 +276,7 @@ class Job:
 
 
 GroupEntry = tuple[int, int, int, int, Group | Job]
-"""The sort key of the first ask of a group or job, a number that no other entry has, and this group or job."""
+"""An ask key, a number that no other entry has, and the group or job whose first ask has that key."""
 
 
 class Application:
@@ -284,7 +284,7 @@ class Application:
 
     - ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
     - ``entry`` is its current entry in the leaf's heap, ``priority`` an upper bound of the priorities of its placeable asks.
-    - ``reserves_from_ms`` is the instant before which no node is reserved for it, because one of its reservations timed out.
+    - ``reserves_from_ms`` is the instant before which no node is reserved for its asks, because a reservation of it timed out.
     - ``reserve`` has the placeholders that it declared, ``holds`` by task group the asks that wait for placeholders.
     """
 
@@ -351,7 +351,7 @@ class Application:
         self.limiters: tuple[Limiter, ...] = ()
 
     def limits_of(self, ask_class: "AskClass") -> "tuple[Limiter, ...]":
-        """Return all limits that an ask of this class has to pass; firm asks also have to pass those of firm use (J4)."""
+        """Return all limits that an ask of this class has to pass. For a firm ask these include the limits of firm use (J4)."""
         if not ask_class.firm:
             return self.limiters
         firm = (queue.firm for queue in self.leaf.path_up())

@@ -10,7 +10,7 @@ from server.model.records import Verdict
 from server.state.applications import Ask, Group, Job, Tried
 
 NODES_MAX: Final = 4_096
-"""The most asks with a required node whose refusal a shadow remembers."""
+"""The largest number of asks with a required node whose refusal a shadow remembers."""
 
 Rest = tuple[object, int]
 """A configuration, and the instant until which no ask of a group is due for a policy under it."""

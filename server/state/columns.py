@@ -71,7 +71,7 @@ class NodeRows:
         self._reserved = _widened(self._reserved, width)
 
     def fill(self, slots: Sequence[int], nodes: Sequence["Node | None"]) -> None:
-        """Write the rows of the nodes in these slots; a node of None means that the slot is empty."""
+        """Write the rows of the nodes in these slots. None in place of a node means that the slot is empty."""
         if not slots:
             return
         self._grow(max(slots) + 1)
@@ -102,7 +102,7 @@ class NodeRows:
         self._held = _grown(self._held, rows)
 
     def freeze(self, releasing: Array) -> NodeColumns:
-        """Return the rows as a snapshot holds them, as the previous object if neither the rows nor ``releasing`` changed."""
+        """Return the rows as a snapshot holds them. If neither the rows nor ``releasing`` changed, return the previous object."""
         if self._frozen is None or self._frozen.releasing is not releasing:
             rows = self.count
             self._frozen = NodeColumns(
@@ -132,7 +132,7 @@ class NodeRows:
 
 
 def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
-    """Return by type the amount of the node that reservations pledge."""
+    """Return by type the part of the node's pledges that gives way to claims, such as reservations."""
     if node is None or not node.pledges:
         return nothing
     sums = list(nothing)
@@ -145,7 +145,7 @@ def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
 class AllocationRows:
     """One row for each allocation, at the index `Ask.row`; rows of ended allocations are reused.
 
-    ``_facts`` has one line for each whole number that an allocation has besides its resources.
+    ``_facts`` has one line for each kind of whole number that allocations have besides their resources.
     """
 
     __slots__ = (
@@ -174,12 +174,12 @@ class AllocationRows:
         self._frozen: AllocationColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Add columns for more resource types, of which no running allocation has any yet."""
+        """Add columns for more resource types. No running allocation holds anything of these types yet."""
         self._resources = _widened(self._resources, width)
         self._frozen = None
 
     def fill(self, changed: Collection["Ask"]) -> None:
-        """Write the asks whose placement changed, each once. Afterwards an ask has a row exactly if it has a node."""
+        """Write the asks whose placement changed, each once. Afterwards an ask has a row if, and only if, it has a node."""
         placed = [ask for ask in changed if ask.node is not None]
         gone = [ask for ask in changed if ask.node is None and ask.row >= 0]
         if gone or placed:
@@ -200,7 +200,7 @@ class AllocationRows:
             ask.row = -1
 
     def _place(self, placed: Sequence["Ask"]) -> None:
-        """Give a row to each ask without one, and write the names of every ask, because an update may have changed them."""
+        """Give a row to each ask that has none, and write the names of all these asks, because an update may have changed them."""
         fresh = [ask for ask in placed if ask.row < 0]
         missing = len(fresh) - len(self._empty)
         if missing > 0:
@@ -253,7 +253,7 @@ class AllocationRows:
         self._resources[rows] = _resources(samples.values(), self._resources.shape[1])[kind]
 
     def freeze(self) -> AllocationColumns:
-        """Return the rows as a snapshot holds them, as the previous object if nothing changed."""
+        """Return the rows as a snapshot holds them. If nothing changed, return the previous object."""
         if self._frozen is None:
             rows = len(self._keys)
             facts = _frozen(self._facts[:, :rows])
@@ -297,8 +297,8 @@ class AllocationRows:
 class Columns:
     """The rows of one partition, one column per known resource type, and the queues of the previous snapshot.
 
-    ``changed`` has the allocations that have to be written to the rows; an allocation that came and went in between is not in
-    it.
+    ``changed`` has the allocations that have to be written to the rows. An allocation that began and ended since the last
+    snapshot is not among them.
     """
 
     __slots__ = ("allocations", "changed", "nodes", "queues", "width")
@@ -311,7 +311,7 @@ class Columns:
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
 
     def widen(self, width: int) -> bool:
-        """Add columns up to this number of resource types; return whether any were added, so that nodes must be filled again."""
+        """Add columns up to this number of resource types. Return whether any were added; if so, nodes must be filled again."""
         if width == self.width:
             return False
         self.width = width
@@ -321,7 +321,10 @@ class Columns:
 
 
 def _resources(samples: Iterable["Ask"], width: int) -> Array:
-    """Return one line per sample: the amounts that it takes on its node, ports included. Asks of one spec have equal lines."""
+    """Return one line for each sample ask: the amounts that it takes on its node, ports included.
+
+    One sample is enough for all asks of one spec, because their lines are equal.
+    """
     lines = [ask.ask_class.node_demand for ask in samples]
     table = np.zeros((len(lines), width), dtype=np.int64)
     for line, demand in enumerate(lines):
@@ -331,7 +334,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Return the flags of the specs, combined with the flags that the allocations got later."""
+    """Return the flags of allocations: ``flags``, which follow from their specs, and the flags that they got later."""
     moved = [
         (at, ask)
         for at, ask in enumerate(placed)
@@ -364,7 +367,7 @@ def _ints(values: Sequence[int]) -> Array:
 
 
 def _grown(array: Table, rows: int) -> Table:
-    """Return the array with at least this many rows; if it has to grow, it gets twice as many as before."""
+    """Return the array with at least this many rows. If it has to grow, the number of rows is at least doubled."""
     if rows <= len(array):
         return array
     longer = np.zeros((max(rows, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Pledge:
     """The capacity kept for one ask on one node. ``exclusive`` means that no other ask gets capacity of the node while the pledge lasts (G11).
 
-    If the ask is to replace a placeholder, the placeholder counts for the ask in all usage until it is gone: nothing is
-    promised in the queues, and on the node only the amount that the ask needs beyond the placeholder.
+    If the ask is to replace a placeholder, the placeholder's usage takes the place of the ask's until the placeholder has ended:
+    nothing is promised in the queues. On the node only the amount that the ask needs beyond the placeholder's is kept.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -42,7 +42,7 @@ class Pledge:
         self.node_demand = node_demand
         self.exclusive = exclusive
         self.yields = False
-        """True in a tick in which asks of higher priority may use the node before the owner of the reservation does."""
+        """Whether, in this tick, asks of higher priority may use the node before the ask that has reserved it."""
 
     @property
     def is_reservation(self) -> bool:
@@ -51,12 +51,12 @@ class Pledge:
 
     @property
     def reserves(self) -> bool:
-        """Return whether the pledge gives way if a claim needs the node, as pledges of reservations and of suspended decisions do."""
+        """Return whether the pledge gives way to a claim that needs the node. Those of reservations and suspended decisions do."""
         return self.commitment.facts.reserves or self.commitment.suspended
 
     @property
     def replaces(self) -> bool:
-        """Return whether the pledge's ask is to replace a placeholder. Such an ask is placed only after the placeholder is gone."""
+        """Return whether the pledge's ask is to replace a placeholder. Such an ask is placed only after the placeholder has ended."""
         return self.commitment.replaces
 
 
@@ -98,7 +98,7 @@ class Commitment:
         self.gone: list[str] = []
         self.suspended = False
         self.short: Pledge | None = None
-        """A pledge whose node had too little capacity, so that the decision's asks could not be placed together at the last check."""
+        """The pledge whose node had too little free capacity when the decision's asks were last to be placed together; None if there was none."""
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
 
@@ -115,7 +115,7 @@ class Commitment:
 
     @property
     def replaces(self) -> bool:
-        """Return whether the victim is a placeholder that a real ask replaces; if so, it does not count as releasing."""
+        """Return whether the decision's victim is a placeholder that a real ask replaces. Such a victim does not count as releasing."""
         return self.facts.replaces_placeholder
 
 
@@ -134,11 +134,11 @@ class Decisions:
 
     - ``open`` has the open decisions by id, ``pledges`` the capacity that they hold, by the key of the ask that gets it.
     - ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
-    - ``suspended`` has, by ask, decisions that are replanned because a victim was vetoed.
+    - ``suspended`` has by ask the decisions that are replanned because a victim was vetoed.
     - ``records`` has the records of the open decisions and of the decisions that ended last, ``rankings`` the orders in which
       quota runs took their victims, ``moves`` the ends and confirmations that were not reported yet.
-    - ``leaving`` are the victims of open and ended decisions that are not gone yet, ``marked`` those of them that are only
-      marked (J11).
+    - ``leaving`` has the victims of open and ended decisions that have not ended yet, ``marked`` those of these victims that are
+      only marked (J11).
     - ``marks`` has, for each decision that was open before a restart, the marks that the shim found on its victims.
     """
 

@@ -22,7 +22,7 @@ Kind = tuple[tuple[str | None, ...], tuple[Taint, ...]]
 """A node's values of the label keys that a constraint mentions, and its taints."""
 
 Anchor = tuple[tuple[str, str], ...]
-"""Label values of which a node must have one to be allowed."""
+"""Pairs of a label and a value. A node must have at least one of them to be allowed."""
 
 FEW_NODES: Final = 8
 """The most nodes that a constraint keeps by name; more are kept as a mask."""
@@ -45,7 +45,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
-    """Return whether one of the taints is covered by no toleration, and so keeps the pod away."""
+    """Return whether one of the taints keeps a pod with these tolerations away: no toleration covers it, and its effect forbids the pod."""
     return any(
         taint.effect in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
         for taint in taints
@@ -102,7 +102,7 @@ def matches(
 
 
 def names_allow(constraints: Constraints, node_id: str) -> bool:
-    """Return whether the parts of a constraint that name nodes allow this one."""
+    """Return whether the parts of a constraint that name nodes allow the node with this id."""
     if node_id in constraints.excluded_nodes:
         return False
     if constraints.allowed_nodes and node_id not in constraints.allowed_nodes:
@@ -113,7 +113,7 @@ def names_allow(constraints: Constraints, node_id: str) -> bool:
 
 
 def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
-    """Return the only nodes that a constraint can allow, if it lists their names; else None."""
+    """Return the names of the only nodes that a constraint can allow, if the constraint lists names; else None."""
     if constraints.required_node:
         return (constraints.required_node,)
     if constraints.node_name:
@@ -133,7 +133,7 @@ def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _per_name(constraints: Constraints) -> bool:
-    """Return whether the verdict depends on more than a node's kind, such as its name."""
+    """Return whether the constraint's verdict on a node depends on more than the node's kind, such as the node's name."""
     return bool(constraints.excluded_nodes) or any(
         term.match_fields for term in constraints.required_terms
     )
@@ -165,7 +165,10 @@ def mentioned(constraints: Constraints) -> list[str]:
 
 
 def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
-    """Return host ports as synthetic resources: a port on all addresses takes its whole capacity, one on a single address one unit (design 6.10)."""
+    """Return the demand of host ports, as synthetic resources (design 6.10).
+
+    A port on all addresses takes the whole capacity of the port's type on a node. A port on a single address takes one unit of it.
+    """
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
         for name, units, capacity in port_units(port):
@@ -177,7 +180,7 @@ def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
 def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
     """Return the synthetic resources that one host port takes, as (name, amount taken, capacity of a node).
 
-    The first is for the port itself; if the port names an address, a second is for that address.
+    The first resource is for the port itself. If the port names an address, a second resource is for the port at that address.
     """
     name = f"{PORT_PREFIX}{port.protocol or 'TCP'}/{port.port}"
     if port.host_ip in _ANY_ADDRESS:
@@ -188,8 +191,8 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 class NodeMask:
     """The verdict of one constraint on every node: one byte per node slot, or the names of the few nodes that it can allow.
 
-    - ``names`` has the node names that the constraint lists, or the names of the nodes at its ``anchor`` while these are few;
-      if ``names`` is None, ``allowed`` decides.
+    - ``names`` has the names that the constraint lists, or the names of the nodes at its ``anchor`` while these are few. If
+      ``names`` is None, ``allowed`` decides.
     - ``heap`` is a heap of the allowed nodes alone, made once the constraint's classes met too many unsuitable nodes on the
       shared heap; `AskClass` explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` has the verdict for each kind of node, if the kind alone decides.
@@ -278,7 +281,7 @@ class ConstraintIndex:
         return mask
 
     def release(self, mask: NodeMask) -> None:
-        """Count one user less of the mask, and remove the mask when it has no users left."""
+        """Count one user less of the mask, and remove the mask if it has no users left."""
         mask.users -= 1
         if mask.users:
             return

@@ -2,7 +2,7 @@
 
 A copy is made in two steps. `Captured` reads the graph while nothing changes it: the contents of each mutable object, class by
 class, mostly in C, about 2 ms for each thousand allocations. `Captured.rebuild` makes new objects from these contents. It may
-run in any thread and take any time, because the contents belong to the capture alone.
+run in any thread and take any time, because no other code changes the contents.
 
 Both graphs share values that nothing changes: strings, numbers, enumerations, frozen dataclasses, functions, and tuples and
 frozen sets of those. Every other object is copied once, so that two references to one object become two references to one copy,
@@ -136,7 +136,7 @@ def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[i
 
 
 _DEEPEST: Final = 4
-"""The most levels of tuples in tuples that are looked through."""
+"""The largest number of levels of nested tuples that are searched."""
 
 
 def _are_values(line: Sequence[Any]) -> bool:
@@ -219,7 +219,7 @@ def _blank(batch: _Batch) -> list[Any]:
 
 
 class _Renewal:
-    """The mapping from a value of the captured graph to that of the copy."""
+    """The function from a value of the captured graph to the corresponding value of the copy."""
 
     def __init__(self, made: dict[int, Any]) -> None:
         self._made = made

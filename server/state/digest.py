@@ -1,7 +1,7 @@
 """One hash of all visible state of a partition: equal state gives an equal digest.
 
 The digest leaves out state that only makes the search fast (heaps, logs, parked groups) and state that follows from the rest.
-Where an order influences decisions, it is included: that of nodes, applications, waiting asks and commitments.
+An order that influences decisions is included: the order of nodes, applications, waiting asks and commitments.
 """
 
 import enum

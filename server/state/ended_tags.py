@@ -5,7 +5,7 @@ from typing import Final
 from server.model.asks import NO_TAGS, Tags
 
 ENDED_KEPT_MAX: Final = 10_000
-"""The tags of at least this many of the last ended pods are kept, and of at most twice as many."""
+"""The number of pods that ended last whose tags are kept at least. At most twice as many are kept."""
 TAGS_KEPT_BYTES_MAX: Final = 4_096
 """The most bytes of an ended pod's tags that are kept."""
 

@@ -22,7 +22,7 @@ SMALL: Final = 1 << 40
 
 
 def is_small(resource: Resource) -> bool:
-    """Return whether a partition full of such asks keeps each type's sum below the allowed total, whatever other asks use."""
+    """Return whether the quantities are so small that a partition full of such asks cannot exceed the allowed total of any type."""
     return all(quantity < SMALL for _, quantity in resource)
 
 

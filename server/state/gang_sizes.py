@@ -1,8 +1,8 @@
-"""Jobs without a stated size: each gathers members for a while, then its size is their number (J1).
+"""The sizes of jobs for which no client stated one: a job gathers members for a while, then its size is their number (J1).
 
-A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job never counts as complete. When
-that time is over, the number of members is written to each of them as the size, and the job is like any other. A member that
-had its turn as a job of one stays a job of one, whatever members come after it.
+A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job does not count as complete. After
+that time, the number of members is written to each member as the size, and the job is like any other. A member that was tried as
+a job of one stays a job of one, even if further members come.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def gathers(partition: Partition, job: Job) -> bool:
 
 
 def present(partition: Partition, job: Job) -> int:
-    """Return the number of members: waiting, pledged and placed."""
+    """Return the number of a job's members: waiting, pledged and placed ones."""
     return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
 
 
@@ -75,7 +75,7 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Combine placeholders that name no job into one job, once they sum up to what their application declared.
+    """Combine placeholders that name no job into one job, as soon as they sum up to what their application declared.
 
     Placed placeholders count. Once the application goes on, with or without all its placeholders, each placeholder becomes an
     ordinary ask.

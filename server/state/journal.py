@@ -30,7 +30,7 @@ def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
-    """Place the first ask of the group on top of its application's heap, and return it. This is the usual case, and fast."""
+    """Place the first ask of a group that is at the top of its application's heap, and return the ask. This usual case is fast."""
     ask = pending.pop_first(partition, group)
     _assign(partition, ask, node, now)
     usage.charge(group.application, group.ask_class.demand)
@@ -40,7 +40,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Write an ask that does not wait as an allocation; capacity is not checked (recovery, design 1.10)."""
+    """Make an ask that does not wait an allocation on a node, without a check of capacity (recovery, design 1.10)."""
     _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
@@ -81,9 +81,9 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 
 
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
-    """Remove an allocation from its node and from all usage. Afterwards the ask is neither placed nor waiting.
+    """Remove an allocation from its node and from all usage. Its ask is not put back among the waiting asks.
 
-    If ``for_good`` is false, the allocation is removed only for a moment, and the decision that evicts it stays unchanged.
+    If ``for_good`` is false, the caller writes the allocation again at once, and a decision that evicts it stays unchanged.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
@@ -120,7 +120,7 @@ def lose(leaf: Queue, demand: Demand) -> None:
 
 
 def _count_work(partition: Partition, ask: Ask) -> None:
-    """Count the work that a victim lost: its run until its eviction was ordered. The victim is gone by now."""
+    """Count the lost work of a victim that has ended: the time that it ran until its eviction was ordered, times its resources."""
     going = ask.going
     if going is None:
         return
@@ -138,14 +138,14 @@ def _count_work(partition: Partition, ask: Ask) -> None:
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
-    """Set the instant at which an allocation started, as the shim reports it; None if it has not started."""
+    """Set the start of an allocation, which the shim reports; None if the allocation has not started."""
     if ask.started_ms != started_ms:
         ask.started_ms = started_ms
         partition.columns.changed[ask] = None
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
-    """Set or clear the releasing mark of an allocation. For the victims of a decision, `order` does this."""
+    """Set or clear the mark that an allocation's release is ordered. For the victims of a decision, `order` sets it."""
     if ask.releasing == releasing:
         return
     _mark_releasing(partition, ask, releasing=releasing)
@@ -164,7 +164,7 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
 
 
 def reclassify(partition: Partition, ask: Ask) -> None:
-    """Give a waiting ask its new class after a change of its avoided nodes or settings; it keeps its pledge."""
+    """Give a waiting ask its new class after a change of its avoided nodes or of settings. The ask keeps its pledge."""
     pending.dequeue(partition, ask)
     before = ask.ask_class
     made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
@@ -277,7 +277,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 
 
 def _remember(before: Group | Job | None, ask: Ask) -> None:
-    """Copy the time and the verdict of the last refusal, live and of the shadow, from an ask's previous group to its new one (G1)."""
+    """Copy the time and the verdict of the last refusal from an ask's previous group to its new one, live and for each shadow (G1)."""
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
         return
@@ -291,7 +291,7 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 def order(
     partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
 ) -> None:
-    """Order the eviction of a decision's victims. Each victim counts as releasing from now on, even a victim that is only marked (SOFT)."""
+    """Order the eviction of a decision's victims. From now on each victim counts as releasing, even if it is only marked (SOFT)."""
     partition.decisions.open[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
@@ -320,7 +320,7 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """Record that the victim's resource manager ends it, even if the victim was only marked before. This cannot be taken back."""
+    """Record that a victim's manager was ordered to end the victim, which may only have been marked before. This cannot be withdrawn."""
     assert ask.going is not None
     assert delivery != SOFT
     partition.decisions.marked.pop(ask.key, None)
@@ -330,9 +330,10 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
 def replace(
     partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
 ) -> None:
-    """Let a waiting ask replace a placeholder as soon as the placeholder is gone, on its node or another.
+    """Let a waiting ask replace a placeholder as soon as the placeholder has ended, on the placeholder's node or another.
 
-    Until then the placeholder counts for the ask in all usage, so that nothing counts twice and no other ask gets the capacity.
+    Until then the placeholder's usage takes the place of the ask's, so that no amount counts twice and no other ask gets the
+    capacity.
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment
@@ -341,7 +342,7 @@ def replace(
 
 
 def spare(partition: Partition, ask: Ask) -> None:
-    """Withdraw the eviction of a victim, because its release was not carried out or was taken back."""
+    """Withdraw the eviction of a victim, because its release was not carried out or its order was withdrawn."""
     if ask.released_by is not None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
@@ -354,7 +355,7 @@ def spare(partition: Partition, ask: Ask) -> None:
 
 
 def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
-    """Record that a victim is gone. The last victim confirms its decision, or fulfils a decision without pledges."""
+    """Record that a victim has ended. After its last victim a decision is confirmed, or fulfilled if it has no pledges left."""
     del commitment.victims[ask.key]
     commitment.gone.append(ask.key)
     ask.released_by = None
@@ -370,7 +371,7 @@ def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
 
 
 def fulfil(partition: Partition, held: Pledge) -> None:
-    """Free a pledge whose ask is being placed. The last ask fulfils the decision."""
+    """Give back the pledge of an ask that is being placed. After its last ask the decision is fulfilled."""
     unpledge(partition, held)
     if not held.commitment.pledges:
         close(partition, held.commitment, DecisionState.FULFILLED, "the ask has its place")
@@ -379,8 +380,8 @@ def fulfil(partition: Partition, held: Pledge) -> None:
 def suspend(partition: Partition, commitment: Commitment) -> None:
     """Suspend a decision that has to be replanned, because one of its victims could not be evicted (C6, V6).
 
-    Until it is replanned, the decision keeps its pledges, so that no other ask takes the capacity, but they give way to claims
-    as reservations do. The decision is listed under the keys of its asks, or under the queue that it shrinks.
+    Until it is replanned, the decision keeps its pledges, so that no other ask takes the capacity. Like reservations, these
+    pledges give way to claims. The decision is listed under the keys of its asks, or under the queue that it shrinks.
     """
     _lose_promises(commitment)
     commitment.suspended = True
@@ -398,7 +399,7 @@ def _lose_promises(commitment: Commitment) -> None:
 
 
 def resume(partition: Partition, commitment: Commitment) -> None:
-    """Resume a suspended decision that was replanned, or that continues without a change."""
+    """Resume a suspended decision: one that was replanned, or one that continues with its old plan."""
     commitment.suspended = False
     for key in [key for key, one in partition.decisions.suspended.items() if one is commitment]:
         del partition.decisions.suspended[key]
@@ -408,10 +409,10 @@ def resume(partition: Partition, commitment: Commitment) -> None:
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
-    """End a decision: give back its remaining pledges. Victims whose eviction was ordered are still evicted.
+    """End a decision and give back its remaining pledges. Victims whose eviction was ordered are still evicted.
 
-    For victims that are only marked, `core.preemption.withdrawal` checks whether an ask still needs their capacity. After an expiry the
-    decision's asks still count as waiting for it, because the decision is replanned.
+    For victims that are only marked, `core.preemption.withdrawal` checks whether an ask still needs their capacity. After an
+    expiry the decision's asks still count as waiting for it, because the decision is replanned.
     """
     _lose_promises(commitment)
     for held in list(commitment.pledges.values()):

@@ -1,4 +1,4 @@
-"""The fast path of `journal`: placements of a batch, and allocations that ended together, written many at once.
+"""The fast path of `journal`: it writes all placements of a batch, or all allocations that ended together, at once.
 
 The state is left as `journal.place_first` and `journal.unsettle` leave it, called for one ask after the other.
 """
@@ -66,7 +66,7 @@ def charge_queues(
 
 
 def take_off(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node]) -> None:
-    """Subtract the amounts of the allocations from nodes and queues. None of the allocations may be firm, and no decision may wait for their end."""
+    """Subtract the amounts of the allocations from nodes and queues. No allocation may be firm, or be a victim of an open decision."""
     for ask, node in zip(asks, nodes, strict=True):
         partition.index.empty(node, ask.ask_class.node_demand)
         partition.note_end(ask)

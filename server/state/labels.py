@@ -6,10 +6,10 @@ from typing import Final
 from server.state.nodes import Node
 
 NodeSet = dict[Node, None]
-"""Nodes in the order in which they got the value."""
+"""The nodes with one value of a label, in the order in which they got it."""
 
 CARRIED_MAX: Final = 65_536
-"""The most label keys that are recorded as present on nodes. While there are no more, a key that no node has costs no pass over the nodes."""
+"""The largest number of label keys of nodes that are remembered. A key that no node has then costs no pass over the nodes."""
 
 
 class LabelIndex:

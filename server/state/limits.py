@@ -33,7 +33,7 @@ OWN: Final = ("queue", "firm")
 
 
 def kept(left: int, waiting: int) -> int:
-    """Return the amount of one type that a queue keeps for waiting firm asks, at most the unused rest of its guarantee (J4).
+    """Return the amount of one type that a queue keeps for waiting firm asks: what they request, at most the rest of its guarantee (J4).
 
     Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
@@ -77,8 +77,8 @@ class Limiter:
     def has_headroom(self, ask_class: "AskClass") -> bool:
         """Return whether one more ask of the class fits; a reserved ask's own promise does not count against it.
 
-        If a decision freed the capacity, promises to other asks do not count either: the decision considered them, and if
-        another ask takes its share early, the victims of that ask's decision give it back.
+        If a decision freed the capacity for the ask, promises to other asks do not count either, because the decision already
+        considered them. If such another ask takes the headroom first, the victims of its own decision give it back later.
         """
         held = ask_class.pledge
         if held is None:
@@ -110,7 +110,7 @@ class Limiter:
         )
 
     def headroom_for(self, ask_class: "AskClass", index: int) -> int:
-        """Return the headroom in one type; for lendable asks, less the amount that the queue keeps for waiting firm asks (J4)."""
+        """Return the headroom in one type. For lendable asks the amount that the queue keeps for waiting firm asks is subtracted (J4)."""
         firm = self.queue.firm
         lends = self.kind == "queue" and ask_class.job_class is _LENDABLE
         if not lends or firm is None:
@@ -147,7 +147,7 @@ def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
 
 
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
-    """Return the one group that an application counts for: the first with a limit from the leaf to the root.
+    """Return the one group that an application counts for: the first of its groups with a limit, from the leaf up to the root.
 
     A user without a limited group counts for the wildcard group if it has a limit, else for no group ("").
     """
@@ -167,8 +167,8 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
 class Limits:
     """The user and group limits of one partition by (queue, kind, name).
 
-    ``relieved`` has the limiters that got more headroom since the last pass of placement. ``unblocking`` has the limiters that
-    got headroom before, and still block classes for which it suffices.
+    ``relieved`` has the limiters that got more headroom since the last pass of placement, ``unblocking`` the limiters from
+    earlier passes that may still block classes for which they have headroom.
     """
 
     __slots__ = ("by_key", "relieved", "unblocking")
@@ -179,7 +179,7 @@ class Limits:
         self.unblocking: dict[Limiter, None] = {}
 
     def take_relieved(self) -> None:
-        """Move the limiters in ``relieved`` to ``unblocking``, because they have to unblock classes."""
+        """Move the limiters in ``relieved`` to ``unblocking``."""
         for limiter in self.relieved:
             limiter.relieved = False
             self.unblocking[limiter] = None

@@ -1,7 +1,7 @@
 """Work that preemption destroyed: how long victims had run when their eviction was ordered, and on how many cores.
 
 The sums run since the core started, by policy, claimant queue and victim queue, and in a second table also by the victim's user
-and application. A victim counts once it is gone, however it ended; a victim that could not be released does not count. Its run
+and application. A victim counts as soon as it has ended, for any reason; a victim that could not be released does not count. Its run
 begins when its pod started, or at placement if no start was reported. It ends at the order: the time after that does not count,
 because the victim may have used it to save its work.
 
@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from server.model.records import Amounts, Lost
 
 LINES_MAX: Final = 4_096
-"""The most lines of the table."""
+"""The largest number of lines of the table."""
 SOFT: Final = "soft"
 """The delivery by which a victim is only marked, so that its eviction can be withdrawn (J11)."""
 MINUTE_MS: Final = 60_000
 MINUTES_MAX: Final = 16_384
-"""The most lines by minute that are kept; if there are more, the oldest minute is dropped."""
+"""The largest number of lines by minute that are kept. Beyond it the oldest minute is dropped."""
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
 """The name under which removed queues, and everything for which the table has no free line, are counted."""
@@ -71,12 +71,12 @@ class LostWork:
         self.amounts: dict[LossKey, Amounts] = {}
         self.minutes: dict[tuple[int, LossKey], tuple[Lost, Amounts]] = {}
         self.complete_ms = 0
-        """The instant since which the sums by minute are complete; 0: nothing was dropped yet."""
+        """The instant since which the sums by minute are complete; 0 if no minute was dropped yet."""
 
     def add(
         self, line: LossKey, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
     ) -> None:
-        """Count a victim that is gone and whose eviction was ordered at this instant."""
+        """Count a victim that has ended and whose eviction was ordered at ``ordered_ms``."""
         held = amounts or {}
         self._add_minute(ordered_ms // MINUTE_MS, line, lost, held)
         line = self._line_to_count(line)
@@ -84,7 +84,7 @@ class LostWork:
         self.amounts[line] = summed(self.amounts.get(line, {}), held)
 
     def _line_to_count(self, line: LossKey) -> LossKey:
-        """Return the line to count under. Applications get at most half of the table, because they come and go."""
+        """Return the line under which to count. Lines of applications fill at most half of the table, because applications come and go."""
         if line.application and line not in self.lines and len(self.lines) >= LINES_MAX // 2:
             line = line._replace(application=OTHERS)
         if line in self.lines or len(self.lines) < LINES_MAX:

@@ -1,8 +1,8 @@
 """Nodes, and the indexes that find the best node of a class without looking at all of them (design 6.3, 6.4).
 
-*Fair* order keeps one heap for all classes, least used first; a class that misses too often gets a heap of its own.
-*Binpacking* order gives each class its own heap, most used first. A heap entry counts only while it is the node's current
-entry. A node that became better for some class is written to a log, from which each class updates its heap.
+*Fair* order keeps one heap for all classes, least used node first. A class for which too many nodes of that heap are unsuitable
+gets a heap of its own. *Binpacking* order gives each class its own heap, most used node first. A heap entry counts only while it
+is the node's current entry. A node that became better for some class is written to a log, from which each class updates its heap.
 """
 
 import heapq
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 NodeEntry = int
 """Rank and arrival number in one number, because a heap of thousands is faster without tuples.
 
-The smallest number is that of the best node, in fair and in binpacking order.
+The node with the smallest entry is the best, both in fair and in binpacking order.
 """
 NUMBER_BITS: Final = 48
-"""Bits of the arrival number, below the rank: more numbers than a core gives in a thousand years."""
+"""The number of bits for the arrival number, below the rank: enough for the nodes of a thousand years."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 
 HEAP_SLACK: Final = 16
-"""The slack of a heap: it is rebuilt when it holds more than twice its live entries and this many."""
+"""The slack of a heap, which is rebuilt when it has more entries than twice its current ones plus this number."""
 
 
 class Node:
     """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
 
     - ``parts`` has the terms of its score.
-    - ``opened`` says that its manager has enabled or drained it since it came, so that all its pods are known.
+    - ``opened`` says that its manager has enabled or drained it since it was added, so that all its pods are known.
     - ``holds`` counts the exclusive pledges on it. While there are any, the node takes only asks that require it by name (G11).
-    - ``changes`` rises whenever capacity becomes free on it or it changes otherwise, so that a refusal is not repeated while
-      nothing changed.
+    - ``changes`` rises whenever the node changes, also when capacity becomes free on it. An ask that was refused is not tried
+      again while ``changes`` stays the same.
     """
 
     __slots__ = (
@@ -100,8 +100,8 @@ class Node:
     def is_open_to(self, constraints: Constraints) -> bool:
         """Return whether the node takes placements of asks with these constraints.
 
-        A drained node still takes asks that require it by name: a cordon does not block DaemonSet pods. A node that is held for
-        one such ask takes no other (G11).
+        A drained node still takes asks that require it by name, because a cordon does not block DaemonSet pods. A node that is
+        held for such asks takes no other asks (G11).
         """
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
@@ -111,7 +111,7 @@ class Node:
 
 
 class Foreign:
-    """A pod of another scheduler: it occupies its node, belongs to no queue, and is never a victim."""
+    """A pod of another scheduler. Such a pod occupies its node, belongs to no queue, and is never a victim."""
 
     __slots__ = ("demand", "key", "node", "rm_id", "static", "tags")
 
@@ -140,13 +140,13 @@ def entry_of(rank: int, node: Node) -> NodeEntry:
 class NodeIndex:
     """The order of schedulable nodes, updated as they change.
 
-    - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when the log is cut; a class whose heap is
-      of another epoch rebuilds its heap.
+    - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when entries are removed from the log. A
+      class whose heap has another epoch rebuilds its heap.
     - ``freed`` lists the nodes on which capacity became free since the last tick. They can revive dead classes (design 6.5).
       ``reviving`` has the freed nodes with more dead classes to revive than one tick may revive.
     - ``numbered`` has by number the nodes with an entry.
-    - ``dirty`` has by slot the nodes with changes that one of its two readers has not read yet: the columns of snapshots, or
-      the table of free capacity.
+    - ``dirty`` has by slot the nodes that changed and that one of its two readers has not read yet. The readers are the columns
+      of snapshots and the table of free capacity.
     - ``entered`` counts how often a node opened or changed its shape.
     """
 
@@ -222,7 +222,7 @@ class NodeIndex:
             node.entry = None
 
     def hold(self, node: Node) -> None:
-        """Add an exclusive hold, so that the node takes no other ask than the one for which it is held (G11)."""
+        """Add an exclusive hold, so that the node takes only the ask for which it is held (G11)."""
         node.holds += 1
         self.leave(node)
         self.mark_freed(node)
@@ -308,10 +308,7 @@ class NodeIndex:
         return freed
 
     def largest(self) -> Amounts:
-        """Return by type the largest capacity of the nodes with an entry, as of the last time that a node opened or changed its shape.
-
-        Types beyond the end of the list count as 0.
-        """
+        """Return by type the largest capacity of the nodes that could take placements when a node last opened or changed its shape."""
         if self._largest[0] != self.entered:
             shapes = (node.capacity for node in self.numbered.values())
             self._largest = (
@@ -380,7 +377,7 @@ class ForeignPods:
 
 
 class NodeSlots:
-    """The nodes of one partition by their row in the columns; None in a ``free`` row, which the next new node gets."""
+    """The nodes of one partition by their row in the columns. A row without a node has None and is in ``free``; a new node gets it."""
 
     __slots__ = ("free", "nodes")
 

@@ -34,12 +34,12 @@ class Partition:
     - ``unqueued`` are the plain asks that arrived since the last tick and are in no group yet.
     - ``relief`` counts events that may have freed capacity, ``placements`` the asks placed. A parked gang is tried again when
       either has changed, because a placement can change which nodes the other members take (design 6.11).
-    - ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
-    - ``disruptions`` says by disruption group how many of its pods may be evicted.
+    - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
+    - ``disruptions`` has by disruption group the number of its pods that may be evicted.
     - ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
     - ``deserved`` bounds leaves that share by plain weights (W2); ``shared_for`` is the state for which the shares in force
       were computed.
-    - ``shadow`` is the memory of the shadow of its settings, None without one.
+    - ``shadow`` is the memory of the partition's shadow, None if it has no shadow.
     - ``thrashing`` is the memory of the thrashing monitor.
 
     A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``thrashing`` and ``deserved``. These four
@@ -203,7 +203,7 @@ class Partition:
         return found
 
     def learn(self, spec: AskSpec) -> None:
-        """Remember the class of a spec; if the spec is plain and its quantities small, it is in ``plain`` from now on."""
+        """Remember the class of a spec. If the spec is plain and its quantities are small, ``classes.plain`` has it from now on."""
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
 
     def _make_class(self, key: ClassKey) -> AskClass:
@@ -231,7 +231,7 @@ class Partition:
         return made
 
     def leave_class(self, ask_class: AskClass) -> None:
-        """Count one ask less in the class, and remove the class when it has no asks left."""
+        """Count one ask less in the class, and remove the class if it has no asks left."""
         ask_class.asks -= 1
         if ask_class.asks:
             return

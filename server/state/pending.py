@@ -14,7 +14,7 @@ from server.state.queues import Queue
 
 
 def enqueue(partition: Partition, ask: Ask) -> None:
-    """Add a waiting ask to its application: to a hold, to a job that is not placed yet, or else to its group."""
+    """Add a waiting ask to its application: to those that wait for placeholders, to a job that is not placed yet, or else to its group."""
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
     _count_new(partition, application.leaf, ask_class)
@@ -87,7 +87,7 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
-    """Add ``count``, which may be negative, to the waiting firm asks, for which queues on the path keep headroom (J4)."""
+    """Add ``count``, which may be negative, to the number of waiting firm asks, for which queues on the path keep headroom (J4)."""
     usage.await_firm(leaf, ask_class.demand, count)
     if count < 0:
         usage.relieve_firm(partition, leaf)
@@ -127,7 +127,7 @@ def _by_age(ask: Ask) -> tuple[int, int]:
 
 
 def _insert(group: Group, ask: Ask) -> bool:
-    """Insert an ask among the waiting asks, in ask order; return whether it is the first of them now."""
+    """Insert an ask among the group's waiting asks, sorted by `Ask.sort_key`. Return whether the ask is the first one now."""
     asks = group.asks
     last = asks[-1]
     since = last.pending_since
@@ -145,12 +145,12 @@ def _insert(group: Group, ask: Ask) -> bool:
 
 
 def by_turn(ask: Ask) -> tuple[int, int, int]:
-    """Return the sort key of P4: missed opportunities, most first, then age and arrival."""
+    """Return the sort key of P4: most missed opportunities first, then age and arrival."""
     return ask.cycle, ask.pending_since, ask.arrival
 
 
 def claims_in_turn(ask: Ask) -> tuple[int, int, int, int]:
-    """Return the sort key of P4 among all asks of a leaf, priority first. It orders asks as `WaitingAsk.turn` does."""
+    """Return the sort key of P4 among all asks of a leaf, which begins with the priority. `WaitingAsk.turn` gives the same order."""
     return -ask.spec.priority, *by_turn(ask)
 
 
@@ -167,7 +167,7 @@ def _join_hold(partition: Partition, ask: Ask) -> None:
 
 
 def let_go(partition: Partition, ask: Ask) -> None:
-    """Turn a held ask into an ordinary one, which does not wait for placeholders any more."""
+    """Turn an ask that waits for placeholders into an ordinary ask, which does not."""
     dequeue(partition, ask)
     ask.ordinary = True
     enqueue(partition, ask)
@@ -183,7 +183,7 @@ def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
 
 
 def job_changed(partition: Partition, job: Job) -> None:
-    """Unpark a job whose members changed; if it is complete, it is tried at the rank of its first member."""
+    """Unpark a job whose members changed. If the job is complete, it is tried at the rank of its first member."""
     job.entry = None
     job.tried_reserved = (-1, -1)
     if job.parked:
@@ -209,9 +209,9 @@ def park_job(partition: Partition, job: Job) -> None:
 
 
 def regroup(partition: Partition, job: Job) -> None:
-    """Enqueue a job's waiting members again, because the placed members became enough, or too few.
+    """Enqueue a job's waiting members again, because the number of placed members became enough, or too small.
 
-    If enough are placed, the members become ordinary asks; if not, they gather again.
+    If enough members are placed, the others become ordinary asks. If not, they wait for further members again.
     """
     waiting = [
         ask
@@ -226,7 +226,7 @@ def regroup(partition: Partition, job: Job) -> None:
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     """Take a waiting ask (placed, released or changed) out of its group or job.
 
-    An ask that is gone for good may leave a hole in its group, which is removed when it comes to the front. An ask that may
+    An ask that is gone for good may leave a hole in its group; the hole is removed when it comes to the front. An ask that may
     come back with another place in the order must not leave a hole.
     """
     group = ask.group
@@ -243,7 +243,7 @@ def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
 
 
 def pop_first(partition: Partition, group: Group) -> Ask:
-    """Take the first ask of the group on top of its application's heap, to be placed."""
+    """Take the first ask of a group, which is then placed. The group is on top of its application's heap."""
     application, asks = group.application, group.asks
     ask = asks.popleft()
     ask.group = None
@@ -272,7 +272,7 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask less, of a class that is neither dead nor blocked on the path (see `_count_gone` for those)."""
+    """Count one waiting ask less. Its class must be neither dead nor blocked on the path (for such classes see `_count_gone`)."""
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
     ask_class.pending -= 1

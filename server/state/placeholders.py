@@ -1,4 +1,4 @@
-"""The placeholders of applications: gangs as the published interface declares them (docs/gang-placeholders.md).
+"""The placeholders of applications, with which the published interface declares gangs (docs/gang-placeholders.md).
 
 A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state remembers what was
 declared. The placeholders that exist are read from the application's asks and allocations, so that no ask waits for a
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from server.state.partition import Partition
 
 TIMEOUT_MS: Final = 900_000
-"""The time that placeholders may take if their application does not say: the published 15 minutes."""
+"""The time within which placeholders must be placed if their application names none: 15 minutes, as in the published interface."""
 
 
 PLACEHOLDERS: Final = "(placeholders)"
-"""The key of the job of placeholders for which the client names no job; no label of a pod can have this value."""
+"""The job of placeholders whose client names no job. No label of a pod can have this value."""
 
 
 class GangStyle(enum.Enum):
     """The outcome for an application whose placeholders were not all placed in time."""
 
     SOFT = "Soft"
-    """The application goes on without them."""
+    """The application continues without the missing placeholders."""
     HARD = "Hard"
     """The application fails."""
 
@@ -44,7 +44,7 @@ class Reserve:
 
     ``wanted`` is by type the sum that they have to reach before any other ask of the application is placed. A placeholder that
     ends lowers it, so that no real pod waits for that placeholder forever (YUNIKORN-1395). ``came`` is by type the sum of the
-    existing placeholders, waiting and placed. ``count`` is their number, ``since_ms`` when the first of them was made, 0 if
+    existing placeholders, waiting and placed. ``count`` is their number. ``since_ms`` is when the first of them was made; 0 if
     there are none.
     """
 
@@ -115,7 +115,7 @@ def is_complete(partition: "Partition", application: "Application") -> bool:
 def is_held(ask: "Ask") -> bool:
     """Return whether a waiting ask has to wait for placeholders.
 
-    Held asks that no longer have to wait become ordinary asks in the tick that serves held asks.
+    Asks that no longer have to wait become ordinary asks in the tick that serves such asks.
     """
     application, spec = ask.application, ask.spec
     if application.reserve is None or spec.placeholder or ask.ordinary or ask.pledge is not None:
@@ -124,7 +124,7 @@ def is_held(ask: "Ask") -> bool:
 
 
 def is_ready(ask: "Ask") -> bool:
-    """Return whether an ask is a placeholder that a real ask may replace: placed, neither releasing nor replaced (G2, G3).
+    """Return whether an ask is a placeholder that a real ask may replace: it is placed, not releasing and not being replaced (G2, G3).
 
     A placeholder that could not be released a moment ago may not be replaced for a while.
     """

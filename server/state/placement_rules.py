@@ -1,8 +1,8 @@
 """The choice of an application's queue: the partition's placement rules, in order, with a small interface to the queues.
 
 A rule is skipped if it yields no queue, a parent queue, a queue that takes no applications or a queue that the user may not
-submit to; the reason is remembered. After the last rule comes `root.default`, then, for applications that are recovered by
-force, the recovery queue. Otherwise the application is refused with all remembered reasons.
+submit to; the reason is remembered. After the last rule `root.default` is tried, then, for applications that are recovered by
+force, the recovery queue. If no queue is found, the application is refused with all remembered reasons.
 """
 
 import re
@@ -22,12 +22,12 @@ from server.model.quota import (
 )
 
 DEPTH_MAX: Final = 32
-"""The most levels of a queue that a rule may create."""
+"""The largest number of levels in the path of a queue that a rule may create."""
 MATCHED_MAX: Final = 256
-"""The most characters of a user's or group's name that a filter's regular expression is tried on."""
+"""The largest number of characters of a user's or group's name on which a filter's regular expression is tried."""
 FORCE_TAG: Final = "application.create.force"
 NO_RULES: Final = (PlacementRule(kind="provided"),)
-"""The rules of a partition without placement rules: the client names a queue that exists."""
+"""The rules of a partition without rules: the client has to name a queue that exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FoundQueue:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The ``reason`` why an application finds no queue, or why one rule gives none."""
+    """The ``reason`` why an application gets no queue, or why one rule gives no queue."""
 
     reason: str
 
@@ -80,7 +80,7 @@ def place_application(
 def deciding_rule(
     rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
 ) -> str:
-    """Return the rule that gives an application its queue, as `provided` or `tag namespace`; "" if no rule does."""
+    """Return the rule that gives an application its queue, as text such as `provided` or `tag namespace`; "" if no rule does."""
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, FoundQueue):
             return label
@@ -115,7 +115,7 @@ def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 
 
 def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
-    """Return the name that the rule gives its queue. Dots are replaced, except in a fixed value and in a name that begins with the root."""
+    """Return the name that the rule gives its queue. Dots are replaced, except in a fixed value and in a qualified name."""
     if rule.kind == "fixed":
         return rule.value
     if rule.kind == "user":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Child = Union["Queue", "Application"]
 ChildEntry = tuple[Any, ...]
-"""The sort key of a child, followed by the child. No two keys are equal, so that the children themselves are never compared."""
+"""The sort key of a child, followed by the child. Keys of two children always differ, so children themselves are never compared."""
 
 
 class QueueState(enum.StrEnum):
@@ -29,18 +29,18 @@ class QueueState(enum.StrEnum):
 class Queue:
     """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
 
-    - ``firm_held`` is the part of usage and promises that belongs to firm asks, ``firm_waiting`` the sum of the requests of
-      waiting firm asks that have no pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in the parent's heap, None if nothing below it is known to be placeable.
-      ``priority`` is the priority of the entry, as the parent sees it; ``best`` is this priority as it is inside the queue.
-      Both may be too high for a while and are repaired when the queue comes to the top; they are never too low (design 6.4).
-    - ``measure`` is compared with the usage of its applications, ``basis`` with its own usage. The two differ only where shares
-      are in proportion to weights (W5). ``measure_scales`` and ``basis_scales`` are the divisors from which shares are
-      computed.
-    - ``climb`` has a pair (queue, parent) for the queue and each of its ancestors below the root, for updates on every level.
-    - ``above`` is the queue's parent, None if that is the root. Waiting asks are counted in queues that have a limit or
-      siblings: by class in ``pending`` and together in ``pending_asks``. A root has neither, so it counts only the asks that
-      wait in it, and `waiting` sums up those below it.
+    - ``firm_held`` is the part of usage and promises that belongs to firm asks, ``firm_waiting`` the sum of what waiting firm
+      asks without a pledge request. ``firm`` limits ``firm_held`` to the guarantee (J4).
+    - ``entry`` is the queue's current entry in the parent's heap, None if no ask in or below the queue is known to be placeable.
+      ``best`` is the highest priority of these asks inside the queue, ``priority`` what the parent sees in its place. Both may
+      be too high for a while and are corrected when the queue comes to the top; they are never too low (design 6.4).
+    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares, ``basis`` those for the
+      queue's own usage. The two differ only where shares are in proportion to weights (W5). ``measure_scales`` and
+      ``basis_scales`` are the divisors that are computed from them.
+    - ``climb`` has (queue, parent) pairs for the queue and each ancestor but the root, for updates on every level.
+    - ``above`` is the queue's parent, None if the parent is the root. Waiting asks are counted in queues that have a limit or
+      siblings: by class in ``pending`` and together in ``pending_asks``. A root has no limit and no siblings, so it counts
+      only the asks that wait in it, and `waiting` adds the asks below it.
     - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (invariant 18). It never falls.
     """
 
@@ -170,5 +170,5 @@ class Queue:
             yield from self.children[name].walk()
 
     def leaves(self) -> Iterator["Queue"]:
-        """Return the leaves below this queue in path order; a leaf returns itself."""
+        """Return the leaves below this queue in path order, or the queue itself if it is a leaf."""
         return (queue for queue in self.walk() if queue.leaf)

@@ -15,7 +15,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
 
 KEEP_EARLIEST = "keep-earliest"
-"""The value of `quota.preemption.timer` with which a configuration never postpones a timer that is already set."""
+"""The value of `quota.preemption.timer` with which a configuration cannot postpone a timer that is already set."""
 
 
 class Move(enum.StrEnum):
@@ -24,13 +24,13 @@ class Move(enum.StrEnum):
     ARMED = "armed"
     RESTARTED = "restarted"
     KEPT = "kept"
-    """Not restarted by another change: the earlier instant stays (`keep-earliest`)."""
+    """The timer was not restarted by another change: the earlier instant stays (`keep-earliest`)."""
     WITHIN = "within"
-    """Disarmed: the queue is within its maximum."""
+    """The timer was disarmed, because the queue is within its maximum."""
     RAISED = "raised"
-    """Disarmed by a raised maximum. The queue is still over it, but nothing enforces it (Q4)."""
+    """The timer was disarmed by a raised maximum, although the queue still exceeds it. The maximum is not enforced (Q4)."""
     OFF = "off"
-    """Disarmed: there is no delay, no maximum, no such queue or no quota preemption any more."""
+    """The timer was disarmed, because the delay, the maximum, the queue or quota preemption no longer exists."""
     DROPPED = "dropped"
     """The timer came due inside a run of the queue (Q5)."""
 
@@ -93,7 +93,7 @@ def _is_lowered(before: Limit | None, after: Limit) -> bool:
 
 
 def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
-    """Return the types of which the queue uses more than its max, victims that are releasing left out (Q3, Q9)."""
+    """Return the types of which the queue uses more than its max. Victims that are releasing do not count (Q3, Q9)."""
     index = partition.types.index
     return tuple(
         name
@@ -146,7 +146,7 @@ def on_restart(partition: Partition) -> None:
 
 
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
-    """Arm timers after a restored or resized allocation uses more of these types, even if it fits (Q7).
+    """Arm timers after a restored or resized allocation raised the usage of these types, even if the allocation fits (Q7).
 
     Call this only after the sync.
     """
@@ -168,7 +168,7 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
 
 
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
-    """Arm the timer of a configured queue that is over its max with its full delay. Dynamic queues have no timer (Q17)."""
+    """Arm the timer of a configured queue with its full delay, if the queue is over its max. Dynamic queues have no timer (Q17)."""
     delay, beyond = queue.spec.properties.quota_delay_ms, over(partition, queue)
     if queue.managed and queue.state is not QueueState.DRAINING and delay and beyond:
         partition.quota_due[queue.path] = now + delay

@@ -69,7 +69,7 @@ def _push(queue: Queue, entry: ChildEntry) -> None:
 
 
 def enter(queue: Queue, child: Child, priority: int) -> None:
-    """Enter a child that may have placeable asks up to this priority (as the queue sees it)."""
+    """Add the entry of a child to a queue's heap. The child may have placeable asks up to this priority, as the queue sees it."""
     if not queue.priority_first:
         _count(queue, child, priority)
     child.priority = priority
@@ -84,7 +84,7 @@ def enter(queue: Queue, child: Child, priority: int) -> None:
 
 
 def leave(queue: Queue, child: Child) -> None:
-    """Remove the entry of a child in which nothing is placeable for now."""
+    """Remove the entry of a child in which no ask is placeable for now."""
     if child.entry is None:
         return
     if not queue.priority_first:
@@ -96,7 +96,7 @@ def leave(queue: Queue, child: Child) -> None:
 def leave_empty(application: Application) -> None:
     """Remove the entry of an application that has no waiting asks left, and the entries of queues that have none left.
 
-    The next search would remove these entries, too. But until then each change would rank these children again.
+    The next search would remove these entries, too. Without an entry, however, the child is not ranked again until then.
     """
     leave(application.leaf, application)
     for queue, parent in application.leaf.climb:
@@ -141,14 +141,14 @@ def raise_path(application: Application, priority: int) -> None:
 
 
 def _best_inside(queue: Queue) -> int:
-    """Return the best priority inside a queue that had left its parent's heap with entries below it."""
+    """Return the highest priority inside a queue that has no entry in its parent's heap, although queues or asks below it have entries."""
     first = first_child(queue)
     assert first is not None
     return best_priority(queue, first)
 
 
 def _present(queue: Queue) -> bool:
-    """Return whether the queue and all its ancestors have entries. If so, no entry has a lower priority than those below it."""
+    """Return whether the queue and all its ancestors have entries. If so, no entry has a lower priority than the entries below it."""
     for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
         if one.entry is None:
             return False
@@ -156,7 +156,7 @@ def _present(queue: Queue) -> bool:
 
 
 def push_group(group: Group | Job) -> None:
-    """Enter a group whose first ask may be placeable, and raise the path above it."""
+    """Add the entry of a group whose first ask may be placeable, and raise the priorities on the path above it."""
     first = group.asks[0] if isinstance(group, Group) else group.members[0]
     application = group.application
     entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group.number, group)

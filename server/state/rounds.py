@@ -1,8 +1,7 @@
-"""The state of the round loop between ticks: where it stopped, and which asks it need not examine again (design 6.2).
+"""The state of the round loop between ticks: where it stopped, and which asks it need not check again (design 6.2).
 
-Most of this state only saves work: without it the core would decide the same. Two parts delay the next rounds: the start of the
-last round of claims, and the releases of earlier rounds (P1, P5). A restart of the core loses both. A *look* is a search
-through all groups of waiting asks that takes several ticks.
+Most of this state only saves work, and losing it changes no decision. The start of the last round of claims and the releases of earlier
+rounds are different, because they delay the next rounds (P1, P5); a restart of the core forgets these two.
 """
 
 from collections import Counter
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
     from server.state.applications import Ask, Group
 
 InTurn: TypeAlias = "tuple[tuple[int, int, int, int], Ask]"
-"""An ask with its place among the claims of its leaf (P4)."""
+"""An ask with its sort key among the claims of its leaf (P4)."""
 
 
 @dataclass(slots=True)
 class RoundReleases:
     """The releases that the claims of one round ordered: see `server.snapshot.pace.Taken`.
 
-    ``over`` is the amount by which queues were over their entitlements when the round began, None until it is needed (P9).
+    ``over`` has the amounts by which queues were over their entitlements when the round began; None until they are needed (P9).
     """
 
     began_ms: int
@@ -34,11 +33,11 @@ class RoundReleases:
 
 @dataclass(slots=True)
 class Look:
-    """A look for asks that may reserve. It examines more groups than one tick can.
+    """A *look*: a search for asks that may reserve, which takes several ticks because there are many groups.
 
-    ``mark`` has the counters of the state in which the look began, ``groups`` the groups that are not examined yet. ``found``
-    has the first asks in order that may reserve and that the round has not tried yet; ``cut`` says that there were more of
-    them. ``due_ms`` is the next instant at which another ask may reserve.
+    ``mark`` has the counters of the state when the look began, ``groups`` the groups that are still to be searched. ``found``
+    has the first asks in order that may reserve and that the round has not tried yet. ``due_ms`` is the next instant at which
+    another ask may reserve. ``cut`` says that more asks were found than ``found`` keeps.
     """
 
     mark: tuple[int, ...]
@@ -55,12 +54,12 @@ class Look:
 
 @dataclass(slots=True)
 class ClaimsLook:
-    """A look for asks that may claim. It examines more groups than one tick can.
+    """A look for asks that may claim: a search that takes several ticks because there are many groups.
 
-    ``spec`` is the configuration under which the look began, ``mark`` has the counters of the state at that time. ``groups``
-    has the groups that are not examined yet. ``found`` has by leaf the asks that may claim, in reverse order of their turns.
-    ``untried`` has by leaf the asks that a tick read but did not try, because its budget was used up. ``again_ms`` is the next
-    instant at which another ask may claim.
+    ``spec`` is the configuration, and ``mark`` has the counters of the state, when the look began. ``groups`` are the groups that
+    are still to be searched. ``found`` has by leaf the asks that may claim; the first one in order is at the end of the list.
+    ``untried`` has by leaf the asks that a tick took from ``found`` but did not try, because its budget ended. ``again_ms`` is
+    the next instant at which another ask may claim.
     """
 
     spec: "PartitionSpec"
@@ -79,30 +78,27 @@ class ClaimsLook:
 class Round:
     """The state of the rounds of one partition.
 
-    - ``due_ms`` is the next instant at which the passing of time alone may let an ask reserve.
+    - ``due_ms`` is the next instant at which an ask may reserve although nothing but the time has changed.
     - ``claims_ms`` is the instant from which an ask may claim in a round. ``began_ms`` is when the last round of claims began,
-      ``arrivals`` the number of the last ask that had arrived by then. ``goes_on`` says that the round used up the budget of
-      steps, so that the next tick continues it.
+      ``arrivals`` the number of the last ask that had arrived then, ``goes_on`` whether the step budget ended that round early.
     - ``released`` has the releases of that round and of earlier rounds within the pace's window.
-    - ``reservations_moved`` says that reserved nodes, or the asks that may use them, changed since these nodes were last
-      offered to asks of higher priority. ``reservations_offered`` has the sets of reservations that were offered already when
-      the budget of steps was used up, so that the next tick continues with the others.
-    - ``reservations_untold`` says that reservations changed since the reasons of the asks that they block were sent.
-      ``reserved_told`` has the groups whose reason names a reservation, each with the reservation's id and the instant at which
-      the reason was sent.
-    - ``observed`` has by beneficiary the plan last shown by a partition that only observes (P8).
-    - ``cycles`` counts the passes in which placement tried everything (P2).
-    - ``seen`` has the counters of the state (relief, nodes) at which the last round began. ``open`` says that this round used
-      up its budget and continues. ``masked`` has the asks that it has refused so far, as pairs of policy and key.
-    - ``hopeless`` has the numbers of classes that no node could hold, valid while ``hopeless_seen`` (nodes that opened, pledges
-      that ended) does not change.
-    - ``barren`` has the numbers of groups in which no ask may reserve, valid while no ask joins them.
-    - ``unsuited`` has the numbers of groups for which no reserved node that they could take over is large enough, valid while
-      ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
-    - ``look`` is the look for asks that may reserve, None if one tick can examine all groups.
-    - ``claims_look`` is the look for asks that may claim, None if one tick can examine all groups.
+    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, changed since asks of higher priority
+      were last tried on these nodes. ``reservations_offered`` has the sets of reservations that were already offered to such
+      asks when the step budget ended, so that the next tick continues with the other sets.
+    - ``reservations_untold`` says that reservations changed after the asks that they block were last sent their reasons.
+      ``reserved_told`` has the groups whose last reason names a reservation, with the reservation's id and the instant.
+    - ``observed`` has by beneficiary the plan that was last shown, in a partition that only observes (P8).
+    - ``cycles`` counts the scheduling cycles in which placement ended within its budget; asks that still wait missed these (P2).
+    - ``seen`` has the counters of the state (relief, nodes) when the last round began. ``open`` says that the step budget ended
+      that round early, ``masked`` which asks it has refused so far, by policy and key.
+    - ``hopeless`` has the numbers of classes that no node could hold. They are valid while ``hopeless_seen`` (the counts of nodes
+      that opened and of pledges that ended) does not change.
+    - ``barren`` has the numbers of groups in which no ask may reserve. A number is valid until an ask joins its group.
+    - ``unsuited`` has the numbers of groups whose asks are too large for each reserved node that they could take over. They are
+      valid while ``unsuited_seen`` (the counts of changes of nodes' shapes and of reservations) does not change.
+    - ``look`` is the latest look for asks that may reserve, ``claims_look`` that for asks that may claim; None if there is none.
     - ``looked`` is the value of ``relief`` at the last check whether open decisions still need their marked victims (J11).
-    - ``tries`` has the records of refused asks (see `state.backoff`).
+    - ``tries`` is the planners' memory of asks that they refused.
     """
 
     __slots__ = (

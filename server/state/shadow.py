@@ -1,6 +1,6 @@
-"""The memory of a shadow: the decisions that it would have open, its records, and its tries.
+"""The memory of a shadow: the decisions that it would have open, its records, and the asks that it refused.
 
-This memory belongs to one configuration, and is forgotten with it and at a restart. A shadow changes nothing else.
+This memory belongs to one configuration, and is forgotten with it and at a restart. A shadow changes no other state.
 """
 
 from collections import Counter
@@ -13,9 +13,9 @@ from server.state.backoff import ShadowTries
 from server.state.rounds import Round, RoundReleases
 
 HELD_MAX: Final = 1_000
-"""The most open decisions of a shadow. A shadow with so many decides nothing more until one of them ends."""
+"""The largest number of open decisions of a shadow. A shadow with so many decides nothing until one of them ends."""
 RECORDS_MAX: Final = 2_000
-"""The most records that are kept. Records that ended are forgotten first, then the oldest records."""
+"""The largest number of records that are kept. Ended records are forgotten first, then the oldest ones."""
 
 
 class ShadowPlacement(NamedTuple):
@@ -27,7 +27,7 @@ class ShadowPlacement(NamedTuple):
 
 
 class OpenShadowDecision(NamedTuple):
-    """An open decision of the shadow. Its places count as pledged and its victims as gone, but only in the shadow's own rounds.
+    """An open decision of the shadow. Only the shadow's own rounds count its places as pledged and its victims as evicted.
 
     ``victims`` are keys, each with the rules that chose it; ``shrink`` has the numbers of a trim (surplus reclaim), which has
     no preemptor.
@@ -47,13 +47,13 @@ class OpenShadowDecision(NamedTuple):
 
 
 class Shadow:
-    """The memory of one shadow. ``live`` is the specification in force, ``spec`` the one with the shadow's settings.
+    """The memory of one shadow. ``live`` is the specification in force, ``spec`` the specification with the shadow's settings.
 
     - ``round`` has the pace of the shadow's own rounds.
     - ``held`` has its open decisions by first subject. ``checked`` is the last of these decisions that was checked against the
       rules again, at ``checked_ms``.
-    - ``records`` is by subject, oldest first; ``forgotten`` counts the records that are not kept any more.
-    - ``sums`` has totals by policy and side, ``told`` counts the records by difference.
+    - ``records`` has the records by subject, oldest first; ``forgotten`` counts the records that are not kept any more.
+    - ``sums`` has totals by policy and side (live or shadow), ``told`` counts the records by the difference between the two.
     - ``seen`` has the counters of the state at which ended decisions were last looked for.
     """
 

@@ -25,7 +25,7 @@ def total(partition: Partition) -> FrozenAmounts:
 
 
 def whole(partition: Partition) -> FrozenAmounts:
-    """Return the total, drained nodes included: pods that run there need no other capacity while they run (W3)."""
+    """Return the total with drained nodes included, because pods that run on these nodes need no other capacity (W3)."""
     return _without_ports(partition, _whole(partition))
 
 
@@ -47,7 +47,7 @@ def is_too_much_used(partition: Partition) -> bool:
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """Return by leaf the requests of its waiting asks, less the capacity pledged to them, which counts as held (W1)."""
+    """Return by leaf the requests of its waiting asks, less the capacity that is pledged to them and counts as used (W1)."""
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
     sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
     for held in partition.decisions.pledges.values():

@@ -27,7 +27,7 @@ from server.state.queues import Queue, QueueState
 
 
 class JobDue(NamedTuple):
-    """A job that a snapshot has to contain: its members that wait or hold a pledge that gives way, and the number of running members."""
+    """A job that a snapshot is to contain. ``members`` wait or have a pledge that gives way; ``placed`` is the number of running members."""
 
     key: str
     number: int
@@ -37,9 +37,9 @@ class JobDue(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The waiting asks that a snapshot has to contain: for reservations, for claims, and for the nodes that they require.
+    """The waiting asks that a snapshot is to contain: for reservations, for claims, and for the nodes that they require.
 
-    ``jobs`` are planned for as a whole; the asks in ``replacing`` may replace allocations of their own queue.
+    Each job in ``jobs`` is planned for as a whole. The asks in ``replacing`` may replace allocations of their own queue.
     """
 
     reserving: Sequence[Ask] = ()
@@ -105,7 +105,7 @@ def catch_up(partition: Partition) -> None:
 
 
 def _pace(partition: Partition, now: int) -> Pace:
-    """Return the releases of rounds that began within the pace's window, the last round always included (P5).
+    """Return the releases of the last round and of earlier rounds that began within the pace's window (P5).
 
     For losses of queues only the last round counts, because over-use is measured again in each round (P9).
     """
@@ -138,7 +138,7 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 
 
 def reserved(partition: Partition) -> dict[str, Amounts]:
-    """Return by queue the promised amounts that give way to claims. These amounts do not count towards the entitlement of any queue."""
+    """Return by queue the promised amounts that give way to claims. These amounts do not count when a queue is compared with its entitlement."""
     sums: dict[str, Amounts] = {}
     for held in partition.decisions.pledges.values():
         for queue in held.ask.application.leaf.path_up() if held.reserves else ():
@@ -188,13 +188,13 @@ def _amounts(partition: Partition, limit: Limit) -> FrozenAmounts:
 
 
 def _most(partition: Partition, queue: Queue) -> Bounds:
-    """Return the max by type. The root has none, whatever its specification says (see `tree`)."""
+    """Return the max of a queue by type. The root has no max, even if its specification has one (see `tree`)."""
     quantities = dict(queue.spec.max or ()) if queue.parent is not None else {}
     return tuple(quantities.get(name) for name in partition.types.names)
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """Return by disruption group how many evictions are allowed, less the ordered victims that are not gone yet (V5)."""
+    """Return by disruption group how many evictions are allowed, less the victims that were ordered and have not ended yet (V5)."""
     left = dict(partition.disruptions)
     for ask in partition.decisions.leaving.values():
         for group in ask.spec.disruption_groups:
@@ -290,7 +290,7 @@ def first_blocker(ask: Ask) -> Limiter | None:
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:
-    """Return why the ask waits, as far as that is known without testing nodes."""
+    """Return the code of the reason why the ask waits, as far as it is known without testing nodes."""
     if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
         return Code.QUEUE_STOPPED
     if isinstance(ask.group, Job):
@@ -347,7 +347,7 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
 
 
 def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
-    """Return the firm use of each queue, as it is once all ordered releases are done; {} if asks have no classes (J4)."""
+    """Return the firm use of each queue, with the amounts held after all ordered releases; {} if no ask is firm (J4)."""
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}
     going = [partition.asks[key] for key in partition.columns.allocations.dying()]

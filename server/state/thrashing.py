@@ -9,16 +9,16 @@ from typing import Final, NamedTuple, TypeVar
 from server.model.thrashing import STRIKES_KEPT_MS, FrozenPair, Pair
 
 ENTRIES_MAX: Final = 4_096
-"""The most entries of each table."""
+"""The largest number of entries of each table."""
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
 class Deficit(NamedTuple):
-    """The amount by which a queue is below its entitlement in one type once its last claim is fulfilled.
+    """The amount by which a queue was below its entitlement in one type after its last claim was fulfilled.
 
-    ``entitled`` is its entitlement at that time, ``lost`` the total it had lost by external events by then (`Queue.lost`).
+    ``entitled`` is its entitlement at that time, ``lost`` the total that it had lost until then by external events (`Queue.lost`).
     """
 
     left: int
@@ -36,8 +36,8 @@ class Strikes(NamedTuple):
 class ThrashingTables:
     """The tables of the thrashing monitor.
 
-    ``deficits`` is by queue and type; ``taken`` has, by pair within one queue, the instant of its last replacement (I2);
-    ``total`` counts freezes.
+    ``deficits`` has the deficits by queue and type. ``taken`` has by pair within one queue the instant of the last replacement
+    (I2). ``total`` counts how often pairs were frozen.
     """
 
     __slots__ = ("deficits", "frozen", "strikes", "taken", "total")
@@ -83,7 +83,7 @@ class ThrashingTables:
 
 
 def keep(table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    """Write an entry as the youngest; delete the oldest one if there are too many."""
+    """Write an entry as the youngest. If there are too many entries, delete the oldest one."""
     table.pop(key, None)
     table[key] = value
     if len(table) > ENTRIES_MAX:

@@ -1,4 +1,4 @@
-"""The queue tree as configuration and applications shape it: limits, measures, order, dynamic queues."""
+"""The queue tree, which configuration and applications change: limits, measures, order, dynamic queues."""
 
 import heapq
 from dataclasses import replace
@@ -23,11 +23,11 @@ from server.state.queues import Queue, QueueState
 from server.state.types import NO_LIMIT
 
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
-"""One spec for each statement that owners may make on a pod's class; the settings decide which class it means (J2)."""
+"""One spec for each class that owners may declare for a pod, and one without a class. The settings decide whether it is firm (J2)."""
 
 
 def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
-    """Apply a partition's configuration: removed queues drain, everything else changes in place.
+    """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
     Return the paths of queues that were deleted because they were empty. A specification that equals the one in force does not
     replace it, so that a shadow, which belongs to its specification, continues.
@@ -69,7 +69,7 @@ def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
 
 
 def drain(queue: Queue) -> None:
-    """Drain a queue that is no longer configured, and the queues below it: they take no new applications."""
+    """Drain a queue that is no longer configured and the queues below it, so that they take no new applications."""
     for one in queue.walk():
         if one.managed:
             one.state = QueueState.DRAINING
@@ -84,7 +84,7 @@ def stop(partition: Partition) -> None:
 
 
 def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
-    """Add a new queue below a parent and return it; limits and order follow with `relimit` or `limit_queue`."""
+    """Add a new queue below a parent and return it. The caller calls `relimit` or `limit_queue` next, to set limits and order."""
     queue = Queue(spec, parent, partition.next_number(), partition.types.zeros())
     parent.children[queue.name] = queue
     partition.queues[queue.path] = queue
@@ -112,7 +112,7 @@ def create_path(partition: Partition, path: str) -> Queue:
 
 
 def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
-    """Return the specification of a new dynamic queue: for a leaf from the nearest template, for a parent a bare one."""
+    """Return the specification of a new dynamic queue: for a leaf that of the nearest template, for a parent one without limits."""
     template = nearest_template(parent)
     properties = inherited(parent.spec.properties)
     if not leaf:
@@ -176,7 +176,7 @@ def relimit(partition: Partition) -> None:
 
 
 def limit_queue(partition: Partition, queue: Queue) -> None:
-    """Rebuild the limiter of a queue whose limits are new or changed; classes that it blocked are tried again."""
+    """Rebuild the limiter of a queue whose limits are new or changed. Classes that the old limiter blocked are tried again."""
     before = queue.limiter
     queue.blocked_asks = 0
     _make_limiter(partition, queue)
@@ -202,10 +202,9 @@ def _make_limiter(partition: Partition, queue: Queue) -> None:
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """Return what a queue may use by type: its max, and at most its deserved share if it is a leaf that shares by weights (W2).
+    """Return by type how much a queue may use: its max, and at most its deserved share if it is a leaf that shares by weights (W2).
 
-    NO_LIMIT means that the type has no limit. The result is None if no type has a limit. The root has no max, whatever its
-    specification says.
+    NO_LIMIT means that a type has no limit, None that no type has one. The root has no max, even if its specification has one.
     """
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
@@ -300,7 +299,7 @@ def _count_in(application: Application) -> None:
 
 
 def measure(partition: Partition, queue: Queue) -> Amounts:
-    """Return the amounts that a queue's usage is compared with: guaranteed, else the nearest max, else the partition (6.3)."""
+    """Return the amounts by which a queue's usage is divided: its guarantee, else the nearest max, else the partition's capacity (6.3)."""
     index = partition.types.index
     amounts = list(partition.capacity)
     for one in reversed(list(queue.path_up())):
@@ -341,7 +340,7 @@ def _forget_blocks(partition: Partition) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked, and raise its path to the best of them."""
+    """Rebuild an application's heap from its groups and jobs that are not parked, and raise the entries on its path to their best priority."""
     application.entry = None
     application.share = share(application.usage, application.leaf.measure)
     entries: list[GroupEntry] = []

@@ -7,14 +7,14 @@ from server.model.fit import Amounts, Demand
 from server.model.resources import Resource
 
 NO_LIMIT: Final = 1 << 80
-"""The headroom in a type without a limit; above every sum of quantities."""
+"""The headroom in a type without a limit. No sum of quantities is this large."""
 
 PORT_CAPACITY: Final = 1 << 20
-"""The capacity of a port's wildcard type on a node: a wildcard takes all of it, a specific address one unit."""
+"""The capacity of a host port's type on a node. A port on all addresses takes all of it, a port on one address takes one unit."""
 
 
 class ResourceTypes:
-    """Names and indices of the types that a partition has seen; `Partition.grow` lengthens its amounts for new ones.
+    """The names and indices of the types that a partition has seen. `Partition.grow` lengthens its amounts for new types.
 
     Synthetic types (host ports) exist on nodes only and never in a queue's numbers.
     """
@@ -30,7 +30,7 @@ class ResourceTypes:
         return len(self.names)
 
     def intern(self, name: str, synthetic: int = 0) -> int:
-        """Return the index of a type, registered if new; ``synthetic`` is the capacity that each node has of a synthetic type."""
+        """Return the index of a type, which is registered if it is new. ``synthetic`` is each node's capacity of a synthetic type, else 0."""
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.names)
@@ -39,7 +39,7 @@ class ResourceTypes:
         return found
 
     def demand(self, resource: Resource) -> Demand:
-        """Return the resource with indices in place of names; new types are registered."""
+        """Return the resource with indices in place of names. New types are registered."""
         return tuple((self.intern(name), quantity) for name, quantity in resource)
 
     def zeros(self) -> Amounts:
@@ -56,7 +56,7 @@ class ResourceTypes:
         return dict(sorted(pairs))
 
     def amounts(self, quantities: Mapping[str, int], missing: int = 0) -> Amounts:
-        """Return a mapping as an amount list; new types are registered, absent types get ``missing``."""
+        """Return the quantities as an amount list. New types are registered, and types without a quantity get ``missing``."""
         for name in quantities:
             self.intern(name)
         return [quantities.get(name, missing) for name in self.names]

@@ -17,9 +17,9 @@ GAPS_MIN: Final = 64
 class Unschedulable:
     """The classes that no node takes now, in the order in which they came.
 
-    There may be many such classes, and testing each whenever a pod ends would be slow. So `within` compares all demands with
-    free capacity at once. Each class has a row; when the class leaves, its row stays as a gap. ``requiring`` are the classes
-    whose asks require one node by name.
+    There may be many such classes, and to test each of them whenever a pod ends would be slow. Therefore `within` compares all
+    demands with free capacity at once. Each class has a row; when a class is removed, its row stays as a gap. ``requiring`` has
+    the classes whose asks require one node by name.
     """
 
     __slots__ = ("_classes", "_demands", "_rows", "_used", "requiring")
@@ -79,7 +79,7 @@ class Unschedulable:
         return [one for one in classes if one is not None]
 
     def _make(self, width: int) -> int:
-        """Make the table larger, without gaps where there are many; return the first free row."""
+        """Make the table larger, and remove its gaps if there are many. Return the first free row."""
         before = self._demands[:, : len(self._classes)]
         gaps = len(self._classes) - len(self._rows)
         if gaps > max(GAPS_MIN, len(self._rows)):

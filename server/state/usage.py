@@ -20,7 +20,7 @@ _ALIKE: Final = attrgetter("application", "ask_class")
 
 
 def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
-    """Add a demand to the amounts and return the share as `share` does: only the types that grew can raise it."""
+    """Add a demand to the amounts and return the new share, which `share` would return, too. Only the types that grew can raise it."""
     largest = before
     for index, quantity in demand:
         used = amounts[index] = amounts[index] + quantity
@@ -122,14 +122,14 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
 
 
 def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
-    """Count allocations that were just marked as releasing in their queues; amounts are summed by queue first."""
+    """Count in the queues the allocations that were just marked as releasing. Their amounts are summed by queue first."""
     for queue, amounts in _of_queues(partition, _alike(asks)).items():
         for index, quantity in enumerate(amounts):
             queue.releasing[index] += quantity
 
 
 def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
-    """Return the number of allocations by application and class, because equal allocations are charged together."""
+    """Return the number of allocations by application and class. Allocations of one application and class are charged together."""
     return Counter(map(_ALIKE, asks))
 
 
@@ -153,7 +153,7 @@ def _of_queues(
 
 
 def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
-    """Add a demand to the promises on the path and subtract it from the headroom there (``sign`` -1: the reverse)."""
+    """Add a demand to the promises on the path and subtract it from the headroom there. A ``sign`` of -1 does the reverse."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.promised[index] += sign * quantity
@@ -167,7 +167,7 @@ def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
 
 
 def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Add a demand to the firm usage and promises on the path (``sign`` -1: subtract it)."""
+    """Add a demand to the firm usage and promises on the path. A ``sign`` of -1 subtracts it."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_held[index] += sign * quantity
@@ -176,14 +176,14 @@ def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
 
 
 def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Add a demand to the sum that firm asks without a pledge wait for on the path (``sign`` -1: subtract it)."""
+    """Add a demand to the requests of waiting firm asks without a pledge, on the path. A ``sign`` of -1 subtracts it."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_waiting[index] += sign * quantity
 
 
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
-    """List the limits on the path for a test, because firm asks hold or wait for less: other asks may fit."""
+    """List the limits on the path for a test at the next tick: firm asks hold or request less, so that other asks may fit."""
     for queue in leaf.path_up():
         for limiter in (queue.firm, queue.limiter):
             if limiter is not None:

@@ -101,7 +101,7 @@ class ConfigurationService:
             answer.problems.insert(0, refused)
 
     async def _stale(self, base: Base) -> CallError:
-        """Return the refusal of a text that was made from ``base``; for operators the refusal has the changes since then."""
+        """Return the refusal of a text that was made from ``base``. Operators also get the changes since that revision."""
         state = self._core.state
         before = past(state, base)
         if CALLER.get().role is not Role.OPERATOR:

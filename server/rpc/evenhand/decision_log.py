@@ -21,7 +21,7 @@ _TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
-    """A change of a decision: it was made, or it moved to another state. ``record`` is the decision as it was made."""
+    """A change of a decision, which was made or moved to another state. ``record`` is the decision as it was made."""
 
     number: int
     at_ms: int
@@ -37,7 +37,7 @@ class Change(NamedTuple):
 class _Held:
     """The tags of the pods that a decision names: victims, preemptors, protected pods and the candidates next to the victims.
 
-    Few decisions are read, so that tags are put into a map by key only on the first look-up.
+    The tags are put into a map by key only on the first look-up, because few decisions are ever read.
     """
 
     __slots__ = ("_fresh", "_tags")
@@ -60,7 +60,7 @@ class _Held:
 
 
 def _candidates(ranking: Ranking | None) -> Iterable[str]:
-    """Return the keys of the candidates next to the victims; these pods may end while the decision is still reported."""
+    """Return the keys of the candidates next to the victims in the order. These pods may end while the decision is still reported."""
     return () if ranking is None else map(_LAST, ranking.candidates)
 
 
@@ -94,16 +94,16 @@ class DecisionLog:
 
     @property
     def first(self) -> int:
-        """The number of the oldest change that is kept. If none is kept, the number that the next change gets."""
+        """The number of the oldest change that is kept; if no change is kept, the number that the next change will have."""
         return self._changes[0].number if self._changes else self.last + 1
 
     @property
     def last(self) -> int:
-        """The number of the latest change, 0 if there was none."""
+        """The number of the latest change; 0 if there was no change yet."""
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
-        """Return a function from a key to its pod's name, for pods of a decision and for pods that the core knows or knew."""
+        """Return a function from a key to its pod's name, for pods of the decision and for pods that the core knows or knew."""
         one_partition = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
         held = {} if taken is None else taken.tags
@@ -132,7 +132,7 @@ class DecisionLog:
         return name
 
     def _made(self, record: DecisionRecord, now: int) -> None:
-        """Record a decision that was made. A veto makes the decision again: the names of its earlier victims are kept."""
+        """Record a decision that was made. After a veto the same decision is made again; the names of its earlier victims are kept."""
         self._add(now, record, None)
         if record.state.is_open:
             self._records[record.decision_id] = record

@@ -33,7 +33,7 @@ class DecisionService:
         self._watchers = watchers
 
     def list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
-        """Return decisions, oldest first; a viewer gets those that concern its queues."""
+        """Return decisions, oldest first; a viewer gets the decisions that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         if request.since_ms < 0:
@@ -105,7 +105,7 @@ class DecisionService:
     def list_shadow_decisions(
         self, request: pb.ListShadowDecisionsRequest
     ) -> pb.ListShadowDecisionsResponse:
-        """Return the decisions of shadows, oldest first; a viewer gets those that concern its queues."""
+        """Return the decisions of shadows, oldest first; a viewer gets the decisions that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         found = shadow_records.reports(self._core, partition)
@@ -139,7 +139,7 @@ class DecisionService:
     def _told(
         self, change: Change, request: pb.WatchDecisionsRequest, caller: Caller
     ) -> pb.DecisionChange | None:
-        """Return the change, reduced to what the caller may read; None if the request does not include the change."""
+        """Return the part of the change that the caller may read; None if the change does not match the request."""
         record, moved = change.record, change.moved
         side = _side(record, caller, request.queue)
         if side is None or not _asked(change, request) or _of_others(moved, side):
@@ -186,9 +186,9 @@ def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
 
 
 def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
-    """Return why the decision changed its state, without names that are not the caller's.
+    """Return why the decision moved, without names that the caller may not read.
 
-    The result is "" for a viewer that has no preemptor in the decision, unless the change is the veto of a victim.
+    The result is "" for a viewer without a preemptor in the decision, unless the move is the veto of a victim.
     """
     if sees_all(caller):
         return moved.reason
@@ -214,7 +214,7 @@ def _rows(record: DecisionRecord) -> int:
 
 
 def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[VisibleDecision], str]:
-    """Return the decisions of the page, and the token of the next page or "". A page has fewer decisions if they have many victims."""
+    """Return the decisions of the page and the token of the next page or "". If they have many victims, the page is shorter than its size."""
     end = _end([_rows(side.record) for side in sides], page)
     return sides[page.start : end], str(end) if end < len(sides) else ""
 
@@ -239,5 +239,5 @@ def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller
 
 
 def _id_of(record: ShadowRecord) -> str:
-    """Return the id of the live decision, by which the names of ended pods are found; "" without one."""
+    """Return the id of the live decision, by which the names of ended pods are found; "" if there is no live decision."""
     return "" if record.live is None else record.live.decision_id

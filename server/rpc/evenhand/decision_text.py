@@ -10,7 +10,7 @@ from server.model.ranking import VICTIM
 from server.rpc.evenhand.rule_text import words
 
 VICTIMS_TOLD_MAX: Final = 10
-"""The number of victims that get a sentence each; the others are counted."""
+"""The largest number of victims that get a sentence each. The others are only counted."""
 
 _STATES: Final = {
     pb.DECISION_STATE_PLANNED: "its capacity is pledged, and no eviction has been ordered yet",

@@ -25,9 +25,9 @@ from server.rpc.evenhand.rule_text import words
 from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
 
 Names = Callable[[str], str]
-"""A function from a key to the name of its pod, as namespace/name; "" if it is not known."""
+"""A function from a key to the name of its pod, as namespace/name; "" if the name is not known."""
 Sees = Callable[[str], bool]
-"""A function from a queue to whether the caller sees all of it."""
+"""A function that says whether the caller may see all of a queue."""
 
 STATES: Final = {
     DecisionState.PLANNED: pb.DECISION_STATE_PLANNED,
@@ -51,7 +51,7 @@ MIB: Final = 1 << 20
 
 
 def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Return amounts times milliseconds in the units of a message: amounts times seconds, with memory in MiB."""
+    """Return amounts times seconds, with memory in MiB, as a message has them. The argument has amounts times milliseconds."""
     return {
         kind: min(amount // (1_000 * (MIB if kind == MEMORY else 1)), INT64_MAX)
         for kind, amount in amounts.items()
@@ -59,7 +59,7 @@ def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def told_of(lost: Lost) -> Lost:
-    """Return lost work with numbers that fit into a message: a number beyond int64 becomes the largest int64."""
+    """Return lost work with numbers that fit into a message. A number beyond int64 becomes the largest int64."""
     return Lost(*(min(one, INT64_MAX) for one in lost))
 
 
@@ -108,7 +108,7 @@ def with_names(text: str, names: Names) -> str:
 
 
 def add_ranking(picture: pb.Decision, ranking: Ranking, names: Names, sees: Sees) -> None:
-    """Add the order in which a decision considered its candidates, limited to those that the caller sees."""
+    """Add to the message the order in which a decision considered its candidates, limited to candidates that the caller sees."""
     evicted = {one.allocation_key for one in picture.victims}
     picture.order.extend(ranking.keys)
     picture.candidates = ranking.total
@@ -212,7 +212,7 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
 
 
 def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
-    """Return the messages of the queues that influenced the decision, without numbers of queues that the caller does not see."""
+    """Return the messages of the queues that influenced the decision. Queues that the caller does not see have no numbers."""
     return [
         pb.DecidingLevel(
             queue=one.queue,
@@ -229,7 +229,7 @@ def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
 
 
 def quota_run(found: Shrink) -> pb.QuotaRun:
-    """Return the message of a quota run: how much it has to free, and how much of that it can free."""
+    """Return the message of a quota run: the amounts that it has to free, and how much of them it can free."""
     return pb.QuotaRun(
         queue=found.queue,
         target=found.target,

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` about how asks fit together; a viewer gets them without nodes and other queues. Pure."""
+"""Messages of `evenhand.v1` about whether several asks fit at once. A viewer gets no nodes and no other queues. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from server.rpc.roles import Caller
 
 
 def seen(fit: GroupFit, caller: Caller) -> GroupFit:
-    """Return the fit with only what the caller may read: a viewer gets no nodes and no limits of other queues."""
+    """Return the part of a fit that the caller may read: a viewer gets no nodes and no limits of other queues."""
     if sees_all(caller):
         return fit
     limits = tuple(one for one in fit.limits if caller.sees(one.queue))

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for the forecast of a configuration. Pure; for operators, who may see everything."""
+"""Messages of `evenhand.v1` for the forecast of a configuration. Pure. Only operators, who may see everything, get them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ def forecast_picture(
     names: Mapping[str, Names],
     answer: pb.SimulateConfigurationResponse,
 ) -> None:
-    """Write the forecast into the answer; victims beyond the limit of a message are only counted."""
+    """Write the forecast into the answer. Victims beyond the largest number in a message are only counted."""
     answer.complete, answer.cut, answer.until_ms = found.complete, found.cut, found.until_ms
     most = VICTIMS_TOLD_MAX
     for part in found.partitions:

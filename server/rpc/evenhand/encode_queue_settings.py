@@ -32,7 +32,7 @@ def queue(report: SettingsReport, caller: Caller) -> pb.QueueSettings:
 
 
 def settings(found: Iterable[SettingReport], caller: Caller) -> list[pb.QueueSetting]:
-    """Return the settings in their order; users named in a queue that a viewer may not see are hidden."""
+    """Return the messages of settings in the given order. For a viewer, the users that queues of others name are hidden."""
     visible = sees(caller)
     return [
         pb.QueueSetting(
@@ -51,7 +51,10 @@ def settings(found: Iterable[SettingReport], caller: Caller) -> list[pb.QueueSet
 
 
 def reach(report: ReachReport, caller: Caller) -> pb.QueueReach:
-    """Return between which queues claims are possible; for queues that a viewer may not see, only whether there are any."""
+    """Return the message that says between which queues claims are possible.
+
+    Of queues that a viewer may not see, the message only says whether there are any.
+    """
     visible = sees(caller)
     claims = [path for path in report.may_claim_from if visible(path)]
     claimed = [path for path in report.may_be_claimed_by if visible(path)]

@@ -121,7 +121,7 @@ def _whole(text: str) -> int:
 
 
 def count_queues(report: QueueReport) -> int:
-    """Return the number of queues: the queue and all queues below it."""
+    """Return the number of queues in a report: the queue and all queues below it."""
     return 1 + sum(map(count_queues, report.children))
 
 

@@ -29,7 +29,7 @@ DIFFERENCES: Final[Mapping[Difference, pb.ShadowDifference]] = {
 
 
 def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
-    """Return whether the record has an ask or a victim of the caller, in or below ``queue`` if one is given."""
+    """Return whether the record has an ask or a victim that the caller may see; if ``queue`` is given, in or below that queue."""
     choices = (one for one in (record.live, record.shadow) if one is not None)
     paths = (record.queue, *(victim.queue for one in choices for victim in one.victims))
     return any(
@@ -39,7 +39,7 @@ def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
 
 
 def decision(record: ShadowRecord, names: Names, caller: Caller) -> pb.ShadowDecision:
-    """Return the message of a record; a viewer gets its own pods, the number of other victims, and no sentence of the core."""
+    """Return the message of a record. A viewer gets its own pods and the number of other victims, but no sentence of the core."""
     all_of_it, mine = redaction.sees_all(caller), caller.sees(record.queue)
     told = pb.ShadowDecision(
         partition=record.partition,

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for simulations; a viewer gets only the parts about its own queues. Pure."""
+"""Messages of `evenhand.v1` for simulations. A viewer gets no nodes and nothing of other queues. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -29,14 +29,14 @@ _LACKS_CAPACITY: Final = "no node has enough free capacity, or its queue has no 
 
 
 class AskPictures:
-    """The messages about simulated asks, with what one caller may read."""
+    """The encoder of messages about simulated asks, limited to what one caller may read."""
 
     def __init__(self, caller: Caller, names: Names) -> None:
         self._caller = caller
         self._names = names
 
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
-        """Return the message of one answer; a viewer gets it without the node. The verdict repeats no field of the answer."""
+        """Return the message of one answer; a viewer gets it without the node. The verdict leaves out fields that the answer already has."""
         caller, sees = self._caller, redaction.sees(self._caller)
         goes = redaction.own_victims(found.victims, caller)
         picture = pb.AskSimulation(

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for reports, limited to what each caller may read. Pure; callers look up the names of pods."""
+"""Messages of `evenhand.v1` for unmet guarantees and lost work, limited to what each caller may read. Pure; callers look up pod names."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -26,14 +26,14 @@ _OF_QUEUES: Final = frozenset(
 _OF_ITSELF: Final = frozenset(
     {Change.RAISE_PRIORITY, Change.ALLOW_PREEMPTION, Change.DROP_CHECK, Change.ADD_NODE}
 )
-"""The changes whose description reveals nothing except the ask."""
+"""The changes whose description reveals nothing about other asks or queues."""
 
 
 # Unmet guarantees ---------------------------------------------------------------------------------------------------
 
 
 def unmet_queue(found: UnmetQueue, names: Names, caller: Caller) -> pb.UnmetQueue:
-    """Return the message of a queue with an unmet guarantee that the caller may see."""
+    """Return the message of a queue that has an unmet guarantee. The caller may see the queue."""
     types = [
         pb.UnmetType(
             resource_type=one.resource_type,
@@ -71,7 +71,7 @@ def _asks(found: UnmetAsks, names: Names, caller: Caller) -> pb.UnmetAsks:
 
 
 def _cure(found: Cure, caller: Caller) -> pb.Cure:
-    """Return the message of a cure; a viewer gets it without numbers of other queues and without names of nodes."""
+    """Return the message of a cure, which is a change that would help. A viewer gets no numbers of other queues and no names of nodes."""
     if _may_know(found, caller):
         return pb.Cure(
             change=found.change.value,
@@ -98,7 +98,7 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 
 
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
-    """Return the lines whose claimant or victim queue the caller sees; a viewer gets `another queue` in place of other names."""
+    """Return the messages of the lines whose claimant or victim queue the caller sees. For a viewer, the other queue is `another queue`."""
     found: dict[tuple[str, str, str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:
         if redaction.sees_all(caller) or caller.sees(one.claimant) or caller.sees(one.victim):

@@ -29,7 +29,7 @@ from server.rpc.roles import Caller
 
 
 class Preempted:
-    """The decisions that one caller may read, for explanations. It changes nothing."""
+    """The reader of the decisions that one caller may read, for explanations; it changes nothing."""
 
     def __init__(self, core: Core, log: DecisionLog, caller: Caller) -> None:
         self._core = core
@@ -41,7 +41,7 @@ class Preempted:
     ) -> pb.ExplainResponse | None:
         """Return the decision with this id, beginning with the comparison of ``victim``.
 
-        Return None if there is no such decision, or none that concerns the caller.
+        Return None if there is no such decision, or if it does not concern the caller.
         """
         record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
@@ -76,9 +76,10 @@ class Preempted:
         )
 
     def evicted(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
-        """Return the latest decision by which an allocation of this key, or a pod of this name, was evicted.
+        """Return the latest decision by which an allocation with this key, or a pod with this name, was evicted.
 
-        Return None without such a decision, and for the name of a pod that exists now: its key explains it.
+        Return None if there is no such decision. Also return None for the name of a pod that exists now, because such a pod is
+        explained by its key.
         """
         if self._is_there(key, partition):
             return None
@@ -108,7 +109,7 @@ class Preempted:
         )
 
     def add_near(self, response: pb.ExplainResponse) -> None:
-        """Add to a running allocation why the latest decisions that evicted pods near it did not evict it."""
+        """Add to the answer about a running allocation why the latest decisions that evicted pods near it did not evict it."""
         state = self._core.state.partitions.get(response.partition)
         ask = None if state is None else state.asks.get(response.key)
         if state is None or ask is None or ask.node is None or ask.releasing:
@@ -126,7 +127,7 @@ class Preempted:
             response.lines.append(told.sentence)
 
     def add_quota(self, response: pb.ExplainResponse) -> None:
-        """Add to a running allocation what the scheduled quota runs of the queues on its path would do to it."""
+        """Add to the answer about a running allocation what the scheduled quota runs of the queues on its path would do to it."""
         state = self._core.state.partitions.get(response.partition)
         ask = None if state is None else state.asks.get(response.key)
         if state is None or ask is None or ask.node is None or ask.releasing:
@@ -138,7 +139,7 @@ class Preempted:
             response.lines.insert(number, told.sentence)
 
     def add_release(self, response: pb.ExplainResponse) -> None:
-        """Add to an allocation that is being evicted the decision that evicts it, and for operators the preemptors."""
+        """Add to the answer about an allocation that is being evicted the decision, and for operators the preemptors."""
         found = self._taking(response.partition, response.key)
         if found is None:
             return
@@ -167,7 +168,7 @@ class Preempted:
             response.lines.append(f"When that was decided, {held(own)}.")
 
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
-        """Add to a waiting ask what preemption would do for it, or the rule that forbids it.
+        """Add to the answer about a waiting ask what preemption would do for the ask, or the rule that forbids preemption.
 
         Return the verdict with only what the caller may read.
         """
@@ -180,7 +181,7 @@ class Preempted:
         return redaction.verdict(found, self._caller)
 
     def add_shadow(self, response: pb.ExplainResponse) -> None:
-        """Add to a waiting ask what the shadow of its partition, if there is one, would do for it."""
+        """Add to the answer about a waiting ask what the shadow of its partition, if there is one, would do for the ask."""
         found = shadow_records.would(self._core, response.key, response.taken_at_ms)
         if found is None:
             return
@@ -196,9 +197,9 @@ class Preempted:
         return encode_decisions.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[VisibleDecision, Victim] | None:
-        """Return the latest decision that is evicting this allocation, as the caller may read it, and the victim.
+        """Return the part that the caller may read of the latest decision that is evicting this allocation, and the victim.
 
-        Return None if no decision is evicting it.
+        Return None if no decision is evicting the allocation.
         """
         state = self._core.state.partitions.get(partition)
         ask = None if state is None else state.asks.get(key)

@@ -47,7 +47,7 @@ class ExplainService:
         self._log = log
 
     def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
-        """Return the explanation of one key; to a viewer, keys outside its queues are unknown."""
+        """Return the explanation of one key. For a viewer, keys outside its queues do not exist."""
         if not request.key:
             raise invalid("INVALID_KEY", ("key", "is empty"))
         caller = CALLER.get()
@@ -81,7 +81,7 @@ class ExplainService:
     def _gang_member(self, found: Explanation, caller: Caller) -> str:
         """Return the key of a member of the gang that has the application's name.
 
-        "" if the caller may not see that member.
+        Return "" if the caller may not see that member.
         """
         if not found.gang_member:
             return ""
@@ -147,7 +147,7 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
 
 
 def _of_viewer(held: Reserved, caller: Caller) -> Reserved:
-    """Return a reservation without its node and, if the viewer does not see its queue, without its ask."""
+    """Return a reservation without its node. If the viewer does not see the queue, the ask is left out, too."""
     if caller.sees(held.queue):
         return replace(held, node_id="")
     return replace(held, node_id="", key="", queue="")

@@ -22,18 +22,18 @@ from server.rpc.roles import CALLER
 from server.rpc.sessions import Sessions
 
 WAITING_TALLY_MAX: Final = 20_000
-"""The largest number of waiting asks whose reasons are counted by queue for a picture."""
+"""The largest number of waiting asks whose reasons are counted by queue for one answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The facts about the server; ``findings`` returns the findings that it adds to those of the doctor."""
+    """The facts about the server. ``findings`` returns the server's own findings, which are added to those of the core."""
 
     version: str
     started_ms: int
     findings: Callable[[], Iterable[Finding]] = tuple
     decision_log: str = ""
-    """The file of the decision log; empty if none is written."""
+    """The file of the decision log; empty if no log is written."""
     previous_digest: str = ""
     """The digest of the configuration at the end of the previous run. ``previous_source`` is that configuration's source.
 
@@ -41,13 +41,13 @@ class About:
     """
     previous_source: str = ""
     not_kept: Callable[[], str] = str
-    """A function that returns why the configuration in force is not on disk; empty if it is."""
+    """A function that returns why the configuration in force is not on disk; empty if it is on disk."""
     durable: bool = False
-    """Whether decisions wait for the decision log."""
+    """Whether decisions are sent only when they are in the decision log on disk."""
     held: Callable[[], str] = str
     """A function that returns why no decision is sent now; empty while decisions are sent."""
     resident_bytes: Callable[[], int] = int
-    """A function that returns the resident memory of the core; 0 if the system does not report it."""
+    """A function that returns the resident memory of the core in bytes; 0 if it cannot be read."""
 
 
 class InspectService:
@@ -79,7 +79,7 @@ class InspectService:
     def list_queue_settings(
         self, request: pb.ListQueueSettingsRequest
     ) -> pb.ListQueueSettingsResponse:
-        """Return the settings of a queue and all queues below it, and the origin of each value."""
+        """Return the settings of a queue and of all queues below it, and the origin of each value."""
         page = wanted(request.page_size, request.page_token)
         found, token = self._reader().settings(request.partition, request.queue, page)
         caller = CALLER.get()
@@ -108,7 +108,7 @@ class InspectService:
         return pb.ListNodesResponse(nodes=map(encode_reports.node, found), next_page_token=token)
 
     def list_allocations(self, request: pb.ListAllocationsRequest) -> pb.ListAllocationsResponse:
-        """Return allocations and asks, by application."""
+        """Return allocations and asks, grouped by application."""
         scope = Scope(
             request.partition,
             request.queue,
@@ -126,7 +126,7 @@ class InspectService:
         return answer
 
     def _add_decisions(self, listed: Iterable[pb.Allocation], partition: str) -> None:
-        """Add to each allocation that is being evicted its open decision, and for operators the preemptors."""
+        """Add to each message of an allocation that is being evicted its open decision, and for operators the preemptors."""
         leaving = [one for one in listed if one.state == pb.ALLOCATION_STATE_RELEASING]
         if not leaving:
             return
@@ -222,7 +222,7 @@ class InspectService:
 
 
 def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
-    """Return, by the key of each victim, the decision that evicts it."""
+    """Return by the key of each victim the decision that evicts this victim."""
     return {
         one.key: record
         for record in records
@@ -232,7 +232,7 @@ def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
 
 
 def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
-    """Return the queues of a partition, with only what the reader's caller may see."""
+    """Return the queues of a partition, limited to what the reader's caller may see."""
     name = reader.partition_name(partition)
     root = reader.tree(name)
     waiting: encode_reports.Reasons = {}
@@ -267,7 +267,7 @@ def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
 def _waiting(
     reader: Reader, partition: str, listed: Sequence[ApplicationReport]
 ) -> encode_reports.Reasons:
-    """Return by application how many asks wait for each code, within `WAITING_TALLY_MAX`."""
+    """Return by application how many asks wait for each code; at most `WAITING_TALLY_MAX` asks are counted."""
     counts: dict[str, Counter[str]] = {}
     left = WAITING_TALLY_MAX
     for one in listed:

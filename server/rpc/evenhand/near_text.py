@@ -81,7 +81,7 @@ _NODE_KEYS: Final[Mapping[str, str]] = {
 
 
 def difference(key: str, own: Rank, other: Rank, victim: str, now: int) -> str:
-    """Return as text the first key in which a candidate that stays differs from a victim; the pod with the lower value is evicted."""
+    """Return as text the first sort key in which a candidate that stays differs from a victim. The pod with the lower value is evicted first."""
     if key == "priority":
         return f"its priority {own} is higher than {other} of {victim}"
     if key == "age":

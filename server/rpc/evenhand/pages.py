@@ -13,7 +13,7 @@ _DIGITS_MAX: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a listing, by position."""
+    """A part of a listing: the index of its first object, and the largest number of objects."""
 
     start: int
     size: int

@@ -1,6 +1,6 @@
 """The `Picture` of an answer: which managers are away and own a part of the cluster that the answer shows.
 
-The event loop runs nothing else between the making of an answer and of its picture, so that both show one state.
+The event loop runs nothing else between the making of an answer and the making of its picture, so that both show the same state.
 """
 
 from collections.abc import Callable

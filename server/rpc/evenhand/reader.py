@@ -29,7 +29,7 @@ Listing = tuple[Sequence[_Report], str]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The filter of a listing of allocations; an empty field restricts nothing."""
+    """The filter of a listing of allocations. An empty field does not restrict the listing."""
 
     partition: str
     queue: str = ""
@@ -63,7 +63,7 @@ class Reader:
         return known
 
     def partitions(self) -> Sequence[PartitionReport]:
-        """Return all partitions; a viewer gets those that have its queue, with name and kind only."""
+        """Return all partitions; a viewer gets the partitions that have its queue, with name and kind only."""
         found = inspect.partitions(self._core)
         if self.sees_cluster:
             return found
@@ -86,7 +86,7 @@ class Reader:
         return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)
 
     def queue(self, partition: str, path: str) -> QueueReport:
-        """Return a queue with all queues below it; raises CallError NOT_FOUND if the caller sees none."""
+        """Return a queue with all queues below it; raises CallError NOT_FOUND if the caller may not see the queue."""
         found = _find(self.tree(partition), path)
         if found is None:
             raise not_found(_NO_QUEUE, path)
@@ -98,7 +98,7 @@ class Reader:
         return {path: rows for path, rows in found.items() if self._caller.sees(path)}
 
     def settings(self, partition: str, queue: str, page: Page) -> Listing[SettingsReport]:
-        """Return the settings of a queue and all queues below it; raises CallError NOT_FOUND."""
+        """Return the settings of a queue and of all queues below it; raises CallError NOT_FOUND."""
         name = self.partition_name(partition)
         path = self.queue(name, queue.lower()).path if queue else self.tree(name).path
         return page.read(
@@ -108,14 +108,14 @@ class Reader:
         )
 
     def applications(self, partition: str, queue: str, page: Page) -> Listing[ApplicationReport]:
-        """Return the applications of a queue and all queues below it."""
+        """Return the applications of a queue and of all queues below it."""
         name, path = self.partition_name(partition), self._queue(queue)
         return page.read(
             lambda start, size: inspect.applications(self._core, name, path, start=start, size=size)
         )
 
     def allocations(self, scope: Scope, page: Page) -> Listing[AllocationReport]:
-        """Return allocations and asks; foreign pods belong to no queue, so no viewer gets them."""
+        """Return allocations and asks. Viewers get no foreign pods, because these belong to no queue."""
         name, path = self.partition_name(scope.partition), self._queue(scope.queue)
         return page.read(
             lambda start, size: inspect.allocations(

@@ -1,8 +1,8 @@
 """The part of a decision that a viewer may read: the part about its own pods (design 1.14).
 
 The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted; no pod,
-application, queue or node of others is named. Sentences that the core wrote for operators are left out or, if they speak of
-the viewer's own pod, kept without every foreign name that the decision knows.
+application, queue or node of others is named. Sentences that the core wrote for operators are left out. A sentence about the
+viewer's own pod is kept, but without the foreign names that the decision has.
 """
 
 import re
@@ -28,7 +28,7 @@ _ANOTHER: Final = "another"
 
 @dataclass(frozen=True, slots=True)
 class VisibleDecision:
-    """A decision, or the part of it that a caller may read, with the numbers of beneficiaries and victims left out."""
+    """A decision, or the part of it that a caller may read. For a part, it has the numbers of beneficiaries and victims left out."""
 
     record: DecisionRecord
     beneficiaries_elsewhere: int = 0
@@ -48,7 +48,7 @@ def sees(caller: Caller) -> Callable[[str], bool]:
 
 
 def side_of(record: DecisionRecord, caller: Caller) -> VisibleDecision | None:
-    """Return the part of a decision that the caller may read; None if it does not concern the caller's queues."""
+    """Return the part of a decision that the caller may read; None if the decision does not concern the caller's queues."""
     if sees_all(caller):
         return VisibleDecision(record)
     gets = tuple(one for one in record.beneficiaries if caller.sees(one.queue))
@@ -76,7 +76,7 @@ def side_of(record: DecisionRecord, caller: Caller) -> VisibleDecision | None:
 
 
 def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
-    """Return the names in a decision that are not the caller's own: pods, applications, queues and their nodes."""
+    """Return the names in a decision that the caller may not read: pods, applications, queues and nodes of others."""
     own: set[str] = {caller.queue, *above(caller.queue)}
     others: set[str] = set()
     parts: list[Beneficiary | Victim] = [*record.beneficiaries, *record.victims]
@@ -93,14 +93,14 @@ def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
 
 
 def above(path: str) -> Iterable[str]:
-    """Yield the queues above a queue, nearest first; their names are part of its own path."""
+    """Yield the paths of the queues above a queue, nearest first. A caller that knows the queue's path knows them, too."""
     while "." in path:
         path = path.rpartition(".")[0]
         yield path
 
 
 def without(text: str, names: Iterable[str]) -> str:
-    """Return a sentence in which each of these names is replaced, longest name first."""
+    """Return a sentence in which each of these names is replaced by a neutral word, longest name first."""
     ranked = sorted(names, key=lambda name: (-len(name), name))
     if not text or not ranked:
         return text
@@ -115,7 +115,7 @@ def named(queue: str, caller: Caller) -> str:
 
 
 def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
-    """Return candidates that were not evicted; a viewer gets those of other queues summed by rule, without names."""
+    """Return the groups of candidates that were not evicted. A viewer gets those of other queues summed by rule, without names."""
     if sees_all(caller):
         return tuple(groups)
     found: dict[tuple[str, str], Spared] = {}
@@ -163,7 +163,7 @@ def own_victims(victims: Iterable[Victim], caller: Caller) -> tuple[Victim, ...]
 
 
 def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
-    """Return the quota run with only what the caller may read: no numbers if the run brings another queue down."""
+    """Return the part of a quota run that the caller may read: no numbers if the run shrinks a queue that the caller may not see."""
     blocking = named(shrink.blocking_queue, caller)
     if caller.sees(shrink.queue):
         return replace(shrink, blocking_queue=blocking)

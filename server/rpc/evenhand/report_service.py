@@ -27,7 +27,7 @@ class ReportService:
     def get_unmet_guarantees(
         self, request: pb.GetUnmetGuaranteesRequest
     ) -> pb.GetUnmetGuaranteesResponse:
-        """Return the unmet guarantees of the requested queue, or of a viewer's own, and those below it."""
+        """Return the unmet guarantees of the requested queue and the queues below it. For a viewer the default is its own queue."""
         caller = CALLER.get()
         partition = Reader(self._core, caller).partition_name(request.partition)
         queue = self._queue(partition, request.queue.lower(), caller)
@@ -53,7 +53,7 @@ class ReportService:
         return path or ("" if sees_all(caller) else caller.queue)
 
     def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
-        """Return the work lost since the server started or since an instant; a viewer gets the lines whose claimant or victim queue it sees."""
+        """Return the work lost since the server started, or since an instant. A viewer gets the lines with one of its queues."""
         caller = CALLER.get()
         reader = Reader(self._core, caller)
         known = self._core.state.partitions
@@ -71,7 +71,7 @@ class ReportService:
     ) -> tuple[list[LostLine], int]:
         """Return the requested lines, and since when they are complete (Unix ms).
 
-        ``owners`` splits them by the victims' owners.
+        With ``owners`` the lines are also split by the owner of the victims.
         """
         if request.since_ms < 0:
             raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))

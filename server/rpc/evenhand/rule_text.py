@@ -68,6 +68,6 @@ _WORDS: Final[Mapping[Rule, str]] = {
 
 
 def words(rule: str) -> str:
-    """Return the text of a rule, or its stable word if this version has no text for it."""
+    """Return the text of a rule; the id as it is if this version has no text for the rule."""
     known = next((one for one in Rule if one == rule), None)
     return rule if known is None else _WORDS.get(known, rule)

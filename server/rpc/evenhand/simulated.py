@@ -1,6 +1,6 @@
-"""The asks of a simulation: each as the core is to judge it, or with the reason why the core would refuse it.
+"""The reader of the asks of a simulation: it returns each ask as the core gets it, or the reason why the core would refuse it.
 
-It changes nothing.
+The reader changes nothing.
 """
 
 from difflib import get_close_matches
@@ -33,7 +33,7 @@ CORRECT_IT: Final = "correct it in the file"
 NEAR_AMONG: Final = 1_000
 """The largest number of queues among which similar names are searched."""
 _SIMULATED: Final = "simulated"
-"""The application and manager of asks that name neither."""
+"""The name of the application, and of the manager, for asks that name none."""
 
 
 class Assumption(NamedTuple):
@@ -59,7 +59,7 @@ class ReadAsk(NamedTuple):
 
 
 class _Unfit(NamedTuple):
-    """The reason why a queue takes no asks, with advice."""
+    """The reason why a queue takes no asks, and the advice what to do."""
 
     reason: str
     advice: str
@@ -110,7 +110,7 @@ class AskReader:
         )
 
     def _spec(self, message: si_pb2.Allocation) -> AskSpec:
-        """Return the spec of an ask, read as a live ask is (see `translate.allocations`); raises RefusedError."""
+        """Return the spec of an ask, with the checks that a live ask gets (see `translate.allocations`); raises RefusedError."""
         name("allocationKey", message.allocationKey)
         bounded("applicationID", message.applicationID)
         template = self._specs.of_allocation(message)
@@ -122,7 +122,7 @@ class AskReader:
         return self._specs.on_node(template.spec, node_id) if node_id else template.spec
 
     def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
-        """Return the queue, and why it is that one: the ask names it, else its application is there, else the placement rules choose it.
+        """Return the queue, and why it was chosen: the queue that the ask names, else the application's, else that of the placement rules.
 
         Raises RefusedError.
         """
@@ -140,7 +140,7 @@ class AskReader:
         return found.path, f"placement rule `{rule}`" if rule else "the recovery queue"
 
     def _unfit(self, path: str, *, named: bool) -> _Unfit | None:
-        """Return why the queue takes no asks, and advice; None if the queue takes asks."""
+        """Return why the queue takes no asks, and what to do; None if it takes asks."""
         queue = self._partition.queues.get(path)
         if queue is None and named:
             return _Unfit(f"there is no queue {path}", f"{self._near(path)}{NAME_A_QUEUE}")
@@ -158,7 +158,7 @@ class AskReader:
     def _near(self, path: str) -> str:
         """Return a hint with the leaves that were probably meant, among those that the caller may see.
 
-        "" if none is similar.
+        Return "" if no leaf is similar.
         """
         leaves = (
             one.path
@@ -170,7 +170,7 @@ class AskReader:
 
 
 def _names_nodes(message: si_pb2.Allocation) -> str:
-    """Return the field by which an ask names nodes, even through a host name; "" if it names none."""
+    """Return the field by which an ask names nodes, even through a host name; "" if it names no nodes."""
     constraints = message.constraints
     terms = constraints.requiredTerms
     fields = {
@@ -191,7 +191,7 @@ def _names_nodes(message: si_pb2.Allocation) -> str:
 def _application(
     message: si_pb2.AddApplicationRequest, application_id: str, partition: str
 ) -> ApplicationAdded:
-    """Return the application, read as a live one is; raises RefusedError."""
+    """Return the event for the application, with the checks that a live application gets; raises RefusedError."""
     announced = si_pb2.AddApplicationRequest()
     announced.CopyFrom(message)
     announced.applicationID, announced.partitionName = application_id, partition

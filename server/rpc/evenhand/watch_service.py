@@ -1,4 +1,4 @@
-"""The WatchService: pictures of the queues, and events as they occur. A slow client misses some pictures, but never the latest."""
+"""The WatchService: views of the queues (*pictures*), and events as they occur. A slow client misses pictures, but never the latest one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -45,7 +45,7 @@ class WatchService:
         self._answers = answers
 
     async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
-        """Yield a picture at once, and a further one after each change."""
+        """Yield a picture at once, and another one after each change."""
         pause = _pause(request.min_interval_ms)
         with self._watchers.watching():
             seen = -1

@@ -20,7 +20,7 @@ class Watchers:
         return self._pump.now()
 
     async def change(self, seen: int) -> int:
-        """Return the state's version as soon as it differs from ``seen``, which is -1 at first.
+        """Return the state's version as soon as it differs from ``seen``; a caller that has seen no version yet passes -1.
 
         Raises CallError when the server stops.
         """

@@ -22,7 +22,7 @@ class Batch:
     refusals: list[Decision] = field(default_factory=list)
 
     def refuse(self, key: str, application: str, reason: str, generation: Generation) -> None:
-        """Answer one ask or allocation with a rejection."""
+        """Add the refusal of one ask or allocation."""
         key, application = key[:NAME_CHARACTERS_MAX], application[:NAME_CHARACTERS_MAX]
         self.refusals.append(AskRejected(self.rm_id, "", key, application, reason, generation))
 
@@ -99,7 +99,7 @@ class Reader:
         )
 
     def reported(self, rm_id: str, message: si_pb2.Allocation, node_id: str) -> AllocationAdded:
-        """Return an existing allocation that a node reports (ask generation); raises RefusedError."""
+        """Return the event for a running allocation that a node of the ask generation reports. Raises RefusedError."""
         template = self._specs.of_allocation(message)
         if template.refusal:
             raise RefusedError(template.refusal)
@@ -138,7 +138,7 @@ def _held(raw: bytes) -> Tags:
 
 
 def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignAdded:
-    """Return the event of a pod of another scheduler: no application, a node, and the tag `foreign`."""
+    """Return the event for a pod of another scheduler. Its message has a node, the tag `foreign` and no application."""
     kind = tags.decoded((raw,)).get(tags.FOREIGN)
     if kind is None:
         raise RefusedError(

@@ -3,7 +3,7 @@
 An ask with a known template costs one cache look-up, three reads and one tuple; every other ask takes the slow path through
 `translate`. The result equals that of the generated classes: `tests/rpc` compares both for arbitrary bytes.
 
-One exception: a tag *value* that contains the bytes of a whole `creationTime` entry may be read as that entry.
+There is one exception: a tag *value* that contains the bytes of a whole `creationTime` entry may be read as that entry.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class MalformedError(ValueError):
 
 
 class _Templates:
-    """The templates of one generation by their encoding; `plain` holds those that the fast path can use."""
+    """The templates of one generation by their encoding; `plain` has the templates that the fast path can use."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class AllocationCodec:
         return at_once(self.decoding(data))
 
     def decoding(self, data: bytes) -> Steps[Batch]:
-        """Decode a message in steps, since many new templates take long; raises MalformedError."""
+        """Decode a message in steps, because many new templates take long; raises MalformedError."""
         try:
             return (yield from self._decoding(data))
         except DecodeError as error:
@@ -184,5 +184,5 @@ class AllocationCodec:
 
 
 def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
-    """Return the releases of a request, or None if there are none; the parts are merged as protobuf prescribes."""
+    """Return the releases of a request, merged from its parts as protobuf prescribes; None if there are none."""
     return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

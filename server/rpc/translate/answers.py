@@ -1,4 +1,4 @@
-"""The wire messages of decisions, one object each. Pure; placements and releases have a fast path in `answers_fast`."""
+"""The wire messages of decisions, each with one object. Pure; placements and releases have a fast path in `answers_fast`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -24,7 +24,7 @@ _NANOSECONDS: Final = 1_000_000
 
 
 def released(decision: Released) -> si_pb2.AllocationResponse:
-    """Return the message of an allocation that ends; the ask generation identifies it by its UUID, which here is the key."""
+    """Return the message of an allocation that ends. The ask generation identifies it by a UUID, which in Evenhand is the key."""
     return si_pb2.AllocationResponse(
         released=[
             si_pb2.AllocationRelease(
@@ -94,7 +94,7 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 
 
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
-    """Return the message of the reason for which an ask waits, sent when the reason changes."""
+    """Return the message that tells why an ask waits; it is sent after each change of the reason."""
     return si_pb2.AllocationResponse(
         schedulingStates=[
             si_pb2.UpdateContainerSchedulingStateRequest(

@@ -1,6 +1,6 @@
-"""The encoder of decisions into wire bytes: each decision becomes a *piece*, a response that contains this one object.
+"""The encoder of decisions into wire bytes: each decision becomes a *piece*, a response that has only the object of this decision.
 
-Protobuf merges joined messages, so any pieces in any order make one response. Placements, which are by far the most frequent,
+Protobuf merges messages whose bytes are joined, so pieces joined in any order are one response. Placements, which are by far the most frequent,
 and releases, of which a quota run has tens of thousands, are joined from cached parts. All other pieces come from the generated
 classes (`translate.answers`).
 """
@@ -84,7 +84,7 @@ class ReleaseEncoder:
 
     def __init__(self) -> None:
         self._around: dict[tuple[object, ...], dict[int, tuple[bytes, ...]]] = {}
-        """The bytes before and after the key, kept by all fields except the key, and for these by the length of the key."""
+        """The bytes before and after the key, by the fields that releases share and then by the length of the key."""
         self._rest: dict[tuple[object, ...], bytes] = {}
         self._applications: dict[str, bytes] = {}
 

@@ -19,7 +19,7 @@ from si.v1 import si_pb2
 
 
 def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
-    """Return events and refusals of an ApplicationRequest: first the new applications, then those that end."""
+    """Return events and refusals of an ApplicationRequest: first the new applications, then the applications that end."""
     return at_once(application_batching(message))
 
 

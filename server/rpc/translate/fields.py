@@ -37,7 +37,7 @@ def bounded(field: str, text: str) -> str:
 
 
 def printable(field: str, text: str) -> str:
-    """Return a name if it has no control characters that act on a terminal; no name in Kubernetes has any."""
+    """Return a name if it has no control characters, which could act on a terminal; else refuse it. Names in Kubernetes have none."""
     found = None if text.isprintable() else _ACTING.search(text)
     if found is not None:
         where = f"character {found.start() + 1}"
@@ -71,7 +71,7 @@ def quantities(field: str, message: si_pb2.Resource) -> Resource:
 
 
 def _bad_quantity(field: str, kind: str, amount: int) -> str:
-    """Return what is wrong with one quantity."""
+    """Return a text that says what is wrong with one quantity."""
     if not kind:
         return f"{field}: has a quantity without a resource type"
     wrong = "is negative" if amount < 0 else f"is too large, the largest is {QUANTITY_LIMIT - 1}"
@@ -79,19 +79,19 @@ def _bad_quantity(field: str, kind: str, amount: int) -> str:
 
 
 def whole(field: str, number: int, largest: int) -> int:
-    """Return a number if it is from 0 to `largest`."""
+    """Return a number if it is from 0 to `largest`; else refuse it."""
     if not 0 <= number <= largest:
         raise RefusedError(f"{field}: {number} is not between 0 and {largest}")
     return number
 
 
 def milliseconds(field: str, number: int) -> int:
-    """Return a duration or instant in milliseconds if it is in range and not negative."""
+    """Return a duration or instant in milliseconds if it is in range and not negative; else refuse it."""
     return whole(field, number, SECONDS_MAX * 1000)
 
 
 def one_of(field: str, text: str, allowed: Collection[str]) -> str:
-    """Return a word if it is an allowed word."""
+    """Return a word if it is one of the allowed words; else refuse it."""
     if text not in allowed:
         words = ", ".join(word for word in allowed if word)
         raise RefusedError(f"{field}: {text[:_SHOWN]!r} is unknown, allowed are {words}")

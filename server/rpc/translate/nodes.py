@@ -27,18 +27,18 @@ OCCUPIED_KEY: Final = "occupied/"
 """The prefix of the key of the foreign allocation that represents a node's `occupiedResource`."""
 
 _ATTRIBUTES_OF_AN_OBJECT: Final = 20
-"""The number of attributes of a node that take about as long as one object."""
+"""The number of attributes of a node that take about as long to translate as one object."""
 
 _Translate = Callable[[str, si_pb2.NodeInfo, str], Event]
 
 
 def node_batch(message: si_pb2.NodeRequest, reader: Reader) -> Batch:
-    """Return events and refusals of a NodeRequest, in its order."""
+    """Return events and refusals of a NodeRequest, in the order of its nodes."""
     return at_once(node_batching(message, reader))
 
 
 def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Steps[Batch]:
-    """Return events and refusals of a NodeRequest, made in steps, in its order."""
+    """Return events and refusals of a NodeRequest in the order of its nodes, made in steps."""
     batch = Batch(message.rmID)
     slow = 0
     for node in message.nodes:
@@ -95,7 +95,7 @@ def _create(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeAdded:
 
 
 def _update(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeUpdated:
-    """Return the update of a node: fields that are not sent stay.
+    """Return the update of a node. Fields that the client does not send keep their values.
 
     A client that sends labels sends taints too, so labels without taints mean that the node has no taints.
     """

@@ -35,7 +35,7 @@ _PROTECTIONS: Final = {
     si_pb2.PROTECTION_UNTOUCHABLE: Protection.UNTOUCHABLE,
 }
 _LENDABLE: Final = {si_pb2.PROTECTION_NORMAL: True, si_pb2.PROTECTION_FIRM: False}
-"""The classes of J2 by protection; an ask with another protection, or none, has no class."""
+"""Whether an ask is lendable (J2), by its protection. An ask with another protection, or none, declares no class."""
 _TRIGGERS: Final = {
     si_pb2.JOB_TRIGGER_UNSPECIFIED: None,
     si_pb2.JOB_TRIGGER_YES: True,
@@ -51,12 +51,12 @@ class Template(NamedTuple):
     partition: str = ""
     refusal: str = ""
     waits: bool = True
-    """Whether the template requests a resource; only an allocation that already runs may request nothing."""
+    """Whether the template requests a resource. Only an allocation that already runs may request none."""
     mark: ReleaseMark | None = None
 
 
 class Specs:
-    """The interned specs. When there are too many, all are dropped: equal specs then have two objects, with no other effect."""
+    """The interned specs. If there are too many, all are dropped. Equal specs may then be two objects, which has no other effect."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[object, ...], AskSpec] = {}
@@ -76,7 +76,7 @@ class Specs:
     def sized(
         self, message: _Message, field: str, meaning: Callable[[_Message], Template]
     ) -> Template:
-        """Return the template of a message; its quantities are cleared.
+        """Return the template of a message, whose quantities are cleared.
 
         Messages that differ only in quantities share the rest of their template, because a tenant may
         send ten thousand sizes.
@@ -151,7 +151,7 @@ def _ask_spec(message: si_pb2.AllocationAsk) -> AskSpec:
 def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
     """Return whether a policy allows preempting others (design 1.1).
 
-    The field has either the text of seed 001, of which only `Never` forbids it, or the published boolean.
+    The field holds either the text of seed 001, of which only `Never` forbids preemption, or the published boolean.
     """
     unknown = UnknownFieldSet(policy)
     flags = [
@@ -165,7 +165,7 @@ def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
 
 
 def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]:
-    """Return by field the values of a spec that both generations encode in the same way."""
+    """Return the values of a spec by field, for the fields that both generations encode in the same way."""
     if message.protection not in _PROTECTIONS:
         raise RefusedError(f"protection: {message.protection} is unknown")
     if message.jobTrigger not in _TRIGGERS:
@@ -190,7 +190,7 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
 
 
 def _members(job_key: str, members: int) -> int:
-    """Return the size of the ask's gang; a size without a gang is refused."""
+    """Return the size of the ask's gang. Raises RefusedError for a size without a gang."""
     whole("jobMembers", members, MEMBERS_MAX)
     if members and not job_key:
         raise RefusedError("jobKey: is empty while jobMembers is set")

@@ -10,9 +10,9 @@ from server.state.types import NO_LIMIT
 
 
 def check_firm(partition: Partition) -> None:
-    """Assert that firm use of each queue = its firm allocations and pledges, and its headroom = the guarantee less that.
+    """Assert that the firm use of each queue is the sum of its firm allocations and pledges, and its headroom the rest of the guarantee.
 
-    An ask that is to replace a placeholder does not count, because the placeholder counts in all usage.
+    An ask that is to replace a placeholder does not count, because the placeholder already counts.
     """
     held = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}

@@ -1,4 +1,4 @@
-"""Checks of keys, classes and commitments: each key is in exactly one state, and every table that names it agrees."""
+"""Checks of keys, classes and commitments: each key is in exactly one state, and all tables that have the key agree."""
 
 from collections import Counter
 

@@ -1,7 +1,6 @@
 """Checks of the heaps of queues, applications and groups: shares are exact, priorities never too low (design 6.4).
 
-The checks hold only while the ranking is in force: `Partition.ranking_stale` says that the ranking is rebuilt before its next
-use.
+The checks do not apply while `Partition.ranking_stale` says that the ranking is to be rebuilt before its next use.
 """
 
 from collections import Counter

@@ -68,7 +68,7 @@ def _check_index(index: NodeIndex) -> None:
 
 
 def _takes(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node is schedulable, allowed and large enough now; a pledge to the ask itself counts as free."""
+    """Return whether the node is schedulable, is allowed and has the free capacity now. A pledge to the ask itself counts as free."""
     held = ask_class.pledge
     if held is not None and held.commitment.together:
         return False  # the asks of such a decision are placed together, and are tried in each tick (J10)
@@ -125,7 +125,7 @@ def _check_heap(
 
 
 def _most_free(partition: Partition) -> Amounts:
-    """Return by type the most that is free on any open node, with pledges given back."""
+    """Return by type the largest free capacity of an open node, with pledges given back."""
     most = [-1] * len(partition.types)
     for node in partition.index.nodes.values():
         if not node.opened:
@@ -145,8 +145,8 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take a dead class.
 
-    Exceptions are tested again in the next tick: nodes whose capacity became free, nodes that a tick did not finish, and the
-    class of a reserved ask that lets other asks use its node first in this tick.
+    Exceptions are nodes whose capacity became free, nodes that a tick did not finish, and the class of a reserved ask that lets
+    other asks use its node first in this tick. All of these are tested again in the next tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return

@@ -191,7 +191,7 @@ def _check_parked_jobs(partition: Partition) -> None:
 
 
 def _check_blocked(partition: Partition) -> None:
-    """Assert that a blocked class has no headroom or is tested again at the next tick; likewise a dead class for nodes."""
+    """Assert that a blocked class has no headroom or is tested again at the next tick, and that groups wait for the revival of dead classes only."""
     relieved = [id(one) for one in partition.limits.relieved]
     for limiter in all_limiters(partition):
         name = limit_name(limiter)
