@@ -8,7 +8,7 @@ many different sizes would make each tick long.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from server.core.preemption import due_claims, pacing
+from server.core.preemption import due, due_claims, pacing
 from server.core.preemption.deficits import Shortage
 from server.preemption.claims import guarantee
 from server.snapshot.waiting import WaitingAsk
@@ -19,8 +19,6 @@ from server.state.rounds import ClaimsLook, InTurn
 
 LOOK_MOST: Final = 5_000
 """The most groups of equal asks, and asks of a look, that one tick checks before it plans claims."""
-
-
 CHUNK_MOST: Final = 256
 """The most claims of a leaf that are read at once: a claim costs several steps if there are a thousand nodes."""
 
@@ -35,15 +33,17 @@ class Claims:
     is_looking = False
     """Whether claims may exist that come before the known claims. If so, this tick plans no claims."""
 
-    def __init__(self, partition: Partition, due: Sequence[Ask], budget: int, now: int) -> None:
-        self.due = due
+    def __init__(
+        self, partition: Partition, claiming: Sequence[Ask], budget: int, now: int
+    ) -> None:
+        self.due = claiming
         """The claims that are due, including those refused earlier in the round. For a look of several ticks: the first of these."""
         self._partition = partition
         self._size = min(budget + 2, CHUNK_MOST)
         """The size of a chunk: at most one claim more than the budget can try. When the last claim has its turn, further claims are read."""
         self._leaves: dict[str, list[Ask]] = {}
         masked = False
-        for ask in due:
+        for ask in claiming:
             if _mask(ask) in partition.round.masked:
                 masked = True
             else:
@@ -216,9 +216,7 @@ def _is_outdated(look: ClaimsLook, mark: tuple[int, ...], now: int) -> bool:
 
 def _state_of(partition: Partition) -> tuple[int, ...]:
     """Return counters of which at least one changes with each event that may let more asks claim. The passing of time changes none."""
-    index, joined, placements = partition.index, partition.classes.joined, partition.placements
-    ended = partition.round.pledges_ended
-    return partition.relief, len(index.nodes), index.entered, ended, joined, placements
+    return *due.changes(partition), partition.placements
 
 
 def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
@@ -240,10 +238,9 @@ def _search(partition: Partition, look: ClaimsLook, shortage: Shortage, now: int
         left -= 1
         if not group.live or not due_claims.is_stuck(group):
             continue
-        leaf = group.application.leaf
-        most = shortage.lacking(leaf, group.ask_class.demand)
-        for ask in due_claims.due(partition, group, most, now, guarantee.NAME) if most else ():
-            runs.setdefault(leaf.path, []).append((pending.claims_in_turn(ask), ask))
+        for ask in due_claims.of_group(partition, group, shortage, now):
+            run = runs.setdefault(ask.application.leaf.path, [])
+            run.append((pending.claims_in_turn(ask), ask))
             left -= 1
     for path, run in runs.items():
         found = look.found.setdefault(path, [])

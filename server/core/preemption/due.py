@@ -20,6 +20,15 @@ def counters(partition: Partition) -> Counters:
     return partition.relief, len(partition.index.nodes)
 
 
+def changes(partition: Partition) -> tuple[int, ...]:
+    """Return counters of which at least one changes with each event that may let more asks be planned for.
+
+    The passing of time changes none.
+    """
+    index, ended, joined = partition.index, partition.round.pledges_ended, partition.classes.joined
+    return *counters(partition), index.entered, ended, joined
+
+
 def is_called_for(partition: Partition, now: int) -> bool:
     """Return whether a change that the last round has not considered may make a decision possible."""
     state = partition.round

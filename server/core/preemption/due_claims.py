@@ -52,9 +52,14 @@ def is_open(leaf: Queue) -> bool:
 
 def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) -> Iterator[Ask]:
     for group in stuck_groups(leaf):
-        most = shortage.lacking(leaf, group.ask_class.demand)
-        if most:
-            yield from due(partition, group, most, now, guarantee.NAME)
+        yield from of_group(partition, group, shortage, now)
+
+
+def of_group(partition: Partition, group: Group, shortage: Shortage, now: int) -> Iterator[Ask]:
+    """Yield the asks of a stuck group that may claim now, as many as its queues' deficits admit."""
+    most = shortage.lacking(group.application.leaf, group.ask_class.demand)
+    if most:
+        yield from due(partition, group, most, now, guarantee.NAME)
 
 
 def stuck_groups(leaf: Queue) -> Iterator[Group]:

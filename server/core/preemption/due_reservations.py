@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from server.core.preemption import due
 from server.model.fit import Amounts
 from server.preemption.nodes import reservation
 from server.scheduling.outranking import in_order
@@ -224,7 +225,7 @@ def _begin(partition: Partition, held: Counter[str]) -> Look:
     ]
     if state.barren:
         state.barren &= {group.number for group in groups}
-    return Look(_mark(partition), groups)
+    return Look(due.changes(partition), groups)
 
 
 def _largest(partition: Partition) -> Amounts:
@@ -236,17 +237,10 @@ def _largest(partition: Partition) -> Amounts:
     ]
 
 
-def _mark(partition: Partition) -> tuple[int, ...]:
-    """Return counters of the state. Any event that may let more asks reserve changes at least one of them; the passing of time does not."""
-    index, classes = partition.index, partition.classes
-    ended = partition.round.pledges_ended
-    return partition.relief, len(index.nodes), index.entered, ended, classes.joined
-
-
 def _is_outdated(partition: Partition, look: Look, now: int) -> bool:
     """Return whether another look may find more asks."""
     comes = look.due_ms is not None and look.due_ms <= now
-    return look.cut or comes or look.mark != _mark(partition)
+    return look.cut or comes or look.mark != due.changes(partition)
 
 
 def _requalify(partition: Partition) -> None:
