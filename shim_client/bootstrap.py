@@ -51,7 +51,9 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
     with _without_collection():
         manifests = read_directory(directory)
         settings = _settings(manifests)
-        cluster = EmbeddedCluster(wall_clock(), stop_ms=stop_ms)
+        cluster = EmbeddedCluster(
+            wall_clock(), stop_ms=stop_ms, schedulers=settings.scheduler_names
+        )
         cluster.fill(manifests)
     return OpenedDirectory(cluster, settings, manifests.ignored)
 

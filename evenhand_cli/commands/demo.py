@@ -80,7 +80,7 @@ def demo(
 ) -> None:
     """Run a core, a shim and an embedded cluster, and show which pods get a node and why others wait.
 
-    The command ends when every pod has a node or a reason to wait.
+    The command ends when every pod has a node or a reason to wait, with exit code 1 when an object was refused.
 
     Examples:
         evenhand demo
@@ -102,7 +102,8 @@ def demo(
     if picture is not None:
         _draw(picture, progress, outcome)
     show(output, outcome_value(outcome), lambda console: _ending(progress, outcome, console))
-    if not (outcome.consistent() and (outcome.settled or outcome.stopped)):
+    settled = outcome.settled or outcome.stopped
+    if outcome.refused() or not (outcome.consistent() and settled):
         raise typer.Exit(ExitCode.PROBLEM)
 
 

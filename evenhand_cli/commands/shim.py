@@ -33,12 +33,15 @@ from shim_client import bootstrap
 from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.core_client import connection
 from shim_client.core_client.streams import SupersededError
+from shim_client.embedded.faults import object_faults
 from shim_client.embedded.loading import BadFileError
 from shim_client.probe import NoPortError
 from shim_client.shim import PartitionOwnedError
 
 _log = structlog.get_logger("evenhand.shim")
 
+FAULTS_SHOWN = 20
+"""Maximum number of faults of objects that are named at the start."""
 PANEL = "On Kubernetes"
 ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
 """Options that have no effect for an embedded cluster."""
@@ -189,8 +192,21 @@ def shim(
         return
     with shim_faults(core):
         opened = open_cluster(cluster, stop_ms=milliseconds(stop))
+        _warn_of_objects(opened)
         client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=not no_wait)
         asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
+
+
+def _warn_of_objects(opened: bootstrap.OpenedDirectory) -> None:
+    """Log the faults of the cluster's objects."""
+    faults = object_faults(opened.cluster.events.all())
+    for one in faults[:FAULTS_SHOWN]:
+        what = "an object was refused" if one.refused else "a part of an object has no effect"
+        _log.warning(
+            what, kind=one.kind, such_as=one.example, objects=one.objects, why=one.message
+        )
+    if len(faults) > FAULTS_SHOWN:
+        _log.warning("further faults of objects", faults=len(faults) - FAULTS_SHOWN)
 
 
 def _warn_of_files(*secrets: Path | None) -> None:
@@ -236,10 +252,13 @@ def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
     if not (any(opened.cluster.nodes()) or any(opened.cluster.pods())):
+        refused = [one.message for one in object_faults(opened.cluster.events.all())]
         raise Fault(
             f"{directory} describes no cluster: there are neither nodes nor pods",
-            where="--cluster",
-            advice="name a directory with Kubernetes YAML or JSON files in it",
+            where="\n".join(refused[:FAULTS_SHOWN]) or "--cluster",
+            advice="correct these objects"
+            if refused
+            else "name a directory with Kubernetes YAML or JSON files in it",
         )
     if opened.ignored:
         left_out = ", ".join(f"{count} {kind}" for kind, count in sorted(opened.ignored.items()))

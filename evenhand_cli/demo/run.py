@@ -22,6 +22,7 @@ from evenhand_cli.faults import Fault
 from shim_client.bootstrap import OpenedDirectory, make_shim, run_shim
 from shim_client.core_client.connection import CoreAddress
 from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.embedded.faults import object_faults
 from shim_client.shim import Shim
 
 FRAME_S = 0.2
@@ -184,4 +185,5 @@ async def _outcome(parts: Parts, progress: Progress, *, settled: bool, stopped: 
         findings=tuple(await parts.observer.findings()),
         before=parts.before,
         preempted=preempted(await parts.observer.decisions()),
+        faults=tuple(object_faults(cluster.events.all())),
     )

@@ -17,6 +17,7 @@ from evenhand_cli.render import findings as render_findings
 from evenhand_cli.render.amounts import heading, in_order, percent
 from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import plural
+from shim_client.embedded.faults import ObjectFault
 
 BECAUSE_LEAST = 20
 """Smallest width of the column with sentences about waiting pods."""
@@ -38,6 +39,12 @@ class Outcome:
     before: int
     """Number of pods that ran when the demonstration began."""
     preempted: Preempted
+    faults: tuple[ObjectFault, ...] = ()
+    """Faults of the cluster's objects: what was refused, and what has no effect."""
+
+    def refused(self) -> int:
+        """Return the number of objects that were refused."""
+        return sum(fault.objects for fault in self.faults if fault.refused)
 
     def consistent(self) -> bool:
         """Return whether core and cluster agree, every pod is counted, and the core's state is consistent."""
@@ -91,6 +98,7 @@ def outcome_value(outcome: Outcome) -> dict[str, Any]:
             kind: picture.summary.capacity[kind] for kind in sorted(picture.summary.capacity)
         },
         "usage": {kind: picture.summary.usage[kind] for kind in sorted(picture.summary.usage)},
+        "faults": [asdict(fault) for fault in outcome.faults],
         "waiting": [asdict(group) for group in outcome.waiting],
         "findings": plain_all(outcome.findings),
     }
@@ -109,6 +117,9 @@ def outcome_picture(outcome: Outcome, width: int) -> RenderableType:
     ]
     if shares:
         parts.append(Text.assemble(("in use: ", "faint"), ", ".join(shares)))
+    if outcome.faults:
+        title = "\nfaults of the cluster's objects"
+        parts += [Text(title, style="heading"), fault_table(outcome.faults, width)]
     if outcome.waiting:
         parts += [Text("\nwhat waits, and why", style="heading"), _groups(outcome.waiting, width)]
     if outcome.findings:
@@ -122,7 +133,14 @@ def _verdict(outcome: Outcome) -> Text:
         return Text("\n".join(["the state does not agree:", *outcome.disagreements()]), style="bad")
     if not outcome.settled:
         return Text("stopped before everything had its place or its reason", style="warn")
+    if outcome.refused():
+        told = f"settled, but {plural(outcome.refused(), 'object')} of the cluster {_were(outcome)} refused"
+        return Text(f"{told}: see below", style="bad")
     return Text("settled: every pod has its node or its reason; the state agrees", style="good")
+
+
+def _were(outcome: Outcome) -> str:
+    return "was" if outcome.refused() == 1 else "were"
 
 
 def _placing(outcome: Outcome) -> Text:
@@ -136,6 +154,18 @@ def _placing(outcome: Outcome) -> Text:
     waiting = picture.waiting()
     text.append(f", {waiting:,} wait" if waiting else ", none waits")
     return text.append(f"; {outcome.before:,} ran before" if outcome.before else "")
+
+
+def fault_table(faults: Sequence[ObjectFault], width: int) -> RenderableType:
+    """Return a table of the faults of objects, with one object as an example of each."""
+    effects = ("no effect", "refused")
+    columns = (
+        Column("what", [Text(effects[one.refused], style="bad") for one in faults]),
+        Column("objects", [f"{one.objects:,}" for one in faults], right=True),
+        Column("such as", [f"{one.kind} {one.example}" for one in faults]),
+        Column("because", [one.message for one in faults], least=BECAUSE_LEAST),
+    )
+    return table(columns, width, noted=False)
 
 
 def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:

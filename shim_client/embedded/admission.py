@@ -34,6 +34,7 @@ OBJECT_BYTES_MAX = 1_572_864
 """Maximum number of bytes of an object as JSON, which is the limit of an API server's etcd."""
 GRACE_SECONDS_MAX = 10**9
 NAME_LENGTH_MAX = 253
+DEFAULT_NAMESPACE = "default"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _POLICY_DEFAULT = "PreemptLowerPriority"
 
@@ -121,7 +122,7 @@ def _metadata(item: Mapping[str, Any], kind: str, now_ms: int, serial: int) -> d
     for owner in given.get("ownerReferences") or ():
         for field in ("kind", "name", "uid"):
             _text(owner.get(field), f"metadata.ownerReferences[].{field}")
-    namespace = _name(given.get("namespace") or "default", "metadata.namespace")
+    namespace = _name(given.get("namespace") or DEFAULT_NAMESPACE, "metadata.namespace")
     uid = str(uuid5(NAMESPACE_URL, f"evenhand:{kind}/{namespace}/{name}/{serial}"))
     kept = {
         **given,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from shim_client.cluster import (
@@ -24,6 +24,7 @@ from shim_client.cluster import (
     is_copy,
 )
 from shim_client.embedded.admission import SYSTEM_CLASSES, Admission, InvalidError, instant
+from shim_client.embedded.checks import check, warnings
 from shim_client.embedded.controllers import Controllers
 from shim_client.embedded.disruptions import Disruptions
 from shim_client.embedded.events import EventBook
@@ -43,8 +44,16 @@ STEPS_MAX = 1_000
 class EmbeddedCluster:
     """A cluster in memory; `run` (or `step`) lets its controllers and nodes work."""
 
-    def __init__(self, now_ms: Clock, *, stop_ms: int = 0, history_max: int = HISTORY_MAX) -> None:
+    def __init__(
+        self,
+        now_ms: Clock,
+        *,
+        stop_ms: int = 0,
+        history_max: int = HISTORY_MAX,
+        schedulers: Sequence[str] = ("evenhand",),
+    ) -> None:
         self._now_ms = now_ms
+        self._schedulers = schedulers
         self.store = Store(history_max)
         self.events = EventBook()
         self._admission = Admission(self._classes)
@@ -61,11 +70,9 @@ class EmbeddedCluster:
         """Create the objects of a directory; an object that is refused gets an event, and the others are created."""
         for found in manifests.objects:
             try:
-                self.create(found.item)
+                self.create_checked(found.item)
             except (InvalidError, ConflictError) as bad:
-                metadata = found.item["metadata"]
-                about = ObjectRef(found.kind, str(metadata.get("namespace", "")), metadata["name"])
-                self.complain(about, "Refused", f"{found.place}: {bad}")
+                self.complain(found.ref(), "Refused", f"{found.place}: {bad}")
         self.step()
 
     # The part of the interface that reads.
@@ -174,6 +181,15 @@ class EmbeddedCluster:
             self.create({"kind": "Namespace", "metadata": {"name": key[0]}})
         return self.store.put(kept)
 
+    def create_checked(self, item: dict[str, Any]) -> KubeObject:
+        """Create an object of a manifest, with events on what has no effect; errors: those of `create`."""
+        check(item, self._has_node)
+        made = self.create(item)
+        about = ObjectRef(made["kind"], *key_of(made), made["metadata"]["uid"])
+        for reason, message in warnings(item, self._schedulers):
+            self.complain(about, reason, message)
+        return made
+
     def replace(self, item: KubeObject) -> KubeObject:
         """Store a changed object; errors: MissingError."""
         if self.store.get(item["kind"], key_of(item)) is None:
@@ -264,6 +280,9 @@ class EmbeddedCluster:
 
     def _transition(self) -> dict[str, str]:
         return {"lastTransitionTime": instant(self._now_ms())}
+
+    def _has_node(self, name: str) -> bool:
+        return self.store.get("Node", ("", name)) is not None
 
     def _classes(self) -> dict[str, KubeObject]:
         return {item["metadata"]["name"]: item for item in self.store.all("PriorityClass")}

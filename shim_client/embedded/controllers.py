@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shim_client.cluster import Change, KubeObject, ObjectRef, WatchEvent
+from shim_client.cluster import Change, ConflictError, KubeObject, ObjectRef, WatchEvent
 from shim_client.embedded import workloads
 from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.matching import nodes_for
@@ -48,6 +48,8 @@ class Controllers:
         self._dirty: dict[tuple[str, Key], None] = {}
         self._children: dict[str, dict[tuple[str, Key], None]] = {}
         """Pods and ReplicaSets by their owner's uid."""
+        self._failed: dict[tuple[str, Key], None] = {}
+        """Workloads whose pods were refused; they are checked again when a PriorityClass changes."""
         self._serial = 0
         store.noticed.append(self._notice)
 
@@ -65,7 +67,8 @@ class Controllers:
                 continue
             try:
                 self._reconcile(owner)
-            except (BadWorkloadError, BadObjectError, InvalidError) as bad:
+            except (BadWorkloadError, BadObjectError, InvalidError, ConflictError) as bad:
+                self._failed[kind, key] = None
                 ref = ObjectRef(kind, key[0], key[1], owner["metadata"]["uid"])
                 self._hands.complain(ref, "FailedCreate", str(bad))
 
@@ -75,6 +78,9 @@ class Controllers:
         elif event.kind == "Node":
             for daemon in self._store.all("DaemonSet"):
                 self._dirty["DaemonSet", key_of(daemon)] = None
+        elif event.kind == "PriorityClass":
+            self._dirty |= self._failed
+            self._failed.clear()
         if event.kind in {"Pod", "ReplicaSet"}:
             self._notice_child(event)
 

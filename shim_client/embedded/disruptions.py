@@ -88,13 +88,13 @@ class Disruptions:
         counted = [pod for pod in pods if _counts(facts, pod)]
         healthy = sum(map(_is_healthy, counted))
         expected = self._expected(counted)
-        desired = _desired(budget.get("spec") or {}, expected)
+        needed = desired(budget.get("spec") or {}, expected)
         return {
             "observedGeneration": budget["metadata"].get("generation", 0),
             "currentHealthy": healthy,
-            "desiredHealthy": desired,
+            "desiredHealthy": needed,
             "expectedPods": expected,
-            "disruptionsAllowed": max(0, healthy - desired) if expected else 0,
+            "disruptionsAllowed": max(0, healthy - needed) if expected else 0,
         }
 
     def _expected(self, pods: list[KubeObject]) -> int:
@@ -135,7 +135,7 @@ def _is_healthy(pod: KubeObject) -> bool:
     return ready and running and not pod["metadata"].get("deletionTimestamp")
 
 
-def _desired(spec: KubeObject, expected: int) -> int:
+def desired(spec: KubeObject, expected: int) -> int:
     """Return how many healthy pods must stay; errors: BadObjectError."""
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - _share(spec["maxUnavailable"], expected, "maxUnavailable"))

@@ -15,6 +15,9 @@ from typing import Any
 
 import yaml
 
+from shim_client.cluster import ObjectRef
+from shim_client.embedded.admission import DEFAULT_NAMESPACE, NAMESPACED
+
 QUEUES_FILE = "queues.yaml"
 """The only file of a cluster directory that contains no Kubernetes objects: the queue configuration of the core."""
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -48,6 +51,14 @@ class FileObject:
     kind: str
     item: dict[str, Any]
     place: str
+
+    def ref(self) -> ObjectRef:
+        """Return the reference of the object, with the default namespace where the kind has namespaces."""
+        metadata = self.item["metadata"]
+        namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
+        return ObjectRef(
+            self.kind, namespace if self.kind in NAMESPACED else "", metadata["name"]
+        )
 
 
 @dataclass(slots=True)

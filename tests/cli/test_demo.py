@@ -131,6 +131,38 @@ def test_a_pod_that_is_no_ask_yet_has_its_reason_too(tmp_path: Path) -> None:
     assert "example.com/later" in group["why"]
 
 
+def test_refused_objects_are_counted_and_end_with_exit_code_1(tmp_path: Path) -> None:
+    """The smallest case: a class that does not exist, which left neither pod nor message before."""
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "rich", "namespace": "lab"},
+        "spec": {
+            "schedulerName": "evenhand",
+            "priorityClassName": "gold",
+            "containers": containers,
+        },
+    }
+    groups = {"yunikorn.apache.org/task-groups": "[{"}
+    vague = {
+        **pod,
+        "metadata": {"name": "vague", "namespace": "lab", "annotations": groups},
+        "spec": {"schedulerName": "evenhand", "containers": containers},
+    }
+    cluster = str(write(tmp_path / "cluster", [node("node-1"), pod, vague]))
+    ended = finished("demo", "--cluster", cluster, "--output", "json")
+    assert ended.returncode == 1, ended.stderr
+    told = json.loads(ended.stdout)
+    refused, without_effect = told["faults"]
+    assert (refused["refused"], refused["example"], refused["objects"]) == (True, "lab/rich", 1)
+    assert "gold" in refused["message"]
+    assert (without_effect["refused"], without_effect["example"]) == (False, "lab/vague")
+    shown = finished("demo", "--cluster", cluster, columns=80)
+    assert shown.returncode == 1
+    assert "settled, but 1 object of the cluster was refused" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+
+
 def test_watching_ends_by_a_signal_in_order(tmp_path: Path) -> None:
     cluster = write_known(tmp_path / "cluster")
     log = tmp_path / "log"

@@ -78,7 +78,7 @@ def test_a_file_of_other_bytes(tmp_path: Path) -> None:
 
 
 def test_a_refused_object_is_an_event_and_the_rest_goes_on(tmp_path: Path) -> None:
-    spec = "spec: {containers: [{name: c}], priorityClassName: %s}\n"
+    spec = "spec: {schedulerName: evenhand, containers: [{name: c}], priorityClassName: %s}\n"
     pods = "".join(
         f"---\nkind: Pod\nmetadata: {{name: {name}}}\n{spec % class_}"
         for name, class_ in (("bad", "nothing"), ("good", "system-node-critical"))
