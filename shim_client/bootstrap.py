@@ -13,11 +13,12 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -25,7 +26,10 @@ from shim_client.cluster import Cluster
 from shim_client.config import Settings, settings_from
 from shim_client.core_client.connection import Connection, CoreAddress, Registration
 from shim_client.embedded.cluster import Clock, EmbeddedCluster
+from shim_client.embedded.folder import Folder, Report
+from shim_client.embedded.keeping import StateFile
 from shim_client.embedded.loading import Manifests, read_directory
+from shim_client.embedded.saved import Saved
 from shim_client.messages import ConfigurationReport
 from shim_client.shim import Shim
 from shim_client.state_machine.machine import Mirror
@@ -56,6 +60,37 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
         )
         cluster.fill(manifests)
     return OpenedDirectory(cluster, settings, manifests.ignored)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDirectory:
+    """A cluster directory that is followed: its content, and what was carried out of its files at the start."""
+
+    opened: OpenedDirectory
+    folder: Folder
+    report: Report
+    restored: int
+    """Number of objects that the saved state had."""
+
+
+def open_live_directory(
+    directory: Path, state: StateFile | None, *, stop_ms: int = 0, fresh: bool = False
+) -> LiveDirectory:
+    """Load a cluster directory that is followed from now on, with the saved state unless `fresh`.
+
+    Errors: those of `open_directory`, NoStateError, BadStateError.
+    """
+    with _without_collection():
+        manifests = read_directory(directory)
+        settings = _settings(manifests)
+        saved = Saved() if state is None or fresh else state.read()
+        cluster = EmbeddedCluster(
+            wall_clock(), stop_ms=stop_ms, schedulers=settings.scheduler_names
+        )
+        folder = Folder(directory, cluster, state)
+        report = folder.start(manifests, saved)
+    opened = OpenedDirectory(cluster, settings, manifests.ignored)
+    return LiveDirectory(opened, folder, report, len(saved.objects))
 
 
 @contextmanager
@@ -103,8 +138,10 @@ def make_shim(
     return Shim(Mirror(settings), cluster, connection, log)
 
 
-async def run_shim(shim: Shim, cluster: Cluster) -> None:
-    """Run a shim, and its cluster when that is an embedded one, until cancelled.
+async def run_shim(
+    shim: Shim, cluster: Cluster, beside: Sequence[Coroutine[Any, Any, None]] = ()
+) -> None:
+    """Run a shim, its cluster when that is an embedded one, and further work beside them, until cancelled.
 
     Errors: CoreRefusedError (bad configuration, no permission, no core at that address), NoCoreError (no core
     answers, and the shim was told not to wait), SupersededError (another shim took over), PartitionOwnedError (the
@@ -115,6 +152,8 @@ async def run_shim(shim: Shim, cluster: Cluster) -> None:
             if isinstance(cluster, EmbeddedCluster):
                 tasks.create_task(cluster.run())
             tasks.create_task(shim.run())
+            for work in beside:
+                tasks.create_task(work)
     except BaseExceptionGroup as errors:
         raise _first(errors) from errors
 

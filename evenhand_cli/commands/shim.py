@@ -1,9 +1,11 @@
 """The command `evenhand shim`: it joins an embedded cluster, or a Kubernetes API server, to a core."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +36,14 @@ from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.core_client import connection
 from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.faults import object_faults
+from shim_client.embedded.keeping import (
+    NoStateError,
+    StateFile,
+    StateInUseError,
+    default_folder,
+)
 from shim_client.embedded.loading import BadFileError
+from shim_client.embedded.saved import BadStateError
 from shim_client.probe import NoPortError
 from shim_client.shim import PartitionOwnedError
 
@@ -43,8 +52,11 @@ _log = structlog.get_logger("evenhand.shim")
 FAULTS_SHOWN = 20
 """Maximum number of faults of objects that are named at the start."""
 PANEL = "On Kubernetes"
+EMBEDDED = "With an embedded cluster"
 ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
 """Options that have no effect for an embedded cluster."""
+OF_EMBEDDED = ("stop", "state", "fresh")
+"""Options that have no effect for a Kubernetes API server."""
 GIVEN = "COMMANDLINE"
 """Typer's name for the source of a value that was given on the command line."""
 
@@ -120,6 +132,25 @@ Stop = Annotated[
         metavar="TIME",
         help="Time that pods of an embedded cluster take to end, such as 5s; a shorter grace period takes "
         "precedence.",
+        rich_help_panel=EMBEDDED,
+    ),
+]
+StateFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="Folder in which an embedded cluster is kept for the next start; a folder of its own in the user's "
+        "state directory when not given.",
+        rich_help_panel=EMBEDDED,
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Forget what was kept of an embedded cluster, and begin with its manifests.",
+        rich_help_panel=EMBEDDED,
     ),
 ]
 
@@ -145,6 +176,8 @@ def shim(
     qps: Qps = None,
     burst: Burst = None,
     stop: Stop = "0s",
+    state: StateFolder = None,
+    fresh: Fresh = False,
     no_wait: Annotated[
         bool,
         typer.Option(
@@ -191,10 +224,52 @@ def shim(
         _join_kubernetes(address, **place, **more)
         return
     with shim_faults(core):
-        opened = open_cluster(cluster, stop_ms=milliseconds(stop))
-        _warn_of_objects(opened)
-        client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=not no_wait)
-        asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
+        with closing(_state_file(state or default_folder(cluster, os.environ), state)) as kept:
+            live = open_live(cluster, kept.file, stop_ms=milliseconds(stop), fresh=fresh)
+            opened = live.opened
+            _warn_of_objects(opened)
+            client = bootstrap.make_shim(
+                opened.cluster, address, opened.settings, wait=not no_wait
+            )
+            work = bootstrap.run_shim(client, opened.cluster, [live.folder.follow(_say_change)])
+            asyncio.run(until_stopped(work))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """The open state file of an embedded cluster; None where no state can be kept."""
+
+    file: StateFile | None
+
+    def close(self) -> None:
+        """Let another process have the state."""
+        if self.file is not None:
+            self.file.close()
+
+
+def _state_file(folder: Path, given: Path | None) -> KeptState:
+    """Open the state of an embedded cluster; without a given folder, a shim without state is better than none. Raises Fault."""
+    try:
+        return KeptState(StateFile(folder))
+    except StateInUseError as error:
+        raise Fault(
+            str(error),
+            where="--state",
+            advice="end the other shim, or give this one a folder of its own with --state DIR",
+        ) from error
+    except NoStateError as error:
+        if given is not None:
+            raise Fault(
+                str(error), where="--state", advice="name a folder that you may write"
+            ) from error
+        _log.warning(
+            "the cluster is not kept for the next start", why=str(error), do="give --state DIR"
+        )
+        return KeptState(None)
+
+
+def _say_change(text: str) -> None:
+    _log.info("files of the cluster changed", what=text)
 
 
 def _warn_of_objects(opened: bootstrap.OpenedDirectory) -> None:
@@ -217,7 +292,7 @@ def _warn_of_files(*secrets: Path | None) -> None:
 
 def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
     """Raise Fault for an option that belongs to the other kind of cluster; environment variables are ignored here."""
-    names = ("stop",) if kubernetes else ON_KUBERNETES
+    names = OF_EMBEDDED if kubernetes else ON_KUBERNETES
     given = {name: ctx.get_parameter_source(name) for name in names}
     wrong = {name: source is not None and source.name == GIVEN for name, source in given.items()}
     refuse_without("--cluster" if kubernetes else "--kubernetes", **wrong)
@@ -251,6 +326,29 @@ def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
     """Load a cluster directory, and say which objects are ignored. Raises Fault."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
+    _check_content(directory, opened)
+    return opened
+
+
+def open_live(
+    directory: Path, state: StateFile | None, *, stop_ms: int, fresh: bool = False
+) -> bootstrap.LiveDirectory:
+    """Load a cluster directory that is followed, and say what was restored and ignored. Raises Fault."""
+    with shim_faults(""), terminal.patience(f"reading {directory}"):
+        live = bootstrap.open_live_directory(directory, state, stop_ms=stop_ms, fresh=fresh)
+    if state is not None and live.restored:
+        _log.info(
+            "the cluster goes on where it was",
+            state=str(state.path),
+            objects=live.restored,
+            files=live.report.text() or "unchanged",
+        )
+    _check_content(directory, live.opened)
+    return live
+
+
+def _check_content(directory: Path, opened: bootstrap.OpenedDirectory) -> None:
+    """Say which objects are ignored. Raises Fault for a directory without a cluster."""
     if not (any(opened.cluster.nodes()) or any(opened.cluster.pods())):
         refused = [one.message for one in object_faults(opened.cluster.events.all())]
         raise Fault(
@@ -263,7 +361,6 @@ def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
     if opened.ignored:
         left_out = ", ".join(f"{count} {kind}" for kind, count in sorted(opened.ignored.items()))
         terminal.say(f"{directory}: left out, an embedded cluster has no use for it: {left_out}")
-    return opened
 
 
 @contextmanager
@@ -274,6 +371,16 @@ def shim_faults(core: str) -> Iterator[None]:
     except BadFileError as error:
         raise Fault(
             str(error), where="--cluster", advice="correct it, or name another directory"
+        ) from error
+    except BadStateError as error:
+        raise Fault(
+            f"the state that was kept cannot be read: {error}",
+            where="--state",
+            advice="begin with the manifests again: --fresh",
+        ) from error
+    except NoStateError as error:
+        raise Fault(
+            str(error), where="--state", advice="name a folder that you may write"
         ) from error
     except BadSettingError as error:
         raise Fault(

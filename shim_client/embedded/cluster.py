@@ -24,12 +24,14 @@ from shim_client.cluster import (
     is_copy,
 )
 from shim_client.embedded.admission import SYSTEM_CLASSES, Admission, InvalidError, instant
+from shim_client.embedded.changing import managed
 from shim_client.embedded.checks import check, warnings
 from shim_client.embedded.controllers import Controllers
 from shim_client.embedded.disruptions import Disruptions
 from shim_client.embedded.events import EventBook
 from shim_client.embedded.kubelet import Kubelet, with_condition
 from shim_client.embedded.loading import Manifests
+from shim_client.embedded.saved import Saved, Serials
 from shim_client.embedded.store import HISTORY_MAX, Key, Store, key_of
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.jobs import pods_wanted
@@ -170,10 +172,12 @@ class EmbeddedCluster:
 
     # Requests of users of the API.
 
-    def create(self, item: dict[str, Any]) -> KubeObject:
+    def create(self, item: dict[str, Any], *, from_manifest: bool = False) -> KubeObject:
         """Create an object; errors: InvalidError, ConflictError when the name is taken."""
         self._serial += 1
-        kept = self._admission.admit(item, self._now_ms(), self._serial)
+        kept = self.admitted(item)
+        if from_manifest:
+            kept["metadata"]["managedFields"] = managed(kept["metadata"])
         kind, key = kept["kind"], key_of(kept)
         if self.store.get(kind, key) is not None:
             raise ConflictError(f"{kind} {key[1]} exists already")
@@ -183,12 +187,19 @@ class EmbeddedCluster:
 
     def create_checked(self, item: dict[str, Any]) -> KubeObject:
         """Create an object of a manifest, with events on what has no effect; errors: those of `create`."""
-        check(item, self._has_node)
-        made = self.create(item)
-        about = ObjectRef(made["kind"], *key_of(made), made["metadata"]["uid"])
-        for reason, message in warnings(item, self._schedulers):
-            self.complain(about, reason, message)
+        check(item, self.has_node)
+        made = self.create(item, from_manifest=True)
+        self.warn(item, made)
         return made
+
+    def warn(self, item: KubeObject, made: KubeObject) -> None:
+        """Record events on an object about the parts of its manifest that have no effect."""
+        for reason, message in warnings(item, self._schedulers):
+            self.complain(self.ref_of(made), reason, message)
+
+    def admitted(self, item: KubeObject) -> dict[str, Any]:
+        """Return a manifest as an object with all defaults, without storing it; errors: InvalidError."""
+        return self._admission.admit(item, self._now_ms(), self._serial)
 
     def replace(self, item: KubeObject) -> KubeObject:
         """Store a changed object; errors: MissingError."""
@@ -281,8 +292,28 @@ class EmbeddedCluster:
     def _transition(self) -> dict[str, str]:
         return {"lastTransitionTime": instant(self._now_ms())}
 
-    def _has_node(self, name: str) -> bool:
+    def has_node(self, name: str) -> bool:
+        """Return whether there is a node with this name."""
         return self.store.get("Node", ("", name)) is not None
+
+    def ref_of(self, item: KubeObject) -> ObjectRef:
+        """Return the reference of a stored object."""
+        return ObjectRef(item["kind"], *key_of(item), item["metadata"]["uid"])
+
+    # The state that outlives the process.
+
+    def serials(self) -> Serials:
+        """Return the numbers from which the names of new objects and pods are made."""
+        return self._serial, self._controllers.serial
+
+    def restore(self, saved: Saved) -> None:
+        """Put the objects of a saved state into this new cluster; nodes and controllers go on from there."""
+        for item in saved.objects.values():
+            self.store.put(item)
+        self._serial = max(self._serial, saved.serials[0])
+        self._controllers.serial = max(self._controllers.serial, saved.serials[1])
+        for pod in self.pods():
+            self._kubelet.resume(pod)
 
     def _classes(self) -> dict[str, KubeObject]:
         return {item["metadata"]["name"]: item for item in self.store.all("PriorityClass")}

@@ -50,7 +50,8 @@ class Controllers:
         """Pods and ReplicaSets by their owner's uid."""
         self._failed: dict[tuple[str, Key], None] = {}
         """Workloads whose pods were refused; they are checked again when a PriorityClass changes."""
-        self._serial = 0
+        self.serial = 0
+        """The number from which the name of the last pod was made."""
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
@@ -172,8 +173,8 @@ class Controllers:
         return list(self._children.get(owner["metadata"]["uid"], ()))
 
     def _next(self) -> int:
-        self._serial += 1
-        return self._serial
+        self.serial += 1
+        return self.serial
 
 
 def _is_going(pod: KubeObject) -> bool:

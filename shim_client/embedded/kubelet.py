@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Any
 
@@ -11,6 +12,7 @@ from shim_client.cluster import Change, KubeObject, WatchEvent
 from shim_client.embedded.admission import instant
 from shim_client.embedded.store import Key, Store, key_of
 from shim_client.quantity import counted
+from shim_client.translate.fields import BadObjectError, instant_ms
 
 RUN_SECONDS = "evenhand.io/run-seconds"
 """Annotation of a pod of the embedded cluster: the seconds after which it succeeds; without it the pod runs on."""
@@ -53,6 +55,13 @@ class Kubelet:
             if pod is not None:
                 self._look(pod, now_ms)
 
+    def resume(self, pod: KubeObject) -> None:
+        """Schedule the end of a pod that was running when its state was saved."""
+        if pod["status"].get("phase") != "Running":
+            return
+        with suppress(BadObjectError):  # A manifest can give any text as the start.
+            self._schedule_end(pod, instant_ms(pod["status"], "startTime"))
+
     def _notice(self, event: WatchEvent) -> None:
         if event.kind == "Node" and event.change is Change.DELETED:
             self._news.extend(self._on_node.get(event.item["metadata"]["name"], ()))
@@ -85,11 +94,13 @@ class Kubelet:
     def _start(self, pod: KubeObject, now_ms: int) -> None:
         status = {**pod["status"], "phase": "Running", "startTime": instant(now_ms)}
         status["conditions"] = with_condition(status, {"type": "Ready", "status": "True"})
-        started = self._store.put({**pod, "status": status})
+        self._schedule_end(self._store.put({**pod, "status": status}), now_ms)
+
+    def _schedule_end(self, pod: KubeObject, started_ms: int) -> None:
         written = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
         seconds = counted(written, (0, RUN_SECONDS_MAX))
         if seconds is not None:
-            self._later(now_ms + 1000 * seconds, started)
+            self._later(started_ms + 1000 * seconds, pod)
 
     def _advance(self, pod: KubeObject, now_ms: int) -> None:
         """End a pod that is being deleted, or whose running time has passed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class BadFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileObject:
-    """An object of a file; `place` is the file and the line, for messages."""
+    """An object of a file; `place` is the name of the file."""
 
     kind: str
     item: dict[str, Any]
@@ -69,6 +69,8 @@ class Manifests:
     ignored: Counter[str] = field(default_factory=Counter)
     """Number of objects of each kind that the embedded cluster does not keep."""
     queues: str = ""
+    broken: dict[str, BadFileError] = field(default_factory=dict)
+    """Files that cannot be read, by name; none of their objects is in `objects`."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -83,20 +85,52 @@ _Loader.yaml_implicit_resolvers = {
 
 def read_directory(directory: Path) -> Manifests:
     """Return all objects under a directory in creation order; errors: BadFileError."""
-    if not directory.is_dir():
-        raise BadFileError(f"{directory}: there is no such directory")
-    found = Manifests()
-    for path in sorted(directory.rglob("*")):
-        if path.name == QUEUES_FILE and path.parent == directory:
-            found.queues = _text(path)
-        elif path.suffix in SUFFIXES and path.is_file():
-            _read_file(path, directory, found)
-    found.objects.sort(key=lambda object_: KINDS_IN_ORDER.index(object_.kind))
+    found = read_good_files(directory)
+    for bad in found.broken.values():
+        raise bad
     return found
 
 
-def _read_file(path: Path, directory: Path, found: Manifests) -> None:
-    text, name = _text(path), str(path.relative_to(directory))
+def read_good_files(directory: Path) -> Manifests:
+    """Return the objects of all files that can be read, and the errors of the others; errors: BadFileError without a directory."""
+    if not directory.is_dir():
+        raise BadFileError(f"{directory}: there is no such directory")
+    found = Manifests()
+    for path in manifest_files(directory):
+        name, before = str(path.relative_to(directory)), len(found.objects)
+        try:
+            if path.name == QUEUES_FILE and path.parent == directory:
+                found.queues = _text(path)
+            else:
+                _read_text(_text(path), name, found)
+        except BadFileError as bad:
+            del found.objects[before:]
+            found.broken[name] = bad
+    _sort(found)
+    return found
+
+
+def manifest_files(directory: Path) -> list[Path]:
+    """Return the files under a directory that are read, in the order of their paths."""
+    return [
+        path for path in sorted(directory.rglob("*")) if path.suffix in SUFFIXES and path.is_file()
+    ]
+
+
+def read_manifests(texts: Iterable[tuple[str, str]]) -> Manifests:
+    """Return the objects of several texts, each given with its name, in creation order; errors: BadFileError."""
+    found = Manifests()
+    for name, text in texts:
+        _read_text(text, name, found)
+    _sort(found)
+    return found
+
+
+def _sort(found: Manifests) -> None:
+    found.objects.sort(key=lambda one: KINDS_IN_ORDER.index(one.kind))
+
+
+def _read_text(text: str, name: str, found: Manifests) -> None:
     for index, (offset, document) in enumerate(_documents(text, name)):
         if document is None:
             continue

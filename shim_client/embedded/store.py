@@ -43,6 +43,11 @@ class Store:
         """Yield the objects of a kind, oldest first."""
         return iter(list(self._objects.get(kind, {}).values()))
 
+    def everything(self) -> Iterator[KubeObject]:
+        """Yield the objects of all kinds."""
+        for kind in list(self._objects):
+            yield from self.all(kind)
+
     def count(self, kind: str) -> int:
         """Return how many objects of a kind there are."""
         return len(self._objects.get(kind, {}))

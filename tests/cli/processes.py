@@ -1,9 +1,12 @@
 """Processes of `evenhand` for tests."""
 
+import atexit
 import os
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +17,8 @@ SECONDS_MAX = 120.0
 LOOK_S = 0.1
 """Seconds between two looks at another process."""
 COLUMNS = 160
+_STATES = Path(tempfile.mkdtemp(prefix="evenhand-states-"))
+atexit.register(shutil.rmtree, _STATES, ignore_errors=True)
 
 
 def finished(
@@ -36,12 +41,13 @@ def finished(
 
 
 def environment(columns: int = COLUMNS) -> dict[str, str]:
-    """Return the environment in which the tests run, with the sources on Python's path."""
+    """Return the environment in which the tests run: the sources on Python's path, and a state directory of its own."""
     paths = [str(ROOT), str(ROOT / "gen")]
     given = {name: value for name, value in os.environ.items() if not name.startswith("EVENHAND_")}
+    state = tempfile.mkdtemp(dir=_STATES)
     return (
         given
-        | {"EVENHAND_CONFIG": "/nowhere/config.yaml"}
+        | {"EVENHAND_CONFIG": "/nowhere/config.yaml", "XDG_STATE_HOME": state}
         | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1", "COLUMNS": str(columns)}
     )
 

@@ -223,6 +223,8 @@ NAMED: dict[str, dict[str, str]] = {
         "--tls-key": SHIM_PLACE,
         "--token-file": SHIM_PLACE,
         "--no-wait": "cli/test_shim_ends.py::test_a_shim_that_is_not_to_wait_ends_as_every_command_does",
+        "--state": "cli/test_embedded_restart.py::test_a_shim_that_is_killed_goes_on_where_it_was",
+        "--fresh": "cli/test_embedded_restart.py::test_fresh_begins_with_the_manifests_again",
         "--stop": "cli/test_shim_options.py::test_a_kubernetes_cluster_ends_its_pods_itself",
     },
     "replay": {

@@ -1,0 +1,102 @@
+"""The change that a manifest makes to an object that exists, as a pure function, as an API server allows it.
+
+A manifest says what its author wants; what others wrote on the object stays: the shim's annotations on a pod, a cordon
+on a node, a scaled number of replicas that the manifest does not mention. Labels and annotations that an earlier
+manifest had, and this one lacks, are removed; `metadata.managedFields` remembers which these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shim_client.cluster import KubeObject
+from shim_client.embedded.admission import InvalidError
+
+MANAGER = "evenhand-manifest"
+KEPT_UNLESS_GIVEN: Mapping[str, tuple[str, ...]] = {
+    "Node": ("unschedulable",),
+    "Deployment": ("replicas",),
+    "ReplicaSet": ("replicas",),
+    "StatefulSet": ("replicas",),
+}
+"""Fields of a spec that commands change, by kind: they stay when the manifest does not mention them."""
+_RESOLVED = ("priority", "preemptionPolicy", "priorityClassName")
+_OWN = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_FIXED_CLASS = ("value", "preemptionPolicy")
+
+
+def changed(there: KubeObject, given: Mapping[str, Any], admitted: KubeObject) -> KubeObject | None:
+    """Return an object after its manifest `given`, or None when that changes nothing; errors: InvalidError.
+
+    `admitted` is the manifest as a new object, with all defaults.
+    """
+    kind = there["kind"]
+    _refuse_fixed(there, given, admitted)
+    made = {**{key: value for key, value in there.items() if key in _OWN}, **admitted}
+    made["metadata"] = _metadata(there["metadata"], admitted["metadata"])
+    made["status"] = there.get("status") or {}
+    if kind == "Pod":
+        made["spec"] = there["spec"]
+    else:
+        made["spec"] = _spec(kind, there.get("spec") or {}, admitted.get("spec") or {})
+    if kind == "Node":
+        made["status"] = {**made["status"], **admitted["status"]}
+    for part in ("spec", "status"):
+        if not made[part] and part not in there:
+            del made[part]
+    return None if made == there else made
+
+
+def managed(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the record of the labels and annotations that a manifest gives."""
+    names = {field: sorted(metadata.get(field) or {}) for field in ("labels", "annotations")}
+    return [{"manager": MANAGER, **names}]
+
+
+def _refuse_fixed(there: KubeObject, given: Mapping[str, Any], admitted: KubeObject) -> None:
+    """Raise InvalidError for a change that needs a new object."""
+    kind, name = there["kind"], there["metadata"]["name"]
+    fields: list[str] = []
+    if kind == "Pod":
+        fields = [f"spec.{one}" for one in _changed_of_pod(there["spec"], given, admitted["spec"])]
+    elif kind == "Job":
+        same = (there.get("spec") or {}).get("template") == admitted["spec"].get("template")
+        fields = [] if same else ["spec.template"]
+    elif kind == "PriorityClass":
+        fields = [one for one in _FIXED_CLASS if there.get(one) != admitted.get(one)]
+    if fields:
+        raise InvalidError(
+            f"{', '.join(fields)}: cannot be changed; delete {kind} {name}, then apply the manifest again"
+        )
+
+
+def _changed_of_pod(
+    there: Mapping[str, Any], given: Mapping[str, Any], admitted: Mapping[str, Any]
+) -> list[str]:
+    wanted = given.get("spec") or {}
+    ignored = {one for one in ("nodeName", *_RESOLVED) if one not in wanted}
+    names = sorted((there.keys() | admitted.keys()) - ignored)
+    return [one for one in names if there.get(one) != admitted.get(one)]
+
+
+def _metadata(there: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    earlier = next(
+        (one for one in there.get("managedFields") or () if one.get("manager") == MANAGER), {}
+    )
+    made = dict(there)
+    for field in ("labels", "annotations"):
+        gone = set(earlier.get(field) or ())
+        kept = {key: value for key, value in (there.get(field) or {}).items() if key not in gone}
+        marks = {**kept, **(given.get(field) or {})}
+        if marks or field in there:
+            made[field] = marks
+    return {**made, "managedFields": managed(given)}
+
+
+def _spec(kind: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    kept = KEPT_UNLESS_GIVEN.get(kind, ())
+    return {
+        **{one: there[one] for one in kept if one in there and one not in given},
+        **given,
+    }

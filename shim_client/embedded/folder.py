@@ -1,0 +1,241 @@
+"""The directory of an embedded cluster: its manifests are carried out, again whenever they change, and remembered.
+
+Only what changed in the files is carried out. What a command changed stays until the manifest of that object changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shim_client.cluster import ConflictError, MissingError, ObjectRef, WatchEvent
+from shim_client.embedded import requests
+from shim_client.embedded.admission import InvalidError
+from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.embedded.keeping import StateFile
+from shim_client.embedded.loading import (
+    KINDS_IN_ORDER,
+    QUEUES_FILE,
+    BadFileError,
+    FileObject,
+    Manifests,
+    manifest_files,
+    read_good_files,
+)
+from shim_client.embedded.saved import Id, Saved, change_record, digest, id_of, manifest_record
+
+LOOK_SECONDS = 0.5
+"""Seconds between two looks at the files."""
+
+Say = Callable[[str], None]
+Sleep = Callable[[float], Awaitable[None]]
+Stamps = Mapping[str, tuple[int, int, int]]
+"""Time of change, size and inode of each file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the files say now and did not say before."""
+
+    changed: tuple[FileObject, ...] = ()
+    removed: tuple[Id, ...] = ()
+    doubled: tuple[FileObject, ...] = ()
+    """Objects of which another file, or an earlier part of the same file, has a manifest, too."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was carried out after a change of the files, in counts, and what could not be."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def count(self, word: str) -> None:
+        """Count one object."""
+        self.counts[word] = self.counts.get(word, 0) + 1
+
+    def text(self) -> str:
+        """Return the counts in words, such as `1 created, 2 deleted`; empty when nothing was done."""
+        return ", ".join(f"{count} {word}" for word, count in self.counts.items())
+
+
+def difference(
+    known: Mapping[Id, str], found: Iterable[FileObject], kept: Iterable[Id] = ()
+) -> Difference:
+    """Return what is to be done so that a cluster follows its files.
+
+    `known` has the digest of the manifest that was last carried out for each object. `kept` are the objects of files
+    that cannot be read at present; they stay as they are.
+    """
+    seen: dict[Id, None] = {}
+    changed, doubled = [], []
+    for one in found:
+        of = _id(one)
+        if of in seen:
+            doubled.append(one)
+            continue
+        seen[of] = None
+        if known.get(of) != digest(one.item):
+            changed.append(one)
+    stay = seen.keys() | set(kept)
+    gone = sorted(
+        (of for of in known if of not in stay), key=lambda of: -KINDS_IN_ORDER.index(of[0])
+    )
+    return Difference(tuple(changed), tuple(gone), tuple(doubled))
+
+
+class Folder:
+    """The manifests of one cluster directory, and the state file of the cluster if it has one."""
+
+    def __init__(
+        self, directory: Path, cluster: EmbeddedCluster, state: StateFile | None = None
+    ) -> None:
+        self.directory = directory
+        self._cluster = cluster
+        self._state = state
+        self._digests: dict[Id, str] = {}
+        self._ids: dict[str, list[Id]] = {}
+        """The objects of each file, when it was last readable."""
+        self._queues = ""
+        self._stamps: Stamps = {}
+        self._seen: Stamps = {}
+        self._broken: dict[str, str] = {}
+
+    def start(self, manifests: Manifests, saved: Saved) -> Report:
+        """Restore the saved state, keep it from now on, and carry out what the files say otherwise; errors: NoStateError."""
+        self._stamps = self._seen = stamps(self.directory)
+        self._cluster.restore(saved)
+        self._digests = dict(saved.manifests)
+        if self._state is not None:
+            self._state.rewrite(self._saved())
+            self._cluster.store.noticed.append(self._keep)
+        self._queues = manifests.queues
+        return self._carry_out(manifests)
+
+    async def follow(self, say: Say, sleep: Sleep = asyncio.sleep) -> None:
+        """Carry out changes of the files until cancelled."""
+        while True:
+            await sleep(LOOK_SECONDS)
+            self.look(say)
+
+    def look(self, say: Say) -> None:
+        """Carry out what changed in the files, once the change is complete: when two looks in succession are equal."""
+        now = stamps(self.directory)
+        complete, self._seen = now == self._seen, now
+        if not complete or now == self._stamps:
+            return
+        self._stamps = now
+        try:
+            manifests = read_good_files(self.directory)
+        except BadFileError as bad:
+            self._complain(str(self.directory), f"{bad}; the cluster stays as it is", say)
+            return
+        report = self._carry_out(manifests, say)
+        if done := report.text():
+            say(f"{self.directory}: {done}")
+        for problem in report.problems:
+            say(f"{self.directory}: {problem}")
+        if manifests.queues and manifests.queues != self._queues:
+            self._queues = manifests.queues
+            say(
+                f"{self.directory / QUEUES_FILE} has changed: give it to the core with "
+                "`evenhand config apply FILE`"
+            )
+
+    def _carry_out(self, manifests: Manifests, say: Say | None = None) -> Report:
+        for name, bad in manifests.broken.items():
+            if say is not None and self._broken.get(name) != str(bad):
+                self._complain(name, f"{bad}; its objects stay as they are", say)
+        self._broken = {name: str(bad) for name, bad in manifests.broken.items()}
+        kept = [of for name in self._broken for of in self._ids.get(name, ())]
+        self._remember(manifests)
+        report = Report()
+        found = difference(self._digests, manifests.objects, kept)
+        for of in found.removed:
+            self._remove(of, report)
+        for one in found.changed:
+            self._apply(one, report)
+        for one in found.doubled:
+            self._refuse(one, f"{one.kind} {one.item['metadata']['name']} exists already", report)
+        self._cluster.step()
+        return report
+
+    def _remember(self, manifests: Manifests) -> None:
+        ids: dict[str, list[Id]] = {
+            name: known for name, known in self._ids.items() if name in manifests.broken
+        }
+        for one in manifests.objects:
+            ids.setdefault(one.place, []).append(_id(one))
+        self._ids = ids
+
+    def _apply(self, one: FileObject, report: Report) -> None:
+        of = _id(one)
+        try:
+            word = requests.apply(self._cluster, one.item)
+        except (InvalidError, ConflictError) as bad:
+            self._refuse(one, str(bad), report)
+            return
+        self._note(of, digest(one.item))
+        if word != requests.UNCHANGED:
+            report.count(word)
+
+    def _remove(self, of: Id, report: Report) -> None:
+        try:
+            requests.delete(self._cluster, of)
+            report.count("deleted")
+        except MissingError:
+            pass  # A command deleted the object before.
+        except ConflictError as bad:
+            report.problems.append(str(bad))
+        self._note(of, "")
+
+    def _refuse(self, one: FileObject, why: str, report: Report) -> None:
+        message = f"{one.place}: {why}"
+        self._cluster.complain(one.ref(), "Refused", message)
+        report.problems.append(f"refused: {message}")
+
+    def _complain(self, name: str, message: str, say: Say) -> None:
+        self._cluster.complain(ObjectRef("File", "", name), "FileNotReadable", message)
+        say(f"{self.directory}: {message}")
+
+    def _note(self, of: Id, made: str) -> None:
+        if made:
+            self._digests[of] = made
+        else:
+            self._digests.pop(of, None)
+        if self._state is not None:
+            self._state.append(manifest_record(of, made), self._saved)
+
+    def _keep(self, event: WatchEvent) -> None:
+        assert self._state is not None
+        whole = not self._state.failure
+        self._state.append(change_record(event, self._cluster.serials()), self._saved)
+        if whole and self._state.failure:
+            self._cluster.complain(
+                ObjectRef("File", "", str(self._state.path)),
+                "StateNotSaved",
+                f"{self._state.failure}; changes from now on are lost when the shim ends",
+            )
+
+    def _saved(self) -> Saved:
+        objects = {id_of(item): item for item in self._cluster.store.everything()}
+        return Saved(objects, dict(self._digests), self._cluster.serials())
+
+
+def stamps(directory: Path) -> Stamps:
+    """Return time of change, size and inode of each file that is read; a file that vanishes meanwhile is left out."""
+    found = {}
+    for path in manifest_files(directory):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        found[str(path)] = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return found
+
+
+def _id(one: FileObject) -> Id:
+    ref = one.ref()
+    return ref.kind, ref.namespace, ref.name

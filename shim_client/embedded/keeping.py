@@ -1,0 +1,133 @@
+"""The file that holds the state of an embedded cluster, so that a shim that is killed goes on where it was.
+
+Each change is appended when it happens, before anybody is told of it, so that a kill loses nothing. A power loss can
+lose the last changes. The file is rewritten, atomically, when the process starts and whenever it has grown to several
+times the state; a lock keeps a second process from the same file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shim_client.embedded.saved import BadStateError, Saved, fold, line, records
+
+STATE_FILE = "cluster.jsonl"
+LOCK_FILE = "lock"
+GROWTH_BYTES = 16 * 1024 * 1024
+"""Bytes that are appended, besides twice the size of the state, before the file is rewritten."""
+NAME_MAX = 40
+
+
+class NoStateError(Exception):
+    """A folder in which no state can be kept; the message says which and why."""
+
+
+class StateInUseError(NoStateError):
+    """A folder whose state belongs to another process that runs."""
+
+
+def default_folder(directory: Path, environment: Mapping[str, str]) -> Path:
+    """Return the folder for the state of a cluster directory: below the user's state directory, by the directory's path."""
+    base = environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    path = directory.resolve()
+    mark = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    return Path(base) / "evenhand" / "clusters" / f"{path.name[:NAME_MAX] or 'root'}-{mark}"
+
+
+class StateFile:
+    """The open state file of one cluster; `append` writes a record, and `close` releases the lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / STATE_FILE
+        self._lock = _locked(folder)
+        self._file: int | None = None
+        self._size, self._limit = 0, 0
+        self.failure = ""
+        """Why nothing is saved any more; empty while the state is saved."""
+
+    def read(self) -> Saved:
+        """Return the saved state, empty when there is none; errors: NoStateError, BadStateError."""
+        try:
+            with self.path.open("rb") as file:
+                return fold(file)
+        except FileNotFoundError:
+            return Saved()
+        except BadStateError as bad:
+            raise BadStateError(f"{self.path}: {bad}") from bad
+        except OSError as error:
+            raise _no_state(self.path, error) from error
+
+    def rewrite(self, saved: Saved) -> None:
+        """Replace the file by one with this state; errors: NoStateError."""
+        new = self.path.with_suffix(".new")
+        try:
+            with new.open("wb") as file:
+                file.writelines(map(line, records(saved)))
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+            self._reopen()
+        except OSError as error:
+            raise _no_state(self.path, error) from error
+
+    def append(self, record: Mapping[str, Any], whole: Callable[[], Saved]) -> None:
+        """Append a record; `whole` returns the whole state when the file has to be rewritten.
+
+        After the first error nothing more is written, and `failure` says why.
+        """
+        if self.failure or self._file is None:
+            return
+        try:
+            self._write(line(record))
+            if self._size > self._limit:
+                self.rewrite(whole())
+        except (OSError, NoStateError) as error:
+            self.failure = str(error)
+
+    def close(self) -> None:
+        """Close the file, and let another process have it."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _write(self, text: bytes) -> None:
+        assert self._file is not None
+        rest = memoryview(text)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._size += len(text)
+
+    def _reopen(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._size = os.fstat(self._file).st_size
+        self._limit = 3 * self._size + GROWTH_BYTES
+
+
+def _locked(folder: Path) -> int:
+    """Return a file descriptor that holds the lock of a folder; errors: NoStateError, StateInUseError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _no_state(folder, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StateInUseError(f"{folder}: another process keeps its cluster there") from error
+    return lock
+
+
+def _no_state(path: Path, error: OSError) -> NoStateError:
+    return NoStateError(f"{path}: {error.strerror or error}")
+

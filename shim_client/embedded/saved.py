@@ -1,0 +1,122 @@
+"""The saved state of an embedded cluster, as records that are appended to a file; reading folds them into one value.
+
+Each record is a JSON object in a line of its own:
+
+- `{"format": 1}`: the first record of a file.
+- `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers from which new names are made.
+- `{"gone": [KIND, NAMESPACE, NAME]}`: an object that was removed.
+- `{"manifest": [KIND, NAMESPACE, NAME], "digest": TEXT}`: the manifest that was carried out for an object; an empty
+  digest: no file describes the object any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from shim_client.cluster import Change, KubeObject, WatchEvent
+from shim_client.embedded.store import key_of
+
+FORMAT = 1
+DIGEST_BYTES = 12
+
+Id = tuple[str, str, str]
+"""Kind, namespace and name of an object; the namespace is empty for kinds without one."""
+Serials = tuple[int, int]
+"""The last number of the cluster's objects, and that of the controllers' pods."""
+
+
+class BadStateError(Exception):
+    """A saved state that cannot be read; the message says where and why."""
+
+
+@dataclass(slots=True)
+class Saved:
+    """The state of a cluster when it was last saved."""
+
+    objects: dict[Id, KubeObject] = field(default_factory=dict)
+    manifests: dict[Id, str] = field(default_factory=dict)
+    """The digest of the manifest that was last carried out, by object."""
+    serials: Serials = (0, 0)
+
+    def is_empty(self) -> bool:
+        """Return whether nothing was saved."""
+        return not (self.objects or self.manifests)
+
+
+def id_of(item: KubeObject) -> Id:
+    """Return the id of a stored object."""
+    return (item["kind"], *key_of(item))
+
+
+def digest(item: Mapping[str, Any]) -> str:
+    """Return the digest of a manifest; manifests with the same digest are equal."""
+    text = json.dumps(item, sort_keys=True, default=str)
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def change_record(event: WatchEvent, serials: Serials) -> dict[str, Any]:
+    """Return the record of a change of an object."""
+    if event.change is Change.DELETED:
+        return {"gone": list(id_of(event.item))}
+    return {"put": event.item, "serials": list(serials)}
+
+
+def manifest_record(of: Id, made: str) -> dict[str, Any]:
+    """Return the record of a manifest that was carried out; with an empty digest, of one that is gone."""
+    return {"manifest": list(of), "digest": made}
+
+
+def records(saved: Saved) -> Iterator[dict[str, Any]]:
+    """Yield the records from which `fold` makes this state again."""
+    yield {"format": FORMAT}
+    for item in saved.objects.values():
+        yield {"put": item, "serials": list(saved.serials)}
+    for of, made in saved.manifests.items():
+        yield manifest_record(of, made)
+
+
+def line(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a line of the file."""
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def fold(lines: Iterable[bytes]) -> Saved:
+    """Return the state that the lines of a file describe; errors: BadStateError.
+
+    A last line without its end was cut off when the process was killed; the change that it describes did not happen.
+    """
+    saved = Saved()
+    for number, text in enumerate(lines, 1):
+        if not text.endswith(b"\n"):
+            break
+        try:
+            _take(json.loads(text), saved, number)
+        except (ValueError, TypeError, KeyError, RecursionError) as bad:
+            raise BadStateError(f"line {number}: {bad}") from bad
+    return saved
+
+
+def _take(record: Any, saved: Saved, number: int) -> None:  # noqa: ANN401 - it comes from a file
+    if number == 1:
+        if record["format"] != FORMAT:
+            raise BadStateError(f"line 1: format {record['format']!r:.40} is not {FORMAT}")
+    elif "put" in record:
+        item = record["put"]
+        saved.objects[id_of(item)] = item
+        first, second = record["serials"]
+        saved.serials = (int(first), int(second))
+    elif "gone" in record:
+        saved.objects.pop(_id(record["gone"]), None)
+    elif record["digest"]:
+        saved.manifests[_id(record["manifest"])] = str(record["digest"])
+    else:
+        saved.manifests.pop(_id(record["manifest"]), None)
+
+
+def _id(parts: list[str]) -> Id:
+    kind, namespace, name = map(str, parts)
+    return kind, namespace, name
