@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from evenhand_cli.connect import (
     read_token,
 )
 from evenhand_cli.durations import milliseconds
+from evenhand_cli.embedded.hosting import state_faults, state_file
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.stopping import until_stopped
@@ -36,14 +36,8 @@ from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.core_client import connection
 from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.faults import object_faults
-from shim_client.embedded.keeping import (
-    NoStateError,
-    StateFile,
-    StateInUseError,
-    default_folder,
-)
+from shim_client.embedded.keeping import StateFile, default_folder
 from shim_client.embedded.loading import BadFileError
-from shim_client.embedded.saved import BadStateError
 from shim_client.probe import NoPortError
 from shim_client.shim import PartitionOwnedError
 
@@ -223,49 +217,14 @@ def shim(
         }
         _join_kubernetes(address, **place, **more)
         return
-    with shim_faults(core):
-        with closing(_state_file(state or default_folder(cluster, os.environ), state)) as kept:
-            live = open_live(cluster, kept.file, stop_ms=milliseconds(stop), fresh=fresh)
-            opened = live.opened
-            _warn_of_objects(opened)
-            client = bootstrap.make_shim(
-                opened.cluster, address, opened.settings, wait=not no_wait
-            )
-            work = bootstrap.run_shim(client, opened.cluster, [live.folder.follow(_say_change)])
-            asyncio.run(until_stopped(work))
-
-
-@dataclass(frozen=True, slots=True)
-class KeptState:
-    """The open state file of an embedded cluster; None where no state can be kept."""
-
-    file: StateFile | None
-
-    def close(self) -> None:
-        """Let another process have the state."""
-        if self.file is not None:
-            self.file.close()
-
-
-def _state_file(folder: Path, given: Path | None) -> KeptState:
-    """Open the state of an embedded cluster; without a given folder, a shim without state is better than none. Raises Fault."""
-    try:
-        return KeptState(StateFile(folder))
-    except StateInUseError as error:
-        raise Fault(
-            str(error),
-            where="--state",
-            advice="end the other shim, or give this one a folder of its own with --state DIR",
-        ) from error
-    except NoStateError as error:
-        if given is not None:
-            raise Fault(
-                str(error), where="--state", advice="name a folder that you may write"
-            ) from error
-        _log.warning(
-            "the cluster is not kept for the next start", why=str(error), do="give --state DIR"
-        )
-        return KeptState(None)
+    folder = state or default_folder(cluster, os.environ)
+    with shim_faults(core), closing(state_file(folder, state)) as kept, state_faults():
+        live = open_live(cluster, kept.file, stop_ms=milliseconds(stop), fresh=fresh)
+        opened = live.opened
+        _warn_of_objects(opened)
+        client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=not no_wait)
+        work = bootstrap.run_shim(client, opened.cluster, [live.folder.follow(_say_change)])
+        asyncio.run(until_stopped(work))
 
 
 def _say_change(text: str) -> None:
@@ -277,9 +236,7 @@ def _warn_of_objects(opened: bootstrap.OpenedDirectory) -> None:
     faults = object_faults(opened.cluster.events.all())
     for one in faults[:FAULTS_SHOWN]:
         what = "an object was refused" if one.refused else "a part of an object has no effect"
-        _log.warning(
-            what, kind=one.kind, such_as=one.example, objects=one.objects, why=one.message
-        )
+        _log.warning(what, kind=one.kind, such_as=one.example, objects=one.objects, why=one.message)
     if len(faults) > FAULTS_SHOWN:
         _log.warning("further faults of objects", faults=len(faults) - FAULTS_SHOWN)
 
@@ -371,16 +328,6 @@ def shim_faults(core: str) -> Iterator[None]:
     except BadFileError as error:
         raise Fault(
             str(error), where="--cluster", advice="correct it, or name another directory"
-        ) from error
-    except BadStateError as error:
-        raise Fault(
-            f"the state that was kept cannot be read: {error}",
-            where="--state",
-            advice="begin with the manifests again: --fresh",
-        ) from error
-    except NoStateError as error:
-        raise Fault(
-            str(error), where="--state", advice="name a folder that you may write"
         ) from error
     except BadSettingError as error:
         raise Fault(

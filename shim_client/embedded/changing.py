@@ -81,7 +81,7 @@ def _changed_of_pod(
 
 
 def _metadata(there: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    earlier = next(
+    earlier: Mapping[str, Any] = next(
         (one for one in there.get("managedFields") or () if one.get("manager") == MANAGER), {}
     )
     made = dict(there)

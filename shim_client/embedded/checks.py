@@ -65,7 +65,7 @@ def warnings(item: Mapping[str, Any], schedulers: Iterable[str]) -> Iterator[War
 
 
 def _template_spec(item: KubeObject) -> Mapping[str, Any] | None:
-    if item.get("kind") not in COUNTS:
+    if str(item.get("kind")) not in COUNTS:
         return None
     try:
         return pod_spec(item)
@@ -74,7 +74,7 @@ def _template_spec(item: KubeObject) -> Mapping[str, Any] | None:
 
 
 def _check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
-    kind, spec = item.get("kind"), mapping(item, "spec")
+    kind, spec = str(item.get("kind")), mapping(item, "spec")
     if kind == "Node":
         _check_node(item)
     elif kind == "Pod":

@@ -130,4 +130,3 @@ def _locked(folder: Path) -> int:
 
 def _no_state(path: Path, error: OSError) -> NoStateError:
     return NoStateError(f"{path}: {error.strerror or error}")
-

@@ -56,9 +56,7 @@ class FileObject:
         """Return the reference of the object, with the default namespace where the kind has namespaces."""
         metadata = self.item["metadata"]
         namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
-        return ObjectRef(
-            self.kind, namespace if self.kind in NAMESPACED else "", metadata["name"]
-        )
+        return ObjectRef(self.kind, namespace if self.kind in NAMESPACED else "", metadata["name"])
 
 
 @dataclass(slots=True)

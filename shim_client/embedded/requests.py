@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim_client.cluster import BudgetError, ConflictError, EvictPod, KubeObject, MissingError
-from shim_client.embedded.admission import DEFAULT_NAMESPACE, NAMESPACED, SYSTEM_CLASSES
-from shim_client.embedded.admission import InvalidError
+from shim_client.embedded.admission import (
+    DEFAULT_NAMESPACE,
+    NAMESPACED,
+    SYSTEM_CLASSES,
+    InvalidError,
+)
 from shim_client.embedded.changing import changed
 from shim_client.embedded.checks import check
 from shim_client.embedded.cluster import EmbeddedCluster

@@ -45,7 +45,11 @@ def faults(folder: Path, *documents: str) -> list[tuple[str, bool, str, str]]:
         (WORK % ("Job", "parallelism: 1"), "default/w", "spec.template"),
         (WORK % ("Job", f"completions: -1, {TEMPLATE}"), "default/w", "spec.completions"),
         (
-            WORK % ("ReplicaSet", "template: {spec: {containers: [{name: c, resources: {limits: {memory: 1X}}}]}}"),
+            WORK
+            % (
+                "ReplicaSet",
+                "template: {spec: {containers: [{name: c, resources: {limits: {memory: 1X}}}]}}",
+            ),
             "default/w",
             "spec.template.c.limits.memory: '1X' is not a quantity",
         ),

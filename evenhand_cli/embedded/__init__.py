@@ -1,0 +1,1 @@
+"""Commands on a running embedded cluster, and what its shim keeps and offers."""

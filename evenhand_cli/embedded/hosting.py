@@ -1,0 +1,64 @@
+"""What a shim does for its embedded cluster beside scheduling: it keeps the state for the next start."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from evenhand_cli.faults import Fault
+from shim_client.embedded.keeping import NoStateError, StateFile, StateInUseError
+from shim_client.embedded.saved import BadStateError
+
+_log = structlog.get_logger("evenhand.shim")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """The open state file of an embedded cluster; None where no state can be kept."""
+
+    file: StateFile | None
+
+    def close(self) -> None:
+        """Let another process have the state."""
+        if self.file is not None:
+            self.file.close()
+
+
+def state_file(folder: Path, given: Path | None) -> KeptState:
+    """Open the state of an embedded cluster; without a given folder, a shim without state is better than none. Raises Fault."""
+    try:
+        return KeptState(StateFile(folder))
+    except StateInUseError as error:
+        raise Fault(
+            str(error),
+            where="--state",
+            advice="end the other shim, or give this one a folder of its own with --state DIR",
+        ) from error
+    except NoStateError as error:
+        if given is not None:
+            raise Fault(
+                str(error), where="--state", advice="name a folder that you may write"
+            ) from error
+        _log.warning(
+            "the cluster is not kept for the next start", why=str(error), do="give --state DIR"
+        )
+        return KeptState(None)
+
+
+@contextmanager
+def state_faults() -> Iterator[None]:
+    """Convert the errors of a state file into faults."""
+    try:
+        yield
+    except BadStateError as error:
+        raise Fault(
+            f"the state that was kept cannot be read: {error}",
+            where="--state",
+            advice="begin with the manifests again: --fresh",
+        ) from error
+    except NoStateError as error:
+        raise Fault(
+            str(error), where="--state", advice="name a folder that you may write"
+        ) from error
