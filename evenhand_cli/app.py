@@ -40,6 +40,7 @@ COMMANDS = {
     "demo": Place(RUN, "demo"),
     "serve": Place(RUN, "serve"),
     "shim": Place(RUN, "shim"),
+    "cluster": Place(RUN, "cluster"),
     "partitions": Place(LOOK, "listings"),
     "queues": Place(LOOK, "queues"),
     "apps": Place(LOOK, "listings"),

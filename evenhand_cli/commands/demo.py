@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import grpc
 import typer
@@ -14,15 +15,21 @@ from rich.text import Text
 
 import evenhand_cli
 from evenhand_cli import terminal
-from evenhand_cli.combinations import refuse_together
+from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.serve import ConfigFile, check_config, serve_fault
-from evenhand_cli.commands.shim import open_cluster, shim_faults
+from evenhand_cli.commands.shim import (
+    ClusterListen,
+    open_cluster,
+    open_live,
+    shim_faults,
+)
 from evenhand_cli.demo.facts import Progress
 from evenhand_cli.demo.picture import picture_console, write_picture
-from evenhand_cli.demo.run import CoreProcess, Plan, Ready, demonstrate
+from evenhand_cli.demo.run import Beside, CoreProcess, Plan, Ready, demonstrate
 from evenhand_cli.demo.screen import Stage, screen
 from evenhand_cli.demo.summary import Outcome, outcome_picture, outcome_value
 from evenhand_cli.demo.view import Update, line_view, live_view
+from evenhand_cli.embedded.hosting import service_of
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, show
 from evenhand_cli.rpc_faults import fault_of
@@ -30,6 +37,7 @@ from evenhand_cli.stopping import stop_event
 from server.bootstrap import Exit, ServeOptions
 from server.bootstrap import serve as run_core
 from server.observe import logs
+from shim_client.bootstrap import LiveDirectory
 
 EXAMPLE = Path("examples/clusters/small")
 """The path of the example cluster in a checkout."""
@@ -63,6 +71,7 @@ def demo(
             help="Address on which the core listens; port 0 means any free port.",
         ),
     ] = "127.0.0.1:0",
+    cluster_listen: ClusterListen = "",
     limit: Annotated[
         float | None,
         typer.Option(
@@ -91,12 +100,17 @@ def demo(
     if watch:
         refuse_together("--watch", limit=limit)
     text = None if config is None else check_config(config)
+    if not watch:
+        refuse_without("--watch", cluster_listen=cluster_listen)
     directory = cluster or example_cluster()
     logs.configure(sys.stderr, logging.ERROR)
-    opened = open_cluster(directory, stop_ms=STOP_MS)
+    live = open_live(directory, None, stop_ms=STOP_MS) if watch else None
+    opened = live.opened if live else open_cluster(directory, stop_ms=STOP_MS)
     told: list[str] = []
     options = ServeOptions(listen=listen, config_file=config, config_text=text)
-    plan = Plan(opened, core_of(options, told), shown_name(directory), watch, limit or LIMIT_S)
+    beside = _beside(live, cluster_listen) if live else None
+    core, name = core_of(options, told), shown_name(directory)
+    plan = Plan(opened, core, name, watch, limit or LIMIT_S, beside)
     with shim_faults(""):
         progress, outcome = asyncio.run(_demonstrate(plan, output))
     if picture is not None:
@@ -105,6 +119,18 @@ def demo(
     settled = outcome.settled or outcome.stopped
     if outcome.refused() or not (outcome.consistent() and settled):
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _beside(live: LiveDirectory, listen: str) -> Beside:
+    """Return a function that starts what a running cluster offers: changed files, and cluster commands."""
+
+    def start() -> Sequence[Coroutine[Any, Any, None]]:
+        return [
+            service_of(live.opened.cluster, listen, terminal.say),
+            live.folder.follow(terminal.say),
+        ]
+
+    return start
 
 
 def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:

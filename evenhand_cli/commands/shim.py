@@ -25,13 +25,13 @@ from evenhand_cli.connect import (
     read_token,
 )
 from evenhand_cli.durations import milliseconds
-from evenhand_cli.embedded.hosting import state_faults, state_file
+from evenhand_cli.embedded.hosting import service_of, state_faults, state_file
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.stopping import until_stopped
 from server.observe import logs
 from server.record.file_modes import findings as open_files
-from shim_client import bootstrap
+from shim_client import bootstrap, cluster_service
 from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.core_client import connection
 from shim_client.core_client.streams import SupersededError
@@ -39,7 +39,7 @@ from shim_client.embedded.faults import object_faults
 from shim_client.embedded.keeping import StateFile, default_folder
 from shim_client.embedded.loading import BadFileError
 from shim_client.probe import NoPortError
-from shim_client.shim import PartitionOwnedError
+from shim_client.shim import PartitionOwnedError, Shim
 
 _log = structlog.get_logger("evenhand.shim")
 
@@ -49,7 +49,7 @@ PANEL = "On Kubernetes"
 EMBEDDED = "With an embedded cluster"
 ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
 """Options that have no effect for an embedded cluster."""
-OF_EMBEDDED = ("stop", "state", "fresh")
+OF_EMBEDDED = ("stop", "state", "fresh", "cluster_listen")
 """Options that have no effect for a Kubernetes API server."""
 GIVEN = "COMMANDLINE"
 """Typer's name for the source of a value that was given on the command line."""
@@ -147,6 +147,16 @@ Fresh = Annotated[
         rich_help_panel=EMBEDDED,
     ),
 ]
+ClusterListen = Annotated[
+    str,
+    typer.Option(
+        "--cluster-listen",
+        metavar="HOST:PORT",
+        help="Address of this machine on which an embedded cluster answers `evenhand cluster`; port 0 means any free "
+        f"port, and {cluster_service.DEFAULT_ADDRESS} is used when not given.",
+        rich_help_panel=EMBEDDED,
+    ),
+]
 
 
 def shim(
@@ -172,6 +182,7 @@ def shim(
     stop: Stop = "0s",
     state: StateFolder = None,
     fresh: Fresh = False,
+    cluster_listen: ClusterListen = "",
     no_wait: Annotated[
         bool,
         typer.Option(
@@ -220,11 +231,17 @@ def shim(
     folder = state or default_folder(cluster, os.environ)
     with shim_faults(core), closing(state_file(folder, state)) as kept, state_faults():
         live = open_live(cluster, kept.file, stop_ms=milliseconds(stop), fresh=fresh)
-        opened = live.opened
-        _warn_of_objects(opened)
-        client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=not no_wait)
-        work = bootstrap.run_shim(client, opened.cluster, [live.folder.follow(_say_change)])
-        asyncio.run(until_stopped(work))
+        _warn_of_objects(live.opened)
+        settings = live.opened.settings
+        client = bootstrap.make_shim(live.opened.cluster, address, settings, wait=not no_wait)
+        asyncio.run(until_stopped(_run(client, live, cluster_listen)))
+
+
+async def _run(client: Shim, live: bootstrap.LiveDirectory, listen: str) -> None:
+    """Run a shim, and beside it what its embedded cluster offers: changed files, and cluster commands."""
+    cluster = live.opened.cluster
+    served = service_of(cluster, listen, terminal.line)
+    await bootstrap.run_shim(client, cluster, [live.folder.follow(_say_change), served])
 
 
 def _say_change(text: str) -> None:

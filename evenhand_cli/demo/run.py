@@ -4,7 +4,7 @@ The shim and the screen are ordinary clients of the core; nothing bypasses its p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +33,9 @@ Ready = Callable[[str], None]
 CoreProcess = Callable[[Ready], Awaitable[None]]
 """A function that runs a core until cancelled, and reports its address when it listens."""
 
+Beside = Callable[[], Sequence[Coroutine[Any, Any, None]]]
+"""A function that returns the work that runs beside the shim; it is called when the event loop runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -43,6 +46,7 @@ class Plan:
     cluster_name: str
     watch: bool
     limit_s: float
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[N
         _raise_failure(tasks)
         address = listening.result()
         shim = make_shim(plan.opened.cluster, CoreAddress(address), plan.opened.settings)
-        tasks.append(asyncio.create_task(run_shim(shim, plan.opened.cluster)))
+        beside = plan.beside() if plan.beside else ()
+        tasks.append(asyncio.create_task(run_shim(shim, plan.opened.cluster, beside)))
         async with grpc.aio.insecure_channel(address) as channel:
             observer = Observer(channel)
             tasks.append(asyncio.create_task(observer.follow()))

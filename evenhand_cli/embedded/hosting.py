@@ -1,13 +1,16 @@
-"""What a shim does for its embedded cluster beside scheduling: it keeps the state for the next start."""
+"""What a process does for its embedded cluster beside scheduling: it keeps the state, and answers cluster commands."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from evenhand_cli.faults import Fault
+from shim_client import cluster_service
+from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.keeping import NoStateError, StateFile, StateInUseError
 from shim_client.embedded.saved import BadStateError
 
@@ -62,3 +65,29 @@ def state_faults() -> Iterator[None]:
         raise Fault(
             str(error), where="--state", advice="name a folder that you may write"
         ) from error
+
+
+def service_of(
+    cluster: EmbeddedCluster, listen: str, say: Callable[[str], None]
+) -> Coroutine[Any, Any, None]:
+    """Return the work of answering cluster commands, and say where; an event loop must run. Raises Fault.
+
+    When another cluster has the default address, a free port is taken, because two clusters may well run at once.
+    """
+    default = cluster_service.DEFAULT_ADDRESS
+    try:
+        try:
+            server, address = cluster_service.listening(listen or default)
+            say(f"cluster commands at {address}")
+        except cluster_service.NoAddressError:
+            if listen:
+                raise
+            server, address = cluster_service.listening("127.0.0.1:0")
+            say(f"cluster commands at {address} (give them --address): {default} is in use")
+    except cluster_service.NoAddressError as error:
+        raise Fault(
+            str(error),
+            where="--cluster-listen",
+            advice="give a free port of this machine, such as 127.0.0.1:0",
+        ) from error
+    return cluster_service.serve(cluster, server)

@@ -55,7 +55,8 @@ class EmbeddedCluster:
         schedulers: Sequence[str] = ("evenhand",),
     ) -> None:
         self._now_ms = now_ms
-        self._schedulers = schedulers
+        self.schedulers = schedulers
+        """The names of the shim's scheduler."""
         self.store = Store(history_max)
         self.events = EventBook()
         self._admission = Admission(self._classes)
@@ -194,7 +195,7 @@ class EmbeddedCluster:
 
     def warn(self, item: KubeObject, made: KubeObject) -> None:
         """Record events on an object about the parts of its manifest that have no effect."""
-        for reason, message in warnings(item, self._schedulers):
+        for reason, message in warnings(item, self.schedulers):
             self.complain(self.ref_of(made), reason, message)
 
     def admitted(self, item: KubeObject) -> dict[str, Any]:
@@ -291,6 +292,10 @@ class EmbeddedCluster:
 
     def _transition(self) -> dict[str, str]:
         return {"lastTransitionTime": instant(self._now_ms())}
+
+    def now_ms(self) -> int:
+        """Return the cluster's present instant in Unix milliseconds."""
+        return self._now_ms()
 
     def has_node(self, name: str) -> bool:
         """Return whether there is a node with this name."""

@@ -181,12 +181,14 @@ SERVED = (
     "cli/test_serve_options.py::test_a_core_reads_and_writes_the_files_and_ports_that_are_named"
 )
 SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_role"
+OF_CLUSTER = "cli/test_cluster.py::"
 NAMED: dict[str, dict[str, str]] = {
     "demo": {
         "--cluster": "cli/test_demo.py::test_the_numbers_of_a_known_cluster",
         "--config": "cli/test_demo.py::test_another_configuration_wins_over_the_clusters",
         "--watch": "cli/test_demo.py::test_watching_ends_by_a_signal_in_order",
         "--listen": "cli/test_demo.py::test_a_port_in_use_is_said",
+        "--cluster-listen": "cli/test_cluster.py::test_a_demonstration_that_is_watched_answers_too",
         "--limit": "cli/test_demo.py::test_a_limit_counts_unless_it_is_watched",
         "--picture": "cli/test_demo.py::test_a_picture_is_drawn_of_a_real_run",
         "--output": "cli/test_demo.py::test_the_example_cluster_settles",
@@ -224,8 +226,55 @@ NAMED: dict[str, dict[str, str]] = {
         "--token-file": SHIM_PLACE,
         "--no-wait": "cli/test_shim_ends.py::test_a_shim_that_is_not_to_wait_ends_as_every_command_does",
         "--state": "cli/test_embedded_restart.py::test_a_shim_that_is_killed_goes_on_where_it_was",
+        "--cluster-listen": "cli/test_cluster.py::test_a_shim_listens_on_the_loopback_only",
         "--fresh": "cli/test_embedded_restart.py::test_fresh_begins_with_the_manifests_again",
         "--stop": "cli/test_shim_options.py::test_a_kubernetes_cluster_ends_its_pods_itself",
+    },
+    "cluster apply": {
+        "--output": OF_CLUSTER + "test_applied_objects_are_created_changed_and_left_alone",
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster delete": {
+        "--file": OF_CLUSTER + "test_objects_are_deleted_by_name_and_by_file",
+        "--namespace": OF_CLUSTER + "test_objects_are_deleted_by_name_and_by_file",
+        "--output": OF_CLUSTER + "test_results_of_a_deletion_are_data_too",
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster cordon": {
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster uncordon": {
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster drain": {
+        "--force": OF_CLUSTER + "test_a_drain_respects_budgets_and_names_what_it_left",
+        "--output": OF_CLUSTER + "test_results_of_a_deletion_are_data_too",
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster scale": {
+        "--replicas": OF_CLUSTER + "test_a_workload_is_scaled",
+        "--namespace": OF_CLUSTER + "test_a_workload_is_scaled",
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster get": {
+        "--namespace": OF_CLUSTER + "test_every_kind_is_listed_and_described_in_80_columns",
+        "--sort-by": OF_CLUSTER + "test_every_kind_is_listed_and_described_in_80_columns",
+        "--no-headers": OF_CLUSTER + "test_every_kind_is_listed_and_described_in_80_columns",
+        "--output": OF_CLUSTER + "test_every_kind_is_listed_and_described_in_80_columns",
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster describe": {
+        "--namespace": OF_CLUSTER + "test_every_kind_is_listed_and_described_in_80_columns",
+        "--output": OF_CLUSTER + "test_results_of_a_deletion_are_data_too",
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
+    },
+    "cluster events": {
+        "--namespace": OF_CLUSTER + "test_events_are_listed_by_object_and_type",
+        "--warnings": OF_CLUSTER + "test_events_are_listed_by_object_and_type",
+        "--count": OF_CLUSTER + "test_events_are_listed_by_object_and_type",
+        "--no-headers": OF_CLUSTER + "test_events_are_listed_by_object_and_type",
+        "--output": OF_CLUSTER + "test_results_of_a_deletion_are_data_too",
+        "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
     },
     "replay": {
         "--log": "record/test_replay.py::test_the_same_log_comes_of_it",
@@ -413,7 +462,7 @@ def test_an_option_acts_or_is_refused(path: str, option: str, folder: Path) -> N
     assert with_it != outcome(path, folder)
 
 
-SORTED = [path for path in COMMANDS if "--sort-by" in options(path)]
+SORTED = [path for path in TABLE if "--sort-by" in options(path)]
 
 
 @pytest.mark.parametrize("path", SORTED)
