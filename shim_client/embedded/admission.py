@@ -22,6 +22,7 @@ NAMESPACED = frozenset(
         "PodDisruptionBudget",
         "Deployment",
         "ReplicaSet",
+        "StatefulSet",
         "Job",
         "DaemonSet",
         "PersistentVolumeClaim",

@@ -12,6 +12,7 @@ from typing import Any
 from shim_client.cluster import KubeObject
 from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.disruptions import desired
+from shim_client.embedded.stateful import steps
 from shim_client.embedded.workloads import BadWorkloadError, pod_spec, wanted
 from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text
@@ -86,6 +87,8 @@ def _check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
         for field in COUNTS[kind]:
             wanted(item, field)
         _check_pod(pod_spec(item), "spec.template.")
+        if kind == "StatefulSet":
+            steps(item, {})
     elif kind == "PodDisruptionBudget":
         _check_budget(spec)
 

@@ -1,4 +1,4 @@
-"""The controllers: they create and delete pods until Deployments, ReplicaSets, Jobs and DaemonSets have what they want.
+"""The controllers: they create and delete pods until every workload has what it wants.
 
 Only the owners that an event concerns are checked. A deleted pod of a ReplicaSet is replaced. A failed pod is not
 replaced, because a pod that the scheduler refuses would otherwise be created again without end.
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from shim_client.cluster import Change, ConflictError, KubeObject, ObjectRef, WatchEvent
-from shim_client.embedded import workloads
+from shim_client.embedded import stateful, workloads
 from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.matching import nodes_for
 from shim_client.embedded.store import Key, Store, key_of
 from shim_client.embedded.workloads import BadWorkloadError
 from shim_client.translate.fields import BadObjectError
 
-KINDS = ("Deployment", "ReplicaSet", "Job", "DaemonSet")
+KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet")
 FAILURES_MAX = 6
 """Number of failed pods after which a Job creates no more pods (`backoffLimit` of the API)."""
 _FINAL = frozenset({"Succeeded", "Failed"})
@@ -111,6 +111,7 @@ class Controllers:
         reconcile: dict[str, Callable[[KubeObject], None]] = {
             "Deployment": self._deployment,
             "ReplicaSet": self._replica_set,
+            "StatefulSet": self._stateful_set,
             "Job": self._job,
             "DaemonSet": self._daemon_set,
         }
@@ -136,6 +137,14 @@ class Controllers:
         surplus = sorted(have, key=lambda pod: bool(pod["spec"].get("nodeName")))
         for pod in surplus[: max(0, len(have) - want)]:
             self._hands.delete("Pod", key_of(pod))
+
+    def _stateful_set(self, owner: KubeObject) -> None:
+        pods = stateful.by_ordinal(owner, self._pods_of(owner))
+        steps = stateful.steps(owner, pods)
+        for ordinal in steps.delete:
+            self._hands.delete("Pod", key_of(pods[ordinal]))
+        for ordinal in steps.create:
+            self._hands.create(stateful.stateful_pod(owner, ordinal))
 
     def _job(self, owner: KubeObject) -> None:
         pods = self._pods_of(owner)

@@ -1,7 +1,7 @@
 """PodDisruptionBudgets: each status says how many pods may be evicted now, as the disruption controller computes it.
 
 A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the number that the
-ReplicaSets of the pods want, plus one for each pod without a ReplicaSet.
+ReplicaSets and StatefulSets of the pods want, plus one for each other pod.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from shim_client.translate.fields import BadObjectError
 from shim_client.translate.matching import selects
 
 KIND = "PodDisruptionBudget"
+COUNTED = frozenset({"ReplicaSet", "StatefulSet"})
+"""Kinds of owners that say how many pods are expected."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -60,7 +62,7 @@ class Disruptions:
                 here.pop(key_of(event.item), None)
             else:
                 here[key_of(event.item)] = None
-        if event.kind in {KIND, "Pod", "ReplicaSet"} and self._budgets.get(namespace):
+        if event.kind in {KIND, "Pod", *COUNTED} and self._budgets.get(namespace):
             self._dirty[namespace] = None
 
     def _of(self, namespace: str) -> list[KubeObject]:
@@ -99,17 +101,18 @@ class Disruptions:
 
     def _expected(self, pods: list[KubeObject]) -> int:
         """Return how many pods the owners of these pods want in all."""
-        sets: dict[Key, int] = {}
+        sets: dict[tuple[str, Key], int] = {}
         alone = 0
         for pod in pods:
             owned = pod["metadata"].get("ownerReferences") or ()
-            names = [owner["name"] for owner in owned if owner["kind"] == "ReplicaSet"]
-            key = (key_of(pod)[0], names[0] if names else "")
-            owner = self._store.get("ReplicaSet", key) if names else None
+            found = [(one["kind"], one["name"]) for one in owned if one["kind"] in COUNTED]
+            kind, name = found[0] if found else ("", "")
+            key = (key_of(pod)[0], name)
+            owner = self._store.get(kind, key) if found else None
             if owner is None:
                 alone += not pod["metadata"].get("deletionTimestamp")
             else:
-                sets[key] = wanted(owner, "replicas")
+                sets[kind, key] = wanted(owner, "replicas")
         return sum(sets.values()) + alone
 
 

@@ -34,6 +34,7 @@ KINDS_IN_ORDER = (
     "DaemonSet",
     "Deployment",
     "ReplicaSet",
+    "StatefulSet",
     "Job",
     "Pod",
 )

@@ -36,7 +36,7 @@ def wanted(item: KubeObject, field: str, default: int = 1) -> int:
 def replica_set(deployment: KubeObject) -> dict[str, Any]:
     """Return the ReplicaSet for the present template of a Deployment."""
     template = _template(deployment)
-    digest = _letters(crc32(json.dumps(template, sort_keys=True, default=str).encode()), 9)
+    digest = letters(crc32(json.dumps(template, sort_keys=True, default=str).encode()), 9)
     marks = {**_map(template, "metadata", "labels"), "pod-template-hash": digest}
     metadata = {**template["metadata"], "labels": marks}
     return {
@@ -65,7 +65,7 @@ def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {
             **{key: metadata[key] for key in ("labels", "annotations") if key in metadata},
-            "name": f"{name[:240]}-{_letters(crc32(f'{uid}/{serial}'.encode()), 6)}",
+            "name": f"{name[:240]}-{letters(crc32(f'{uid}/{serial}'.encode()), 6)}",
             "namespace": owner["metadata"]["namespace"],
             "ownerReferences": [_owner(owner)],
         },
@@ -145,7 +145,7 @@ def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _letters(number: int, length: int) -> str:
+def letters(number: int, length: int) -> str:
     """Return a number written with the letters that Kubernetes uses in generated names."""
     found = []
     for _ in range(length):

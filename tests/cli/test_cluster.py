@@ -294,6 +294,19 @@ def test_a_drain_respects_budgets_and_names_what_it_left(cluster: Running) -> No
     assert cluster.run("uncordon", target).code == 0
 
 
+def test_a_stateful_set_runs_in_order_and_scales(cluster: Running) -> None:
+    item = {**app("twelve", 3), "kind": "StatefulSet"}
+    item["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}}]
+    ended = cluster.run("apply", cluster.file(item))
+    assert ended.code == 0
+    assert "spec.volumeClaimTemplates" in ended.err
+    cluster.settled("twelve", 3)
+    assert sorted(cluster.pods("twelve")) == ["twelve-0", "twelve-1", "twelve-2"]
+    assert cluster.run("scale", "sts", "twelve", "--replicas", "1", "-n", "twelve").code == 0
+    until(lambda: sorted(cluster.pods("twelve")) == ["twelve-0"])
+    assert "1/1" in cluster.run("get", "sts", "--namespace", "twelve").out
+
+
 def test_every_kind_is_listed_and_described_in_80_columns(cluster: Running) -> None:
     cluster.run("apply", cluster.file(app("eight", 1), budget("eight", 0)))
     cluster.settled("eight", 1)
@@ -309,6 +322,7 @@ def test_every_kind_is_listed_and_described_in_80_columns(cluster: Running) -> N
         "ds",
         "cm",
         "pvc",
+        "sts",
     ):
         assert cluster.run("get", kind).code == 0, kind
     name = min(cluster.pods("eight"))
