@@ -83,14 +83,14 @@ def open_live_directory(
     with _without_collection():
         manifests = read_directory(directory)
         settings = _settings(manifests)
-        saved = Saved() if state is None or fresh else state.read()
+        saved = Saved() if state is None or fresh else state.read_for(directory)
         cluster = EmbeddedCluster(
             wall_clock(), stop_ms=stop_ms, schedulers=settings.scheduler_names
         )
         folder = Folder(directory, cluster, state)
         report = folder.start(manifests, saved)
     opened = OpenedDirectory(cluster, settings, manifests.ignored)
-    return LiveDirectory(opened, folder, report, len(saved.objects))
+    return LiveDirectory(opened, folder, report, len(saved.objects) if saved.manifests else 0)
 
 
 @contextmanager

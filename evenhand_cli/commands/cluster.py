@@ -221,6 +221,8 @@ def get(
 
     """
     kind, names = target_of(words)
+    if namespace:
+        client.check_namespace(namespace)
     found = client.objects(kind, namespace)
     for name in names:
         if all(one["metadata"]["name"] != name for one in found.items):
@@ -300,6 +302,8 @@ def events(
     kind, names = target_of(words) if words else ("", [])
     if len(names) > 1:
         raise _too_many(words or [])
+    if namespace:
+        client.check_namespace(namespace)
     about = pb.ObjectReference(kind=kind, namespace=namespace, name=names[0] if names else "")
     request = pb.ListEventsRequest(about=about, warnings_only=warnings, limit=count)
     answer = client.ask(client.stub.ListEvents, request)

@@ -317,13 +317,15 @@ def open_live(
             objects=live.restored,
             files=live.report.text() or "unchanged",
         )
-    _check_content(directory, live.opened)
+    _check_content(directory, live.opened, may_be_empty=bool(live.restored))
     return live
 
 
-def _check_content(directory: Path, opened: bootstrap.OpenedDirectory) -> None:
-    """Say which objects are ignored. Raises Fault for a directory without a cluster."""
-    if not (any(opened.cluster.nodes()) or any(opened.cluster.pods())):
+def _check_content(
+    directory: Path, opened: bootstrap.OpenedDirectory, *, may_be_empty: bool = False
+) -> None:
+    """Say which objects are ignored. Raises Fault for a directory without a cluster, unless it was emptied by commands."""
+    if not (may_be_empty or any(opened.cluster.nodes()) or any(opened.cluster.pods())):
         refused = [one.message for one in object_faults(opened.cluster.events.all())]
         raise Fault(
             f"{directory} describes no cluster: there are neither nodes nor pods",

@@ -87,6 +87,17 @@ class Client:
         )
         return Listed(kind, [json.loads(text) for text in answer.objects_json], answer.taken_at_ms)
 
+    def check_namespace(self, namespace: str) -> None:
+        """Raise Fault for a namespace that does not exist; an empty one means all namespaces."""
+        names = [one["metadata"]["name"] for one in self.objects("Namespace").items]
+        if namespace and namespace not in names:
+            raise Fault(
+                f"there is no namespace `{namespace}`",
+                where="--namespace",
+                advice=near_matches(namespace, names)
+                or "see what there is: evenhand cluster get namespaces",
+            )
+
     def missing(self, kind: str, namespace: str, name: str) -> Fault:
         """Return the fault of an object that does not exist, with names that are near. Raises Fault."""
         found = self.objects(kind)

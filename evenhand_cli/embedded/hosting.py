@@ -57,9 +57,9 @@ def state_faults() -> Iterator[None]:
         yield
     except BadStateError as error:
         raise Fault(
-            f"the state that was kept cannot be read: {error}",
+            f"the state that was kept cannot be used: {error}",
             where="--state",
-            advice="begin with the manifests again: --fresh",
+            advice="begin with the manifests again with --fresh, or name another folder with --state DIR",
         ) from error
     except NoStateError as error:
         raise Fault(

@@ -118,19 +118,35 @@ class Folder:
         """Carry out changes of the files until cancelled."""
         while True:
             await sleep(LOOK_SECONDS)
-            self.look(say)
+            if self._is_due():
+                # Large files take seconds; the cluster works meanwhile.
+                self._take(await asyncio.to_thread(self._read), say)
 
     def look(self, say: Say) -> None:
-        """Carry out what changed in the files, once the change is complete: when two looks in succession are equal."""
+        """Carry out what changed in the files, once the change is complete."""
+        if self._is_due():
+            self._take(self._read(), say)
+
+    def _is_due(self) -> bool:
+        """Return whether files have changed and the change is complete: two looks in succession are equal."""
         now = stamps(self.directory)
         complete, self._seen = now == self._seen, now
         if not complete or now == self._stamps:
-            return
+            return False
         self._stamps = now
+        return True
+
+    def _read(self) -> Manifests | BadFileError:
+        """Return what the files say; an error when there is no directory."""
         try:
-            manifests = read_good_files(self.directory)
+            return read_good_files(self.directory)
         except BadFileError as bad:
-            self._complain(str(self.directory), f"{bad}; the cluster stays as it is", say)
+            return bad
+
+    def _take(self, manifests: Manifests | BadFileError, say: Say) -> None:
+        if isinstance(manifests, BadFileError):
+            name = str(self.directory)
+            self._complain(name, f"{manifests}; the cluster stays as it is", say)
             return
         report = self._carry_out(manifests, say)
         if done := report.text():
@@ -221,7 +237,8 @@ class Folder:
 
     def _saved(self) -> Saved:
         objects = {id_of(item): item for item in self._cluster.store.everything()}
-        return Saved(objects, dict(self._digests), self._cluster.serials())
+        owner = str(self.directory.resolve())
+        return Saved(objects, dict(self._digests), self._cluster.serials(), owner)
 
 
 def stamps(directory: Path) -> Stamps:

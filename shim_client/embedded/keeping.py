@@ -62,11 +62,21 @@ class StateFile:
         except OSError as error:
             raise _no_state(self.path, error) from error
 
+    def read_for(self, directory: Path) -> Saved:
+        """Return the saved state of a cluster directory; errors: those of `read`, BadStateError for that of another directory."""
+        saved, path = self.read(), str(directory.resolve())
+        if saved.directory not in ("", path):
+            raise BadStateError(
+                f"{self.path}: it is the state of another cluster directory, {saved.directory}"
+            )
+        return saved
+
     def rewrite(self, saved: Saved) -> None:
         """Replace the file by one with this state; errors: NoStateError."""
         new = self.path.with_suffix(".new")
         try:
-            with new.open("wb") as file:
+            new.unlink(missing_ok=True)
+            with open(new, "xb", opener=_private) as file:
                 file.writelines(map(line, records(saved)))
                 file.flush()
                 os.fsync(file.fileno())
@@ -111,6 +121,11 @@ class StateFile:
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._size = os.fstat(self._file).st_size
         self._limit = 3 * self._size + GROWTH_BYTES
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read: manifests can have secrets."""
+    return os.open(path, flags, 0o600)
 
 
 def _locked(folder: Path) -> int:

@@ -2,7 +2,7 @@
 
 Each record is a JSON object in a line of its own:
 
-- `{"format": 1}`: the first record of a file.
+- `{"format": 1, "directory": PATH}`: the first record of a file; the path of the manifests of the cluster.
 - `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers from which new names are made.
 - `{"gone": [KIND, NAMESPACE, NAME]}`: an object that was removed.
 - `{"manifest": [KIND, NAMESPACE, NAME], "digest": TEXT}`: the manifest that was carried out for an object; an empty
@@ -41,6 +41,8 @@ class Saved:
     manifests: dict[Id, str] = field(default_factory=dict)
     """The digest of the manifest that was last carried out, by object."""
     serials: Serials = (0, 0)
+    directory: str = ""
+    """The path of the cluster's manifests; empty when nothing was saved."""
 
     def is_empty(self) -> bool:
         """Return whether nothing was saved."""
@@ -72,7 +74,7 @@ def manifest_record(of: Id, made: str) -> dict[str, Any]:
 
 def records(saved: Saved) -> Iterator[dict[str, Any]]:
     """Yield the records from which `fold` makes this state again."""
-    yield {"format": FORMAT}
+    yield {"format": FORMAT, "directory": saved.directory}
     for item in saved.objects.values():
         yield {"put": item, "serials": list(saved.serials)}
     for of, made in saved.manifests.items():
@@ -95,7 +97,9 @@ def fold(lines: Iterable[bytes]) -> Saved:
             break
         try:
             _take(json.loads(text), saved, number)
-        except (ValueError, TypeError, KeyError, RecursionError) as bad:
+        except KeyError as missing:
+            raise BadStateError(f"line {number}: {missing} is missing") from missing
+        except (ValueError, TypeError, AttributeError, RecursionError) as bad:
             raise BadStateError(f"line {number}: {bad}") from bad
     return saved
 
@@ -104,6 +108,7 @@ def _take(record: Any, saved: Saved, number: int) -> None:  # noqa: ANN401 - it 
     if number == 1:
         if record["format"] != FORMAT:
             raise BadStateError(f"line 1: format {record['format']!r:.40} is not {FORMAT}")
+        saved.directory = str(record.get("directory", ""))
     elif "put" in record:
         item = record["put"]
         saved.objects[id_of(item)] = item

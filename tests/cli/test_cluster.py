@@ -44,8 +44,12 @@ class Running:
 
     def pods(self, namespace: str) -> dict[str, str]:
         """Return the node of each pod of a namespace that is not being deleted; "" while it waits."""
-        found = self.value("get", "pods", "--namespace", namespace)["pods"]
-        return {one["metadata"]["name"]: one["spec"].get("nodeName", "") for one in found}
+        found = [(one["metadata"], one["spec"]) for one in self.value("get", "pods")["pods"]]
+        return {
+            metadata["name"]: spec.get("nodeName", "")
+            for metadata, spec in found
+            if metadata["namespace"] == namespace
+        }
 
     def settled(self, namespace: str, count: int) -> None:
         """Wait until a namespace has this number of pods, each with a node."""
@@ -339,7 +343,12 @@ def test_every_kind_is_listed_and_described_in_80_columns(cluster: Running) -> N
     assert names == ["node-0", "node-1", "node-2"]
     assert cluster.run("get", "nodes", "--sort-by=-name", "-o", "name").out.split() == names[::-1]
     assert "name" not in cluster.run("get", "nodes", "--no-headers").out
-    assert cluster.run("get", "pods", "--namespace", "nowhere").out.startswith("No Pod matches")
+    none = cluster.run("get", "pdb", "--namespace", "default").out
+    assert none == "No PodDisruptionBudget matches --namespace default.\n"
+    for words in (("get", "pods"), ("events",)):
+        ended = cluster.run(*words, "--namespace", "eigth")
+        assert (ended.code, ended.out) == (1, "")
+        assert "did you mean `eight`" in ended.err
 
 
 def test_results_of_a_deletion_are_data_too(cluster: Running) -> None:

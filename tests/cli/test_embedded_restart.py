@@ -9,6 +9,7 @@ import pytest
 from tests.cli.clusters import node, write_known
 from tests.cli.processes import ROOT, address_of, finished, running, until
 from tests.cli.run import evenhand
+from tests.cli.test_cluster import said
 from tests.cli.test_end_to_end import await_counts
 from tests.cli.test_shim_ends import logged
 
@@ -56,6 +57,44 @@ def test_a_shim_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             assert (places(address), placed(address), decisions(address)) == before
             assert told["files"] == "unchanged"
     assert len(before[0]) == 16
+
+
+def test_a_shim_that_is_killed_at_any_time_keeps_what_ran(tmp_path: Path) -> None:
+    """Kills amid placements and commands; a pod that ran stays on its node, and both sides agree at the end."""
+    cluster, state = write_known(tmp_path / "cluster"), tmp_path / "state"
+    listen = "127.0.0.1:0"
+    with running(["serve", "--listen", "127.0.0.1:0"], tmp_path / "serve.log") as core:
+        address = address_of(core, tmp_path / "serve.log")
+        ran: dict[str, str] = {}
+        for turn, replicas in enumerate((3, 14, 6)):
+            log = tmp_path / f"{turn}.log"
+            with running(shim(cluster, state, address, "--cluster-listen", listen), log) as process:
+                at = said(process, "cluster commands at").split()[3]
+                front = ["deployment/front", "--namespace", "web", "--address", at]
+                assert evenhand("cluster", "scale", *front, "--replicas", str(replicas)).code == 0
+                now = bound(at)
+                kept = ran.keys() & now.keys()
+                assert {key: now[key] for key in kept} == {key: ran[key] for key in kept}
+                process.kill()
+                process.wait()
+                ran = now
+        with running(
+            shim(cluster, state, address, "--cluster-listen", listen), tmp_path / "last.log"
+        ) as process:
+            at = said(process, "cluster commands at").split()[3]
+            await_counts(address, allocations=38, waiting_asks=18)
+            assert bound(at) == places(address)
+            assert evenhand("doctor", "--core", address).code == 0
+
+
+def bound(at: str) -> dict[str, str]:
+    """Return the node of each pod of an embedded cluster that has one, by uid."""
+    found = evenhand("cluster", "get", "pods", "--address", at, "-o", "json").value()["pods"]
+    return {
+        one["metadata"]["uid"]: one["spec"]["nodeName"]
+        for one in found
+        if "nodeName" in one["spec"]
+    }
 
 
 def test_what_the_files_say_otherwise_after_a_restart_is_carried_out(tmp_path: Path) -> None:

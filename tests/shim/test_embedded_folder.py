@@ -37,7 +37,7 @@ class Rig:
         self.cluster = EmbeddedCluster(clock)
         self.state = StateFile(state) if state else None
         self.folder = Folder(folder, self.cluster, self.state)
-        saved = self.state.read() if self.state else Saved()
+        saved = self.state.read_for(folder) if self.state else Saved()
         self.report = self.folder.start(read_directory(folder), saved)
         self.said: list[str] = []
 
@@ -191,6 +191,43 @@ def test_only_one_process_has_a_state(tmp_path: Path) -> None:
     StateFile(tmp_path).close()
 
 
+def test_the_state_of_another_directory_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write(tmp_path / name, "n.json", node(name))
+    Rig(tmp_path / "one", tmp_path / "state").close()
+    with pytest.raises(BadStateError, match=r"another cluster directory, .*/one"):
+        Rig(tmp_path / "other", tmp_path / "state")
+    again = Rig(tmp_path / "one", tmp_path / "state2")
+    assert again.names("Node") == ["one"]
+    again.close()
+
+
+def test_only_its_owner_reads_a_state(tmp_path: Path) -> None:
+    write(tmp_path / "files", "n.json", node("n1"))
+    rig = Rig(tmp_path / "files", tmp_path / "made" / "state")
+    assert rig.state is not None
+    assert rig.state.path.stat().st_mode & 0o077 == 0
+    assert rig.state.path.parent.stat().st_mode & 0o077 == 0
+    rig.close()
+
+
+async def test_changed_files_are_followed_in_the_background(tmp_path: Path) -> None:
+    write(tmp_path, "n.json", node("n1"))
+    rig = Rig(tmp_path)
+    turns = iter(range(5))
+
+    async def change(_: float) -> None:
+        turn = next(turns, None)
+        if turn == 0:
+            write(tmp_path, "m.json", node("n2"))
+        if turn is None:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await rig.folder.follow(rig.said.append, change)
+    assert rig.names("Node") == ["n1", "n2"]
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NoStateError, match="file"):
@@ -248,6 +285,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
         {("Node", "", "n1"): node("n1"), ("Pod", "work", "p"): pod("p")},
         {("Node", "", "n1"): "00ff"},
         (7, 9),
+        "/manifests",
     )
     text = list(map(line, records(saved)))
     assert fold(text) == saved
