@@ -1,9 +1,9 @@
 """The tests in three runs: tests that can share the machine, beside them tests of real programs, and last tests that measure.
 
-Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker more
-than there are processors. At the same time the tests marked `real` run one by one; their output comes when they
-have ended. After both, the tests marked `alone` run, with nothing beside them. All runs are made even when one
-fails. At the end the summary says how long each run took, which tests were left out, and how to include them.
+Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker for each
+processor. At the same time the tests marked `real` run in two groups side by side, those of one group one by one
+(see tests/conftest.py); their output comes when they have ended. After both, the tests marked `alone` run, with
+nothing beside them. All runs are made even when one fails. At the end the summary says how long each run took, which tests were left out, and how to include them.
 """
 
 import os
@@ -37,9 +37,8 @@ class Run:
     options: tuple[str, ...]
 
 
-WORKERS: Final = (os.cpu_count() or 1) + 1
-"""One more than there are processors, because some tests wait for processes that they started."""
-BESIDE: Final = Run("real programs", f"{ALWAYS_OUT} and real", ())
+WORKERS: Final = os.cpu_count() or 1
+BESIDE: Final = Run("real programs", f"{ALWAYS_OUT} and real", ("-n", "2", "--dist", "loadgroup"))
 RUNS: Final = (
     Run(
         "side by side",

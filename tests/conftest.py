@@ -12,8 +12,16 @@ import server  # noqa: F401 - before gRPC, see there
 from tests.effort import cases
 
 ROOT: Final = Path(__file__).parent
-REAL: Final = frozenset({"compose", "faults", "kubernetes", "real"})
-"""The folders whose tests wait for other programs: each of their tests is marked `real`."""
+REAL: Final = {
+    "kubernetes": "API server",
+    "compose": "others",
+    "faults": "others",
+    "real": "others",
+}
+"""The folders whose tests wait for other programs, each with its group.
+
+Each of their tests is marked `real`. Tests of one group run one by one, because they share programs; the groups run side by side.
+"""
 
 hypothesis.settings.register_profile(
     "effort",
@@ -28,8 +36,10 @@ hypothesis.settings.load_profile("effort")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(ROOT).parts[0] in REAL:
+        folder = item.path.relative_to(ROOT).parts[0]
+        if folder in REAL:
             item.add_marker("real")
+            item.add_marker(pytest.mark.xdist_group(REAL[folder]))
 
 
 @pytest.hookimpl(trylast=True)

@@ -141,8 +141,7 @@ def borrowed(*, keep: bool = False) -> Iterator[Engine]:
         yield found
         return
     with _in_use() as users:
-        found = find() or start()
-        fcntl.flock(users, fcntl.LOCK_SH)
+        found = find() or _started(users)
         if keep:
             _kept().touch()
         try:
@@ -154,11 +153,19 @@ def borrowed(*, keep: bool = False) -> Iterator[Engine]:
 
 @contextmanager
 def _in_use() -> Iterator[TextIO]:
-    """Hold a lock that all users of the private engine share; it is exclusive while an engine is being started."""
+    """Hold a lock that all users of the private engine share; it is exclusive while an engine is started or stopped."""
     state().mkdir(parents=True, exist_ok=True)
     with (state() / "users.lock").open("w") as users:
-        fcntl.flock(users, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)
         yield users
+
+
+def _started(users: TextIO) -> Engine:
+    """Start the private engine, unless another user has done that meanwhile."""
+    fcntl.flock(users, fcntl.LOCK_EX)
+    found = find() or start()
+    fcntl.flock(users, fcntl.LOCK_SH)
+    return found
 
 
 def _is_last(users: TextIO) -> bool:

@@ -75,6 +75,21 @@ class ClaimsLook:
         return not (self.groups or self.found or self.untried)
 
 
+@dataclass(slots=True)
+class GroupsLook:
+    """A look at groups for asks that replace others and single asks that count as gangs. The look takes several ticks.
+
+    ``spec``, ``mark`` and ``again_ms`` are those of `ClaimsLook`. ``groups`` are the groups that are still to be planned for;
+    the first one in order is at the end of the list. ``began_ms`` is the instant at which the look began.
+    """
+
+    spec: "PartitionSpec"
+    mark: tuple[int, ...]
+    groups: "list[Group]"
+    began_ms: int
+    again_ms: int | None = None
+
+
 class Round:
     """The state of the rounds of one partition.
 
@@ -96,7 +111,8 @@ class Round:
     - ``barren`` has the numbers of groups in which no ask may reserve. A number is valid until an ask joins its group.
     - ``unsuited`` has the numbers of groups whose asks are too large for each reserved node that they could take over. They are
       valid while ``unsuited_seen`` (the counts of changes of nodes' shapes and of reservations) does not change.
-    - ``look`` is the latest look for asks that may reserve, ``claims_look`` that for asks that may claim; None if there is none.
+    - ``look`` is the latest look for asks that may reserve, ``claims_look`` that for asks that may claim, ``groups_look``
+      that at groups beside the claims; None if there is none.
     - ``looked`` is the value of ``relief`` at the last check whether open decisions still need their marked victims (J11).
     - ``tries`` is the planners' memory of asks that they refused.
     """
@@ -110,6 +126,7 @@ class Round:
         "cycles",
         "due_ms",
         "goes_on",
+        "groups_look",
         "hopeless",
         "hopeless_seen",
         "look",
@@ -139,6 +156,7 @@ class Round:
         self.barren: set[int] = set()
         self.pledges_ended = 0
         self.claims_look: ClaimsLook | None = None
+        self.groups_look: GroupsLook | None = None
         self.claims_ms: int | None = None
         self.began_ms: int | None = None
         self.arrivals = 0

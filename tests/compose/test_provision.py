@@ -1,6 +1,7 @@
 """The script that provides a Docker engine: whose process it ends, and its message when it may not install packages."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,27 @@ def test_an_engine_that_answers_is_used_as_it_is(
     with engine.borrowed() as found:
         assert found.environment() == {"DOCKER_HOST": "tcp://engine:2375"}
     assert not (cache / "evenhand").exists()
+
+
+def test_two_users_have_the_private_engine_at_the_same_time_and_the_last_one_stops_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.is_dir()
+    running: list[Engine] = []
+    stopped: list[int] = []
+
+    def start() -> Engine:
+        running.append(Engine("unix:///here", "99", private=True))
+        return running[-1]
+
+    def second() -> Engine:
+        with engine.borrowed() as found:
+            return found
+
+    monkeypatch.setattr(engine, "find", lambda: running[-1] if running else None)
+    monkeypatch.setattr(engine, "start", start)
+    monkeypatch.setattr(engine, "stop", lambda: stopped.append(len(running)))
+    with ThreadPoolExecutor(1) as other, engine.borrowed() as found:
+        assert other.submit(second).result(timeout=60) is found
+        assert not stopped
+    assert stopped == [1]

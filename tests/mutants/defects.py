@@ -1761,8 +1761,8 @@ DEFECTS: Final = (
     Defect(
         "capacity that is coming is pledged only where others run in the queue",
         "server.core.preemption.due_gangs",
-        "            if beside or (coming and _gets_capacity(group, coming)):",
-        "            if beside:",
+        "        if beside or (coming and _gets_capacity(group, coming)):",
+        "        if beside:",
         judge=Judge.STORIES,
         stories="in_queue",
         policy=Policy.IN_QUEUE,

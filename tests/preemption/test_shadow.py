@@ -10,6 +10,7 @@ import pytest
 
 from server.core.core import Core
 from server.core.queries import shadow_records
+from server.core.shadow import turn
 from server.model.asks import AskSpec
 from server.model.decisions import ShadowDecided
 from server.model.events import (
@@ -121,6 +122,20 @@ def test_fields_without_effect_make_no_shadow() -> None:
     )
 
 
+def test_a_shadow_pauses_while_more_kinds_of_asks_wait_than_it_examines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the live side decides then, as without a shadow, and each difference says why."""
+    plain = life(3, {}, {})
+    monkeypatch.setattr(turn, "LOOK_MOST", 0)
+    found = life(3, SHADOWS[1], {})
+    assert found.live == plain.live
+    assert {one.difference for one in found.beside} == {Difference.ONLY_LIVE}
+    assert {one.because for one in found.beside} == {
+        "it pauses while asks of more than 0 kinds wait"
+    }
+
+
 # Memory -------------------------------------------------------------------------------------------------------------
 
 
@@ -229,9 +244,9 @@ def renamed(known: Configuration) -> Configuration:
 def test_what_it_says_again_is_nothing() -> None:
     core = starving(5, 10)
     assert len(run(core, START)) == 5
-    for turn in range(1, 6):
-        core.handle(NodeAdded("rm", f"tiny-{turn}", (("vcore", 1),)), START + turn)
-        assert not run(core, START + turn)
+    for number in range(1, 6):
+        core.handle(NodeAdded("rm", f"tiny-{number}", (("vcore", 1),)), START + number)
+        assert not run(core, START + number)
 
 
 def test_what_stands_for_a_job_stands() -> None:

@@ -116,7 +116,7 @@ class ClaimsOfLook(Claims):
         look.untried = untried
         look.found = {leaf: found for leaf, found in look.found.items() if found}
         look.again_ms = state.claims_ms
-        return look.is_over and look.mark != _state_of(self._partition)
+        return look.is_over and look.mark != due.marks(self._partition)
 
     def _next(self, leaf: str) -> Sequence[Ask]:
         """Return the next claims of a leaf. At this call the last claim read so far has its turn, but the budget may not suffice to try it."""
@@ -199,7 +199,7 @@ def _mask(ask: Ask) -> tuple[str, str]:
 
 def _look(partition: Partition, shortage: Shortage, now: int) -> ClaimsLook:
     """Return the look that is in progress. If the last one is over and something changed since it began, begin another."""
-    state, mark = partition.round, _state_of(partition)
+    state, mark = partition.round, due.marks(partition)
     look = state.claims_look
     if (
         look is None
@@ -212,11 +212,6 @@ def _look(partition: Partition, shortage: Shortage, now: int) -> ClaimsLook:
 
 def _is_outdated(look: ClaimsLook, mark: tuple[int, ...], now: int) -> bool:
     return look.mark != mark or (look.again_ms is not None and look.again_ms <= now)
-
-
-def _state_of(partition: Partition) -> tuple[int, ...]:
-    """Return counters of which at least one changes with each event that may let more asks claim. The passing of time changes none."""
-    return *due.changes(partition), partition.placements
 
 
 def _groups(partition: Partition, shortage: Shortage) -> list[Group]:

@@ -4,9 +4,12 @@ The checks here are necessary conditions and cheap; policies and rules decide. F
 checked once, not each ask.
 """
 
+from collections.abc import Sequence
+
 from server.core.preemption import due_claims, due_gangs, pacing
 from server.core.preemption.deficits import Shortage
 from server.state import sharing, snapshotting
+from server.state.applications import Group
 from server.state.partition import Partition
 
 Counters = tuple[int, int]
@@ -27,6 +30,11 @@ def changes(partition: Partition) -> tuple[int, ...]:
     """
     index, ended, joined = partition.index, partition.round.pledges_ended, partition.classes.joined
     return *counters(partition), index.entered, ended, joined
+
+
+def marks(partition: Partition) -> tuple[int, ...]:
+    """Return counters of which at least one changes with each event that may let more asks claim. The passing of time changes none."""
+    return *changes(partition), partition.placements
 
 
 def is_called_for(partition: Partition, now: int) -> bool:
@@ -60,18 +68,23 @@ def begin(partition: Partition) -> None:
         state.masked.clear()
 
 
-def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshotting.Due:
-    """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1)."""
+def claimants(
+    partition: Partition, shortage: Shortage, groups: Sequence[Group], now: int
+) -> snapshotting.Due:
+    """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1); ``groups`` as for `beside_claims`."""
     claiming = pacing.admitted(partition, due_claims.claiming(partition, shortage, now), now)
-    return beside_claims(partition, now)._replace(claiming=claiming)
+    return beside_claims(partition, groups, now)._replace(claiming=claiming)
 
 
-def beside_claims(partition: Partition, now: int) -> snapshotting.Due:
-    """Return what may preempt now apart from the asks that claim alone: asks that require a node, gangs, and asks that replace others."""
+def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> snapshotting.Due:
+    """Return what may preempt now apart from the asks that claim alone: asks that require a node, gangs, and asks that replace others.
+
+    ``groups`` are the waiting groups whose asks count as gangs or replace others (see `beside_claims.Part`).
+    """
     return snapshotting.Due(
         requiring=due_claims.requiring(partition),
-        jobs=due_gangs.admitted(partition, due_gangs.waiting(partition, now), now),
-        replacing=pacing.admitted(partition, due_gangs.replacing(partition, now), now),
+        jobs=due_gangs.admitted(partition, due_gangs.waiting(partition, groups, now), now),
+        replacing=pacing.admitted(partition, due_gangs.replacing(partition, groups, now), now),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from server.core.preemption.deficits import Shortage
-from server.model.policies import GUARANTEED, REQUIRED_NODE, Delay, facts
+from server.model.policies import GUARANTEED, REPLACING, REQUIRED_NODE, Delay, facts
 from server.model.quota import PreemptionPolicy
 from server.preemption.claims import guarantee
 from server.state import pending, sharing
@@ -123,7 +123,7 @@ def _instants(
 ) -> Iterator[tuple[Ask, int]]:
     """Yield each ask of a group with the instant from which it may preempt; stop after the first that is within its delay."""
     delay = delay_ms(partition, group.application.leaf, policy)
-    refused_ms = partition.round.tries.refused_ms(group)
+    refused_ms = _refused_ms(partition, group, policy)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=pending.by_turn):
         if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
             continue
@@ -133,6 +133,17 @@ def _instants(
         yield ask, instant
         if group.in_turn and ask.pending_since + delay > now:
             return
+
+
+def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
+    """Return when preemption was last refused to a group, 0 for never.
+
+    A look that takes several ticks ignores a refusal that its round made: that refused a claim, and the same ask may still
+    replace others of its queue.
+    """
+    refused_ms, look = partition.round.tries.refused_ms(group), partition.round.groups_look
+    is_of_look = look is not None and refused_ms >= look.began_ms and facts(policy) in REPLACING
+    return 0 if is_of_look else refused_ms
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:

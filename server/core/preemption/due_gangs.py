@@ -4,7 +4,7 @@ Both are found in the live state, so that a snapshot is taken only when there is
 delay: it is due as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -13,12 +13,13 @@ from server.model.asks import ReleaseMark
 from server.model.fit import Amounts, fits
 from server.model.policies import GUARANTEED, JOB, REPLACING, facts
 from server.state import snapshotting
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Application, Ask, Group, Job
 from server.state.commitments import Commitment
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
 from server.state.nodes import Node
 from server.state.partition import Partition
+from server.state.queues import Queue
 from server.state.snapshotting import JobDue
 
 Assignment = tuple[Ask, str, Node | None]
@@ -29,10 +30,10 @@ GROUP_MOST: Final = 64
 """The most asks of one group that a round considers; the others are considered once these are placed."""
 
 
-def waiting(partition: Partition, now: int) -> list[JobDue]:
+def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[JobDue]:
     """Return the gangs that may be planned for now; schedule the next attempt for the others.
 
-    A single ask counts as a gang of one if no policy claims for it.
+    If no policy claims for single asks, an ask of ``groups`` counts as a gang of one.
     """
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(JOB):
@@ -42,12 +43,7 @@ def waiting(partition: Partition, now: int) -> list[JobDue]:
         again(one) for one in dict.fromkeys(partition.decisions.suspended.values()) if _is_job(one)
     ]
     if not settings.lists(GUARANTEED):
-        found += [
-            single(ask)
-            for leaf in due_claims.open_leaves(partition)
-            for group in due_claims.stuck_groups(leaf)
-            for ask in _first(partition, group, now)
-        ]
+        found += [single(ask) for group in groups for ask in _first(partition, group, now)]
     return found
 
 
@@ -104,31 +100,36 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 # Single asks --------------------------------------------------------------------------------------------------------
 
 
-def replacing(partition: Partition, now: int) -> list[Ask]:
-    """Return asks that may replace others of their queue: asks that fit nowhere and whose delay is over (I5)."""
+def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[Ask]:
+    """Return asks of ``groups`` that may replace others of their queue: asks that fit nowhere and whose delay is over (I5)."""
     settings = partition.spec.preemption
     asks = [
         ask
         for policy in REPLACING
         if settings.enabled and settings.lists(policy)
-        for group in _worth_a_look(partition)
+        for group in _worth_a_look(partition, groups)
         for ask in due_claims.due(partition, group, GROUP_MOST, now, policy.name)
     ]
     return list(dict.fromkeys(asks))
 
 
-def _worth_a_look(partition: Partition) -> Iterator[Group]:
+def _worth_a_look(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
     """Yield groups in whose leaf another application runs (I2), and groups for which capacity is becoming free anyway (G8).
 
     If two applications run in a leaf, every group shares the leaf with an application that is not its own.
     """
-    coming = _coming(partition)
-    for leaf in due_claims.open_leaves(partition):
-        running = list(islice((one for one in leaf.applications.values() if one.allocations), 2))
-        for group in due_claims.stuck_groups(leaf) if running or coming else ():
-            beside = any(one is not group.application for one in running)
-            if beside or (coming and _gets_capacity(group, coming)):
-                yield group
+    coming, running = _coming(partition), dict[Queue, list[Application]]()
+    for group in groups:
+        leaf = group.application.leaf
+        if leaf not in running:
+            running[leaf] = [*islice(filter(_runs, leaf.applications.values()), 2)]
+        beside = any(one is not group.application for one in running[leaf])
+        if beside or (coming and _gets_capacity(group, coming)):
+            yield group
+
+
+def _runs(application: Application) -> bool:
+    return bool(application.allocations)
 
 
 def _coming(partition: Partition) -> list[Coming]:

@@ -25,6 +25,7 @@ from server.core.preemption import (
     takeover,
     thrash_guard,
 )
+from server.core.preemption.beside_claims import Part
 from server.core.preemption.deficits import Shortage
 from server.core.preemption.takeover import Takeover
 from server.model.decisions import Decision, Noted
@@ -161,14 +162,23 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     shrinks = due_quota.is_due(partition, now)
     shortage = Shortage(partition)
     claims = claim_chunks.of_tick(partition, shortage, budget, now)
-    if claims.is_looking:
+    part = None if claims.is_looking else Part(partition, now)
+    if part is None:
         result.more, result.cut, result.held_back = True, partition.round.goes_on, True
         asks, trims = snapshotting.Due(requiring=due_claims.requiring(partition)), False
     else:
-        asks = _due(partition, now, budget, result)._replace(claiming=claims.due)
+        asks = _due(partition, part, now, budget, result)._replace(claiming=claims.due)
         trims = due.may_trim(partition, now)
-    if not (any(asks) or shrinks or trims):
+    has_begun = partition.round.goes_on or _is_of_claims(asks, trims=trims)
+
+    def settle() -> None:
         result.looks = claims.settle(cut=result.cut)
+        if part is not None and part.settle(cut=result.cut):
+            result.more, result.cut = True, result.cut or has_begun
+        result.looks |= part is not None and part.is_outdated
+
+    if not (any(asks) or shrinks or trims):
+        settle()
         return None
     begin(partition, asks, now, trims=trims)
     asks = asks._replace(claiming=claims.first())
@@ -178,18 +188,24 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
         _shrink(partition, trial, now, result)
 
     decide(PlanningSide(partition, now, budget, runs, watched=True), trial, result, trims=trims)
-    result.looks = claims.settle(cut=result.cut)
+    settle()
     return trial
 
 
-def _due(partition: Partition, now: int, budget: int, result: RoundResult) -> snapshotting.Due:
+def _due(
+    partition: Partition, part: Part, now: int, budget: int, result: RoundResult
+) -> snapshotting.Due:
     """Return the asks that are due, apart from those that claim alone, and find the takeover that may be made."""
+    asks = due.beside_claims(partition, part.groups, now)
+    if not part.is_last:
+        result.held_back = True
+        return asks
     reserving = due_reservations.reserving(partition, now)
     result.moves = takeover.find(partition, now)
     offered = within(partition, reserving, budget)
     tried = takeover.ahead(offered, result.moves)
     result.held_back = len(tried) < len(offered)
-    return due.beside_claims(partition, now)._replace(reserving=tried)
+    return asks._replace(reserving=tried)
 
 
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
@@ -212,8 +228,12 @@ def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[A
 
 def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool) -> None:
     """Begin a round of claims, if an ask or queue is due that waits for rounds (P1)."""
-    if asks.claiming or asks.jobs or asks.replacing or trims:
+    if _is_of_claims(asks, trims=trims):
         pacing.begin(partition, now)
+
+
+def _is_of_claims(asks: snapshotting.Due, *, trims: bool) -> bool:
+    return bool(asks.claiming or asks.jobs or asks.replacing or trims)
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:

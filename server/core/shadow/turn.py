@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from server.core.preemption import apply_plan, due, pacing, refusals, rounds
+from server.core.preemption.beside_claims import Part
+from server.core.preemption.claim_chunks import LOOK_MOST
 from server.core.preemption.deficits import Shortage
 from server.core.shadow import comparing, side, standing
 from server.core.shadow.comparing import Why
@@ -56,7 +58,8 @@ class Turn:
         known, now = self._known, self._now
         self._ended = standing.sweep(self._partition, known)
         mine: dict[str, Choice] = {}
-        if live is not None or due.is_called_for(self._seen, now):
+        called = live is not None or due.is_called_for(self._seen, now)
+        if called and not self._pauses:
             due.begin(self._seen)
             mine = self._decide(live)
         theirs = self._choices(self._partition, live, LIVE, 0)
@@ -82,11 +85,16 @@ class Turn:
 
     # Deciding -----------------------------------------------------------------------------------------
 
+    @property
+    def _pauses(self) -> bool:
+        """Return whether more groups of equal asks wait than a shadow examines in one turn: it then makes no new decisions."""
+        return self._partition.classes.groups > LOOK_MOST
+
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
         """Return by subject the shadow's new decisions. They are made after its standing decisions were applied."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
-            asks = due.claimants(other, shortage, now)
+            asks = due.claimants(other, shortage, Part(other, now).groups, now)
             trims = due.may_trim(other, now)
             if not (self._is_for_others(asks) or trims or standing.is_due(known, now)):
                 return {}
@@ -231,6 +239,8 @@ class Turn:
         return Why()
 
     def _nothing(self, partition: Partition, key: str, choice: Choice) -> Why:
+        if self._pauses and partition is self._seen:
+            return Why("", f"it pauses while asks of more than {LOOK_MOST} kinds wait")
         return comparing.why_nothing(partition, Shortage(partition), key, choice.policy, self._now)
 
 

@@ -1,0 +1,124 @@
+"""The groups that a tick looks at for asks that may replace others of their queue (I5), and for single asks that count as gangs (J4).
+
+If at most LOOK_MOST groups of equal asks wait, each tick looks at all of them. If more groups wait, a tick looks at PART_MOST of
+them, and the round continues with the others in the next ticks: first the groups of the highest priority, among equal priorities
+the oldest. Otherwise a tenant whose asks have many different sizes would make each tick long. Reservations are offered only with
+the last part (O6).
+"""
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final
+
+from server.core.preemption import due, due_claims, pacing
+from server.core.preemption.claim_chunks import LOOK_MOST
+from server.model.policies import GUARANTEED, JOB, REPLACING
+from server.state.applications import Group
+from server.state.partition import Partition
+from server.state.rounds import GroupsLook
+
+PART_MOST: Final = 2_000
+"""The most groups of equal asks that one tick looks at, if more than LOOK_MOST wait."""
+
+_PRIORITY: Final = attrgetter("priority")
+_NUMBER: Final = attrgetter("number")
+
+
+class Part:
+    """The groups that a tick looks at; they wait for preemption, and their leaves are open to it."""
+
+    def __init__(self, partition: Partition, now: int) -> None:
+        self.groups: list[Group] = []
+        self._partition = partition
+        self._look: GroupsLook | None = None
+        if not _is_needed(partition):
+            return
+        if partition.classes.groups <= LOOK_MOST:
+            partition.round.groups_look = None
+            self.groups = _stuck(partition)
+        elif pacing.is_between(partition, now):
+            due_claims.call_again(partition, now)
+            self.groups = [*_planned_again(partition)]
+        else:
+            self._look = look = _look(partition, now)
+            if look.again_ms is not None:
+                due_claims.call_again(partition, look.again_ms)
+            found = [*_planned_again(partition), *reversed(look.groups[-PART_MOST:])]
+            self.groups = [one for one in dict.fromkeys(found) if _waits(one)]
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether no groups are left for the next ticks."""
+        return self._look is None or len(self._look.groups) <= PART_MOST
+
+    def settle(self, *, cut: bool) -> bool:
+        """Record that the tick planned for the part, and return whether groups are left for the next tick.
+
+        ``cut`` says that the budget ended before the tick had tried all asks; then the next tick has the same part again.
+        """
+        look = self._look
+        if look is None:
+            return False
+        if not cut:
+            del look.groups[-PART_MOST:]
+        look.again_ms = self._partition.round.claims_ms
+        return bool(look.groups)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether the look is over, and the state changed since it began, so that another look has to begin."""
+        look = self._look
+        return look is not None and not look.groups and look.mark != due.marks(self._partition)
+
+
+def _is_needed(partition: Partition) -> bool:
+    """Return whether the partition lets asks replace others of their queue, or lets gangs claim and single asks not."""
+    settings = partition.spec.preemption
+    as_gangs = settings.lists(JOB) and not settings.lists(GUARANTEED)
+    return settings.enabled and (as_gangs or any(map(settings.lists, REPLACING)))
+
+
+def _stuck(partition: Partition) -> list[Group]:
+    """Return the groups that wait for preemption, by leaf and application."""
+    leaves = due_claims.open_leaves(partition)
+    return [group for leaf in leaves for group in due_claims.stuck_groups(leaf)]
+
+
+def _waits(group: Group) -> bool:
+    is_open = due_claims.is_open(group.application.leaf)
+    return bool(group.live) and is_open and due_claims.is_stuck(group)
+
+
+def _look(partition: Partition, now: int) -> GroupsLook:
+    """Return the look that is in progress. If the last one is over and something changed since it began, begin another."""
+    state, mark = partition.round, due.marks(partition)
+    look = state.groups_look
+    if look is None or look.spec is not partition.spec or _is_outdated(look, mark, now):
+        look = state.groups_look = GroupsLook(partition.spec, mark, _in_order(partition), now)
+    return look
+
+
+def _is_outdated(look: GroupsLook, mark: tuple[int, ...], now: int) -> bool:
+    is_due = look.again_ms is not None and look.again_ms <= now
+    return not look.groups and (look.mark != mark or is_due)
+
+
+def _in_order(partition: Partition) -> list[Group]:
+    """Return all groups of open leaves; the first one in order is at the end."""
+    found = [
+        group
+        for leaf in due_claims.open_leaves(partition)
+        for application in leaf.applications.values()
+        for group in application.groups.values()
+    ]
+    found.sort(key=_NUMBER, reverse=True)
+    found.sort(key=_PRIORITY)
+    return found
+
+
+def _planned_again(partition: Partition) -> Iterator[Group]:
+    """Yield the groups of asks whose decisions are planned again after a veto: these do not wait for their part or round."""
+    for key in partition.decisions.suspended:
+        ask = partition.asks.get(key)
+        if ask is not None and isinstance(ask.group, Group) and _waits(ask.group):
+            yield ask.group
