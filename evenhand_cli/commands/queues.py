@@ -197,7 +197,7 @@ def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) 
 
 
 def _name_pods(core: Core, answer: reports_pb2.GetUnmetGuaranteesResponse) -> None:
-    """Replace the keys of pods in an answer by the names of the pods."""
+    """Replace the keys of pods in an answer, in place, by the names of the pods; a key without a known name stays."""
     asks = [one for queue in answer.queues for one in queue.asks]
     if not any(UUID.search(text) for one in asks for text in _texts(one)):
         return
@@ -223,7 +223,10 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 def below(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str
 ) -> tuple[inspect_pb2.Queue, Mapping[str, int]]:
-    """Return the queue at a path, with the limits of the queues above it. Raises Fault that names near matches."""
+    """Return the queue at a path (the root for an empty path), with the limits of the queues above it.
+
+    Raises Fault if there is no such queue; the fault names near matches if there are any.
+    """
     found = list(picture.rows(root, capacity))
     for row in found:
         if row.queue.path == (path or root.path):

@@ -132,7 +132,10 @@ def _tell(reading: Reading) -> None:
 
 
 def _partition(reading: Reading, wanted: str) -> str:
-    """Return the partition of all asks. Raises Fault when the asks name several partitions."""
+    """Return the partition to simulate in: ``wanted``, else the one that all asks name.
+
+    Raises Fault if ``wanted`` is empty and the asks name several partitions.
+    """
     named = sorted({one.partition for one in reading.asks})
     if not wanted and len(named) > 1:
         raise Fault(

@@ -142,7 +142,7 @@ def _numbers(
 
 
 def _held(one: pb.DecidingLevel) -> str:
-    """Return how much of its guarantee a queue held, and its max when the max matters."""
+    """Return a phrase: what a queue held of its guarantee or share, and its max if it held more than that or has no guarantee."""
     kind, name = one.resource_type, heading(one.resource_type)
     told = [f"{amount(kind, one.held)} {name}, no guarantee"]
     if one.by_weight:

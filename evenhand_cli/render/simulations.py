@@ -236,7 +236,11 @@ def _evictions(one: Block) -> Iterator[tuple[str, str]]:
 def _lacking(
     fit: explain_pb2.GroupFit, *, many: bool, full: bool, several: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits without headroom for the group, and the resources that nodes lack for it."""
+    """Yield the rows of facts about what a group lacks.
+
+    The rows are the limits without headroom (unless ``several``), and in one row the total that the nodes lack (with ``many``, if
+    the group is no gang).
+    """
     if not several:
         yield from limits(most_limits(fit, full=full))
     if many and fit.missing and not fit.gang:

@@ -83,7 +83,9 @@ def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
 def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text]]:
     """Yield each sentence about the pods once, with the number of pods of which it is true.
 
-    Sentences that only say where a pod runs are left out.
+    Sentences about only some pods come first, the most frequent of them first; those about all pods come last. Without ``full``
+    only the first SENTENCES_MAX are shown. Sentences that repeat the table's facts (how long a pod has run, what it uses) or say
+    where in an order a pod is are left out.
     """
     total = len(found.answers)
     pods: dict[str, list[str]] = {}

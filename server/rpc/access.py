@@ -53,7 +53,11 @@ class Access:
         return [one for one in files if one is not None]
 
     def checked(self, listen: str, metrics: str | None) -> None:
-        """Raise BadOptionError if options contradict each other or leave a port open to all."""
+        """Raise BadOptionError for options that cannot be used together.
+
+        Options contradict each other, TLS leaves callers no way to identify themselves, an address is malformed, or a port could
+        be reached from outside without TLS and without ``--insecure``.
+        """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--tls-cert and --tls-key must be given together")
         if self.insecure and self.tls_cert is not None:
@@ -117,7 +121,7 @@ class Access:
         )
 
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS of the metrics endpoint. Raises BadOptionError if the files are no certificate and key."""
+        """Return the TLS of the metrics endpoint. Raises BadOptionError if certificate, key or client authority cannot be used."""
         assert self.tls_cert is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         # A resumed session would keep the client authority and the server certificate of the time when it began.

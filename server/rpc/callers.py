@@ -41,7 +41,7 @@ MOST_IN_ALL: Final[Mapping[str, int]] = {
 """The largest number of calls that all callers together may have open at once, by kind."""
 
 _COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
-"""The kinds of calls whose total is limited in `sessions`, `evenhand/watchers` and `probes`, where a new call can replace an old one."""
+"""The kinds of calls whose total is limited where they are served: in `sessions`, `evenhand/watchers` and `probes`."""
 
 
 class OpenCalls:

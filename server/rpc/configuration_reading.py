@@ -64,8 +64,8 @@ class _Reader:
     async def read(self, message: bytes, seconds: float) -> bytes:
         """Return the answer to one message. Messages are answered in the order of calls. An error or cancellation ends the process.
 
-        Raises TimeoutError if the answer takes longer, EOFError or ConnectionError if the process ends, and CallError if no
-        process can be started.
+        Raises TimeoutError if the answer takes longer than ``seconds``, EOFError or ConnectionError if the process ends, and
+        CallError if no process can be started.
         """
         async with self._turn:
             answer = None
@@ -92,7 +92,7 @@ class _Reader:
             await process.wait()
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Start a process and wait until it says that it is ready."""
+        """Start a process and wait until it says that it is ready. Raises CallError if it cannot start or is not ready in time."""
         try:
             process = self.process = await asyncio.create_subprocess_exec(
                 *self._command,

@@ -90,7 +90,7 @@ class _Copy:
         return any(one.wanted for one in self.questions[self.answered :])
 
     def end(self) -> None:
-        """Kill the process. Do this only once, because its id may belong to another process after the parent has waited for it."""
+        """Kill the process. A second call does nothing: once the parent has waited for it, its id may belong to another process."""
         if not self.ended:
             self.ended = True
             os.kill(self.pid, signal.SIGKILL)
@@ -114,7 +114,11 @@ class Copies:
         self._held = self._closed = False
 
     async def answer(self, question: Question, read: Read) -> bytes:
-        """Return the result of ``read`` in a copy. Raises CallError, also if too many reads wait."""
+        """Return the result of ``read`` in a copy, or raise its CallError.
+
+        Raises CallError also if too many reads wait, if the copy cannot be made, ends early or takes too long, and if the server
+        stops.
+        """
         if self._closed:
             raise draining()
         if self._open >= READS_WAITING_MAX:
@@ -130,11 +134,11 @@ class Copies:
                 self._give_up()
 
     def hold(self) -> None:
-        """Stop making copies until `go_on`."""
+        """Make no copy until `go_on` is called."""
         self._held = True
 
     def go_on(self) -> None:
-        """Resume making copies. If a question waits, make one at once."""
+        """Resume making copies. If a question waits and the limits allow it, make one at once."""
         self._held = False
         self._make()
 
@@ -205,7 +209,7 @@ class Copies:
         self.running[copy] = asyncio.create_task(self._follow(copy))
 
     async def _follow(self, copy: _Copy) -> None:
-        """Pass on the answers of a copy until it ends."""
+        """Pass on the answers of a copy, then kill it. Questions that it left without an answer get an error."""
         failure: CallError | None = None
         try:
             async with asyncio.timeout(COPY_S_MAX):
@@ -224,7 +228,7 @@ class Copies:
 
 
 async def _receive(copy: _Copy) -> None:
-    """Read answers from the pipe of a copy until its end."""
+    """Read answers from the pipe of a copy and pass them on, until all questions are answered or the pipe ends."""
     stream = asyncio.StreamReader()
     file = os.fdopen(copy.pipe, "rb", buffering=0)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(

@@ -77,7 +77,7 @@ class History:
         """The number of the latest entry; 0 if there was none yet."""
         self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
         self.totals: Counter[tuple[str, str]] = Counter()
-        """The totals by kind of decision (placed, released, rejected) and partition."""
+        """The totals by kind of decision (placed, released, rejected) and partition. Refused nodes are not counted."""
 
     def decided(self, decisions: Decisions, now: int) -> None:
         """Record every decision except the answers to barriers."""

@@ -62,7 +62,7 @@ class Garbage:
         """Do nothing."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
-        """Count the events of a slice, and collect if the core is never idle."""
+        """Count the events of a slice. With more than `ENOUGH` new objects, collect at the second slice without an idle moment."""
         if events:
             self._disturb()
         self._events += events
@@ -73,13 +73,16 @@ class Garbage:
                 self._overdue = True
 
     def call_ended(self, _code: object = None) -> None:
-        """Collect the cycles that gRPC leaves after each call, such as a read or a refusal, even if no event arrives."""
+        """Collect if there are more than `ENOUGH` new objects: gRPC leaves cycles after each call, even if no event arrives."""
         if self._new() > ENOUGH:
             self._collect()
             self._look_later()
 
     def idle(self) -> None:
-        """Collect if there are enough new objects since the last collection."""
+        """Collect at the first call, and then if there are more than `ENOUGH` new objects since the last collection.
+
+        After `THOROUGH_AT_LAST` collections, examine everything.
+        """
         if self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
         elif self._fresh or self._new() > ENOUGH:

@@ -124,7 +124,10 @@ class Roles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """The identities that are known. With ``open_to_all`` a caller without certificate and token is an operator."""
+    """The callers that the files of roles and tokens define.
+
+    With ``open_to_all``, a caller that sends no token, and no certificate with a role, is an operator.
+    """
 
     open_to_all: bool = True
     certificates: Mapping[str, Caller] = field(default_factory=dict)
@@ -135,9 +138,10 @@ class Identities:
     def caller(
         self, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata, now: int
     ) -> Caller:
-        """Return the caller behind a connection and its metadata; raises CallError UNAUTHENTICATED.
+        """Return the caller behind a connection and its metadata; raises CallError UNAUTHENTICATED if there is none.
 
-        A certificate that is revoked, or has expired since its connection was opened, is refused even with a valid token.
+        A bearer token takes precedence over the names in the certificate, and an unknown token is refused. A certificate that is
+        revoked, that cannot be read, or that has expired since its connection was opened is refused even with a valid token.
         """
         try:
             is_over = has_expired(authentication, now)

@@ -1,4 +1,4 @@
-"""The guard before every RPC: it checks the caller's role and the size of the request, and gives errors their form."""
+"""The guard before every RPC: it checks the caller's role and the number of open calls, and gives errors their form."""
 
 import asyncio
 import inspect
@@ -99,7 +99,10 @@ class Guard(grpc.aio.ServerInterceptor):
         return ended
 
     def _refusal(self, call: _Admitted) -> CallError | None:
-        """Return the error of an open call that the identities in force do not admit; None if they admit it."""
+        """Return the error of an open call that the identities in force do not admit; None if they admit it.
+
+        A call whose caller has another role, queue or restriction now is not admitted either: it has to be made again.
+        """
         try:
             caller = self._judged(call.method, call.authentication, call.metadata)
         except CallError as refused:
@@ -127,7 +130,7 @@ class Guard(grpc.aio.ServerInterceptor):
     def _admit(self, method: str, context: Context) -> _Admitted | None:
         """Return the admitted call, which is kept to be checked again later; None for a probe, which needs no role.
 
-        Raises CallError.
+        Raises CallError while the server stops, for an unknown caller, and for a role that may not call the method.
         """
         if method in OPEN:
             return None
@@ -316,7 +319,7 @@ async def _as_they_are(requests: Requests) -> Requests:
 def _as_call_error(method: str, error: Exception) -> CallError:
     """Return the CallError for an error that a handler raised.
 
-    An error that is no CallError is a defect, and is logged as one.
+    An error that is no CallError is a defect, and is logged as one. An AbortError is raised again: gRPC has a status already.
     """
     if isinstance(error, grpc.aio.AbortError):
         raise error

@@ -178,7 +178,7 @@ WATCH_INTERVAL_MS_MAX: Final = 60_000
 """Milliseconds between two pictures of a watch."""
 
 CONFIGURATION_BYTES_MAX: Final = 2 << 20
-"""Bytes of a queue configuration."""
+"""Length of a queue configuration; `configuration_reading` counts characters."""
 
 SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
 """Characters of a configuration that is read in the event loop. A longer one is read in a process of `configuration_reading`."""

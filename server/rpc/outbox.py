@@ -16,11 +16,12 @@ StateKey = tuple[str, str]
 
 
 class Outbox:
-    """The pieces that wait for a stream, up to a limit of objects and bytes.
+    """The pieces and the scheduling states that wait for a stream, up to a limit of objects and bytes.
 
     Above that limit the outbox is *spilled* and holds nothing.
 
-    Of several scheduling states of one ask only the last one is kept, and after the ask is placed none is kept.
+    States are sent only when no other pieces wait. Until then, of several states of one ask only the last one is kept, and none
+    once the ask is placed.
     """
 
     def __init__(self) -> None:
@@ -46,13 +47,13 @@ class Outbox:
         return bool(self._states)
 
     def extend(self, pieces: list[bytes]) -> None:
-        """Append pieces to those that wait."""
+        """Append pieces to those that wait. If that exceeds the limits, the outbox spills."""
         self._pieces += pieces
         self._bytes += sum(map(len, pieces))
         self._filled()
 
     def put_states(self, states: dict[StateKey, bytes]) -> None:
-        """Replace the scheduling states of these asks."""
+        """Replace the scheduling states of these asks. If that exceeds the limits, the outbox spills."""
         for key, piece in states.items():
             self._bytes += len(piece) - len(self._states.get(key, b""))
             self._states[key] = piece
@@ -64,7 +65,10 @@ class Outbox:
             self._bytes -= len(self._states.pop(key, b""))
 
     def take(self) -> bytes | None:
-        """Return the next message, cut at the limits of a response (design 1.2); None if no pieces wait."""
+        """Remove and return the next message, cut at the limits of a response (design 1.2); None if nothing waits.
+
+        One piece that alone exceeds the limit of bytes is a message of its own.
+        """
         if not self._pieces:
             if not self._states:
                 return None

@@ -19,7 +19,7 @@ NAMED_MAX: Final = 5
 
 
 class Owners:
-    """The callers that registered each manager."""
+    """The caller that last registered each manager."""
 
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
@@ -67,9 +67,10 @@ class Owners:
         managers: Mapping[str, str],
         caller: Caller,
     ) -> None:
-        """Raise CallError if the caller is a shim and changes a partition of another caller.
+        """Raise CallError if the change concerns a partition that the caller may not change; an operator may change all.
 
-        ``managers`` maps each partition to its manager.
+        A partition that only one of the two configurations has also counts as changed. ``managers`` maps each partition to its
+        manager.
         """
         if caller.role is Role.OPERATOR:
             return
@@ -85,13 +86,19 @@ class Owners:
             raise _foreign_partition(foreign[0], caller)
 
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
-        """Return whether a shim may not change the partition: its role names other partitions, or another caller owns the manager."""
+        """Return whether a shim may not change the partition.
+
+        If its role is restricted to partitions, only these count; else the partition's manager must not be foreign.
+        """
         if caller.partitions:
             return name not in caller.partitions
         return self._is_foreign(rm_id, caller)
 
     def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
-        """Return whether the manager belongs to another caller; the empty name belongs to no caller."""
+        """Return whether the manager is not the caller's: its role is bound to another one, or another caller registered this one.
+
+        The empty name is never foreign.
+        """
         if not rm_id or rm_id == caller.manager:
             return False
         owner = self._callers.get(rm_id)

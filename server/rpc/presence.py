@@ -26,9 +26,9 @@ class Sighting(NamedTuple):
     heard_ms: int
     """The time of its last message."""
     away_since_ms: int
-    """The time when the manager's last stream ended; 0 while a stream is open."""
+    """The time when the manager's last stream ended, or when the manager registered without one; 0 since it sent a message."""
     away: bool
-    """Whether the manager has been away for longer than a reconnect takes."""
+    """Whether the manager has been away for at least `AWAY_GRACE_MS`."""
 
 
 class Presence:
@@ -46,7 +46,7 @@ class Presence:
         self._seen.pop(rm_id, None)
 
     def heard(self, rm_id: str, now: int) -> bool:
-        """Record a message; return whether the manager was away before it."""
+        """Record a message; return whether the manager was away before it. Return False for a manager that is not registered."""
         seen = self._seen.get(rm_id)
         if seen is None:
             return False
@@ -55,7 +55,7 @@ class Presence:
         return was_away
 
     def left(self, rm_id: str, now: int) -> bool:
-        """Record that the manager's last stream ended; return whether the manager was present before."""
+        """Record that the manager's last stream ended; return whether it was present before, False if it is not registered."""
         seen = self._seen.get(rm_id)
         if seen is None or seen.away_since_ms:
             return False
@@ -63,7 +63,7 @@ class Presence:
         return True
 
     def sighting(self, rm_id: str, now: int) -> Sighting:
-        """Return the presence of a manager."""
+        """Return the presence of a manager; a manager that is not registered was never heard and is not away."""
         seen = self._seen.get(rm_id) or _Seen()
         since = seen.away_since_ms
         return Sighting(seen.heard_ms, since, bool(since) and now - since >= AWAY_GRACE_MS)

@@ -66,7 +66,10 @@ class Health:
         return _All(statuses=found)
 
     async def watch(self, request: _Request) -> AsyncIterator[_Answer]:
-        """Yield the health of a service, now and at each change; raises CallError if there are too many watches."""
+        """Yield the health of a service, now and at each change; an unknown service has the status SERVICE_UNKNOWN.
+
+        Raises CallError if there are too many watches.
+        """
         if self._watches >= HEALTH_WATCHES_MAX:
             raise too_many("watches of health", HEALTH_WATCHES_MAX)
         self._watches += 1

@@ -136,7 +136,7 @@ class Pump:
         self.changed = asyncio.Event()
         """The event that wakes watchers at each change."""
         self.version = 0
-        """The version of the state, which rises with every slice that may have changed something."""
+        """The version of the state, which rises each time watchers are woken: whenever something may have changed."""
 
     @property
     def waiting(self) -> int:
@@ -156,7 +156,8 @@ class Pump:
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
         """Put events into the inbox and return the replies to them; ``after`` is called right after the last one.
 
-        The core gets no other event in between, but the pump may yield to the event loop if these events take long.
+        The core gets no other event in between, but the pump may yield to the event loop if these events take long. A full inbox
+        does not delay these events.
         """
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         self._post(_Mail(None, Batch(events[0].rm_id, [*events]), reply, after))
@@ -171,7 +172,7 @@ class Pump:
         await future
 
     def stop(self) -> None:
-        """End `run` after the messages in the inbox and one more tick."""
+        """End `run` once the current slice is over and the inbox is empty."""
         self.stopping = True
         self._awake.set()
         self._enough.set()
@@ -411,8 +412,8 @@ class Pump:
         """Yield to the event loop, so that streams read and write; yield longer while many objects wait for a stream.
 
         Two messages of one stream in the inbox make a backlog, even if they are small. Clients that wait for each answer make
-        no backlog, however many there are. A full slice, or messages that still arrived at the end of the wait in `_gather`, also
-        count as a backlog, because more messages may follow.
+        no backlog, however many there are. A slice of at least GATHER_EVENTS, and two messages of one stream at the end of the wait
+        in `_gather`, also count as a backlog, because more messages may follow. There is no backlog while a caller waits for replies.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
@@ -421,7 +422,7 @@ class Pump:
         self._flooded = self._is_flood() or (self._coming and not self._asking)
 
     def _is_flood(self) -> bool:
-        """Return whether the inbox has two messages of one stream, and no message to which a caller awaits the replies."""
+        """Return whether one stream has two messages in the inbox, while no caller waits for the replies to a message."""
         if self._asking:
             return False
         heard: set[Session | None] = set()

@@ -22,7 +22,7 @@ Complete = Callable[[Message, Message], None]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A read request with its caller; equal questions that wait at the same time get one answer."""
+    """A read request with its caller. In `rpc/copies`, equal questions that wait at the same time get one answer."""
 
     method: str
     request: bytes
@@ -54,7 +54,7 @@ class InPlace:
         self._steady.set()
 
     async def answer(self, _question: Question, read: Read) -> bytes:
-        """Return the result of ``read``."""
+        """Return the result of ``read``, or raise its error. While reads are held, wait first."""
         if not self._steady.is_set():
             await self._steady.wait()
         return read()
@@ -68,7 +68,7 @@ class InPlace:
         self._steady.set()
 
     def close(self) -> None:
-        """Do nothing, because no read waits."""
+        """Do nothing: a read that is held is answered at `go_on` only."""
 
 
 class Answers:

@@ -31,7 +31,12 @@ _Read = TypeVar("_Read")
 
 
 class Health(NamedTuple):
-    """The health of the secrets: the number of reloads with a change, why a secret cannot be read, and when the certificate expires."""
+    """The health of the secrets.
+
+    ``reloads`` counts the calls of `renew` that put a file's content in force. ``failing`` says for each secret with files why
+    its newest text is not in force; the text is empty if it is. ``expires_ms`` is the end of the server's certificate, or None
+    without TLS.
+    """
 
     reloads: int
     failing: dict[str, str]
@@ -69,7 +74,7 @@ class _Secret(Generic[_Read]):
         return not problem
 
     def _now(self) -> list[tuple[int, int, int] | None]:
-        """Return a stamp of each file that changes when the file is replaced.
+        """Return a stamp for each file; None for a file that cannot be read. The stamp changes when the file is replaced.
 
         Links are followed, so a swapped link is a change.
         """
@@ -102,7 +107,7 @@ class Secrets:
 
     @property
     def identities(self) -> Identities:
-        """The identities that are known."""
+        """The identities that the roles and tokens in force define."""
         return known(self._access, self._roles.value, self._tokens.value)
 
     def credentials(self) -> grpc.ServerCredentials | None:
@@ -138,7 +143,10 @@ class Secrets:
         return context
 
     def renew(self, *, whole: bool) -> bool:
-        """Read again the files that have changed, or all of them if ``whole``; return whether any was read."""
+        """Read again the files that have changed or are not in force, or all files if ``whole``.
+
+        Return whether the content of at least one secret could be used.
+        """
         due = [one for one in self._with_files() if whole or one.is_due]
         renewed = [one.name for one in due if one.renew()]
         if renewed:
@@ -177,7 +185,7 @@ class Secrets:
         return f"the server's certificate expires in {days} d: {self._access.tls_cert}"
 
     def _say_expiry(self) -> None:
-        """Log a warning when the certificate expires soon, and then once a day."""
+        """Log a warning when the certificate expires soon, and again whenever the number of days left changes."""
         expiry = self._near_end()
         if expiry and expiry != self._expiry:
             _log.warning("certificate-expires", problem=expiry)

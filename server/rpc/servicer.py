@@ -109,9 +109,10 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Register a manager. What it had reported before is removed, and its streams end.
+        """Register a manager, and remove what it had reported before. Raises CallError for a registration that is refused.
 
-        After a manager's first registration, messages on its streams wait until a further registration is done.
+        If the manager had registered before, its streams end, else only those that other callers opened. While a first registration
+        is in progress, messages of the manager wait for it (see `_after_registration` for later ones).
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -146,7 +147,10 @@ class Scheduler:
             )
 
     async def _configuration(self, text: str) -> Configuration | None:
-        """Return the configuration of a registration. For a text with errors, raises CallError that names their lines and paths."""
+        """Return the configuration of a registration; None if the text is empty or a file configures the core.
+
+        For a text with errors, raises CallError that names their lines and paths.
+        """
         if self._readings is None or not text.strip():
             return None
         configuration, problems, _ = await self._readings.read(text, "config", "config")
@@ -158,7 +162,10 @@ class Scheduler:
         return configuration
 
     def _wiping(self, rm_id: str) -> list[ManagerWiped]:
-        """Return the events that end all asks and allocations of a manager: several, so that the core takes little time for each."""
+        """Return events that end `WIPE_OBJECTS` asks and allocations of a manager each, so that the core takes little time for each.
+
+        Fewer than `WIPE_OBJECTS` remain for the registration itself to end.
+        """
         known = held(self._core.state, rm_id)
         return [ManagerWiped(rm_id, WIPE_OBJECTS)] * (
             (known["asks"] + known["allocations"]) // WIPE_OBJECTS
@@ -264,7 +271,7 @@ class Scheduler:
                     await asyncio.wait({registration})
 
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
-        """Decode one message and put it into the inbox. Raises CallError for a message that the caller may not send."""
+        """Decode one message and put it into the inbox. Raises CallError if it is malformed or the caller may not send it."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:

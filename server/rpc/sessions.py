@@ -121,10 +121,10 @@ class Sessions:
         self.gone.set()
 
     def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
-        """Open a stream. Raises CallError if too many are open.
+        """Open a stream. Raises CallError if STREAMS_MAX are open and the caller has at least as many as one manager needs.
 
-        Streams that never named a manager are ended to free places. Each caller always has places for the streams of one
-        manager, so that other callers cannot keep it out.
+        If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller always
+        has places for the streams of one manager, so that other callers cannot keep it out.
         """
         if len(self._open) >= STREAMS_MAX:
             self._end_silent(now)
@@ -180,8 +180,8 @@ class Sessions:
     ) -> Sequence[str]:
         """Return the managers that were removed to free a place for this one, usually none.
 
-        Raises CallError if there are too many managers, or if another process acts for this manager. ``holds`` says whether the
-        core holds an object of a manager.
+        Raises CallError if there are too many managers, if the manager belongs to another caller, or if the process that replaced
+        this one still acts for the manager. ``holds`` says whether the core holds an object of a manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))

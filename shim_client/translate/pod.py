@@ -129,7 +129,12 @@ def _pull_secrets(spec: Fields) -> tuple[str, ...]:
 
 
 def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodReport:
-    """Return the report of a pod, with two facts that the pod lacks: its class's setting and whether it is originator."""
+    """Return the report of a pod, completed with whether the pod may be preempted and whether it is the originator.
+
+    ``class_allows`` is what the pod's PriorityClass says about preemption of the pod. It counts only if the pod's own annotation
+    does not say. A pod that opted out and has no level of protection gets prefer-not. The report of another scheduler's pod is
+    returned unchanged.
+    """
     if not facts.ours:
         return facts.report
     allowed = class_allows if facts.opinion is None else facts.opinion

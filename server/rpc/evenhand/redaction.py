@@ -109,7 +109,10 @@ def without(text: str, names: Iterable[str]) -> str:
 
 
 def named(queue: str, caller: Caller) -> str:
-    """Return the path of a queue if it is the caller's own or above that, else `another queue`."""
+    """Return a queue's path if the caller may see it, else `another queue`; an empty path stays empty.
+
+    A viewer may see its own queue, the queues below it and those above it; any other caller may see every queue.
+    """
     known = sees_all(caller) or caller.sees(queue) or queue in above(caller.queue)
     return queue if known or not queue else ANOTHER_QUEUE
 
@@ -129,7 +132,10 @@ def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
 
 
 def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
-    """Return the levels that influenced a decision; a viewer gets them without the numbers of other queues."""
+    """Return the levels that influenced a decision.
+
+    For a viewer, the levels of other queues have no numbers. The name of such a queue is kept only if it is above the viewer's.
+    """
     if sees_all(caller):
         return tuple(found)
     return tuple(
@@ -143,7 +149,7 @@ def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
 def verdict(found: Verdict, caller: Caller) -> Verdict:
     """Return the verdict on an ask of the caller's own queue.
 
-    A viewer gets no nodes and no sentences, which may name others.
+    A viewer gets no node, no missing amounts and no sentence, because these may reveal others.
     """
     if sees_all(caller):
         return found

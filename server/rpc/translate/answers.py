@@ -94,7 +94,7 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 
 
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
-    """Return the message that tells why an ask waits; it is sent after each change of the reason."""
+    """Return the message that says why an ask waits. The core decides it at each change of the reason; the outbox keeps the last."""
     return si_pb2.AllocationResponse(
         schedulingStates=[
             si_pb2.UpdateContainerSchedulingStateRequest(

@@ -20,7 +20,7 @@ _ALLOCATION: Final = Generation.ALLOCATION
 
 
 def add_releases(batch: Batch, message: si_pb2.AllocationReleasesRequest) -> None:
-    """Add an event for each release, or a refusal that names the field."""
+    """Add an event for each release, or a refusal that names the field; a note for a release without key and application."""
     for release in message.allocationsToRelease:
         # The ask generation identifies an allocation by its UUID, which here is its key.
         generation = _ASK if release.UUID else _ALLOCATION

@@ -76,7 +76,7 @@ class Specs:
     def sized(
         self, message: _Message, field: str, meaning: Callable[[_Message], Template]
     ) -> Template:
-        """Return the template of a message, whose quantities are cleared.
+        """Return the template of a message. Clears the quantities in the message, unless they are refused.
 
         Messages that differ only in quantities share the rest of their template, because a tenant may
         send ten thousand sizes.
@@ -151,7 +151,8 @@ def _ask_spec(message: si_pb2.AllocationAsk) -> AskSpec:
 def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
     """Return whether a policy allows preempting others (design 1.1).
 
-    The field holds either the text of seed 001, of which only `Never` forbids preemption, or the published boolean.
+    The field holds either the text of seed 001 or the published boolean. `Never` and false forbid preemption. So does a policy
+    without the field, because proto3 does not send false.
     """
     unknown = UnknownFieldSet(policy)
     flags = [
