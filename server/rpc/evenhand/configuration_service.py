@@ -57,9 +57,10 @@ class ConfigurationService:
         )
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
-        """Put a text in force, unless it has errors or this is a dry run.
+        """Put a text in force, unless it has errors, the core refuses it or this is a dry run; return problems and changes.
 
-        Raises CallError for partitions of other callers, and for a text made from a revision that is no longer in force.
+        Raises CallError for a manager or partitions of other callers, and for a text made from a revision that is no longer in
+        force.
         """
         caller = CALLER.get()
         if request.rm_id:
@@ -126,7 +127,7 @@ class ConfigurationService:
         )
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
-        """Return the changes that a text would make."""
+        """Return the changes that a text would make, none for a text with errors, and the problems of the text."""
         found, problems, _ = await self._readings.read(request.yaml, request.source)
         changes = await self._changes(found) if found is not None else []
         revision = self._core.state.revision

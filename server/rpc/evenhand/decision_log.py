@@ -103,7 +103,10 @@ class DecisionLog:
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
-        """Return a function from a key to its pod's name, for pods of the decision and for pods that the core knows or knew."""
+        """Return a function from a key to its pod's name; "" if the name is not known.
+
+        Names are known for the pods of the decision, while its changes are kept, and for pods of which the core still has the tags.
+        """
         one_partition = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
         held = {} if taken is None else taken.tags
@@ -117,9 +120,9 @@ class DecisionLog:
         return name
 
     def names_of(self, partition: str, keys: Iterable[str]) -> Callable[[str], str]:
-        """Return a function from a key to its pod's name at this moment.
+        """Return a function that gives the names that the pods with these keys have at this moment; "" for any other key.
 
-        Any thread may call it, because it does not read the state.
+        Any thread may call the function, because the function does not read the state.
         """
         one_partition = self._core.state.partitions.get(partition)
         asks = one_partition.asks if one_partition is not None else {}

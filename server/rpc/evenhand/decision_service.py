@@ -33,7 +33,7 @@ class DecisionService:
         self._watchers = watchers
 
     def list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
-        """Return decisions, oldest first; a viewer gets the decisions that concern its queues."""
+        """Return a page of decisions, oldest first; a viewer gets the decisions that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         if request.since_ms < 0:
@@ -85,7 +85,7 @@ class DecisionService:
     async def watch_decisions(
         self, request: pb.WatchDecisionsRequest
     ) -> AsyncIterator[pb.WatchDecisionsResponse]:
-        """Yield changes of decisions as they happen, in batches."""
+        """Yield the kept changes after the number ``since`` of the request, then further changes as they happen, in batches."""
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
         self._partition(request.partition)
@@ -105,7 +105,7 @@ class DecisionService:
     def list_shadow_decisions(
         self, request: pb.ListShadowDecisionsRequest
     ) -> pb.ListShadowDecisionsResponse:
-        """Return the decisions of shadows, oldest first; a viewer gets the decisions that concern its queues."""
+        """Return a page of the decisions of shadows, oldest first; a viewer gets the decisions that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         found = shadow_records.reports(self._core, partition)

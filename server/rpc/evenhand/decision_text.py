@@ -119,15 +119,15 @@ def evicted_sentence(found: pb.Decision, one: pb.Victim, now: int) -> str:
 
 
 def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.DecidingLevel]:
-    """Return the levels of a victim's own queue that the caller may read."""
+    """Return the levels of a victim's own queue, and of the queues above it, that the caller may read."""
     own = (one for one in levels if one.role == VICTIM and not one.hidden)
     return [one for one in own if is_below(queue, one.queue)]
 
 
 def held(levels: Sequence[pb.DecidingLevel]) -> str:
-    """Return what a victim's own queue used: `queue root.a held 8 cores of 2 cores guaranteed`.
+    """Return what the queues of these levels used: `queue root.a held 8 cores of 2 cores guaranteed`.
 
-    The lowest queue comes first.
+    Queues are separated by semicolons; the one with the longest path comes first.
     """
     numbers: dict[str, list[str]] = {}
     for one in sorted(levels, key=lambda each: -len(each.queue)):

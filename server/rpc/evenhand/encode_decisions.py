@@ -212,7 +212,10 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
 
 
 def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
-    """Return the messages of the queues that influenced the decision. Queues that the caller does not see have no numbers."""
+    """Return the messages of the queues that influenced the decision; queues that the caller does not see are marked as hidden.
+
+    The numbers are passed on as they are: `redaction.levels` has to remove those of hidden queues before.
+    """
     return [
         pb.DecidingLevel(
             queue=one.queue,

@@ -98,7 +98,11 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 
 
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
-    """Return the messages of the lines whose claimant or victim queue the caller sees. For a viewer, the other queue is `another queue`."""
+    """Return the messages of the lines of which the caller sees the claimant or the victim queue.
+
+    For a viewer, a queue that is not its own, below or above that is `another queue`, and the owners of other queues' victims are
+    left out. Lines that are equal then are summed.
+    """
     found: dict[tuple[str, str, str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:
         if redaction.sees_all(caller) or caller.sees(one.claimant) or caller.sees(one.victim):

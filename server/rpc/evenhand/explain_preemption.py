@@ -39,9 +39,10 @@ class Preempted:
     def decision(
         self, key: str, partition: str, now: int, victim: str = ""
     ) -> pb.ExplainResponse | None:
-        """Return the decision with this id, beginning with the comparison of ``victim``.
+        """Return the explanation of the decision with this id.
 
-        Return None if there is no such decision, or if it does not concern the caller.
+        ``victim`` is the victim that is compared with the next candidate, by default the last one that the caller sees. Return None
+        if there is no such decision in the partition (any partition for ""), or if it does not concern the caller.
         """
         record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
@@ -109,7 +110,10 @@ class Preempted:
         )
 
     def add_near(self, response: pb.ExplainResponse) -> None:
-        """Add to the answer about a running allocation why the latest decisions that evicted pods near it did not evict it."""
+        """Add to the answer about a running allocation why the latest decisions that evicted pods near it did not evict it.
+
+        Add nothing to the answer about an allocation that is being evicted.
+        """
         state = self._core.state.partitions.get(response.partition)
         ask = None if state is None else state.asks.get(response.key)
         if state is None or ask is None or ask.node is None or ask.releasing:
@@ -127,7 +131,10 @@ class Preempted:
             response.lines.append(told.sentence)
 
     def add_quota(self, response: pb.ExplainResponse) -> None:
-        """Add to the answer about a running allocation what the scheduled quota runs of the queues on its path would do to it."""
+        """Add to the answer about a running allocation what the scheduled quota runs of the queues on its path would do to it.
+
+        The sentences follow the first line. Add nothing to the answer about an allocation that is being evicted.
+        """
         state = self._core.state.partitions.get(response.partition)
         ask = None if state is None else state.asks.get(response.key)
         if state is None or ask is None or ask.node is None or ask.releasing:
@@ -170,7 +177,7 @@ class Preempted:
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
         """Add to the answer about a waiting ask what preemption would do for the ask, or the rule that forbids preemption.
 
-        Return the verdict with only what the caller may read.
+        Return the verdict with only what the caller may read; None if there is no verdict on the ask.
         """
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:

@@ -89,7 +89,10 @@ class InspectService:
         )
 
     def list_applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
-        """Return applications in the order of their submission."""
+        """Return a page of applications in the order of their submission.
+
+        Applications in other states than the requested ones are left out of the page, so that it may be shorter than its size.
+        """
         reader = self._reader()
         page = wanted(request.page_size, request.page_token)
         found, token = reader.applications(request.partition, request.queue, page)
@@ -102,13 +105,16 @@ class InspectService:
         )
 
     def list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
-        """Return nodes in the order of their arrival."""
+        """Return a page of nodes in the order of their arrival."""
         page = wanted(request.page_size, request.page_token)
         found, token = self._reader().nodes(request.partition, page)
         return pb.ListNodesResponse(nodes=map(encode_reports.node, found), next_page_token=token)
 
     def list_allocations(self, request: pb.ListAllocationsRequest) -> pb.ListAllocationsResponse:
-        """Return allocations and asks, grouped by application."""
+        """Return a page of allocations, and of asks if requested, grouped by application.
+
+        Foreign pods that were not requested are left out of the page, so that it may be shorter than its size.
+        """
         scope = Scope(
             request.partition,
             request.queue,
@@ -140,7 +146,7 @@ class InspectService:
                     one.released_for = ", ".join(each.key for each in record.beneficiaries)
 
     def check_consistency(self, request: pb.CheckConsistencyRequest) -> pb.CheckConsistencyResponse:
-        """Return the findings of the doctor."""
+        """Return the findings of the doctor about the core, the server and its memory, the most severe first."""
         now = self._pump.now()
         partition = request.partition and self._reader().partition_name(request.partition)
         around = doctor.Around(self._about.started_ms, self._sessions.presence.away(now))
@@ -232,7 +238,10 @@ def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
 
 
 def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
-    """Return the queues of a partition, limited to what the reader's caller may see."""
+    """Return the queues of a partition, limited to what the reader's caller may see.
+
+    The reasons for which asks wait are counted only if there are at most `WAITING_TALLY_MAX` asks and allocations.
+    """
     name = reader.partition_name(partition)
     root = reader.tree(name)
     waiting: encode_reports.Reasons = {}
@@ -267,7 +276,10 @@ def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
 def _waiting(
     reader: Reader, partition: str, listed: Sequence[ApplicationReport]
 ) -> encode_reports.Reasons:
-    """Return by application how many asks wait for each code; at most `WAITING_TALLY_MAX` asks are counted."""
+    """Return by application how many asks wait for each code.
+
+    At most `WAITING_TALLY_MAX` asks are counted; an application with more asks than are left of that number has no entry.
+    """
     counts: dict[str, Counter[str]] = {}
     left = WAITING_TALLY_MAX
     for one in listed:

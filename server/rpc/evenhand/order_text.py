@@ -38,8 +38,8 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
 ) -> Iterator[str]:
     """Yield sentences on why these victims were chosen: a comparison with the next candidate, the sort keys that decided, and the node.
 
-    ``victim`` is the victim to compare, by default the last one that the caller sees; ``record`` has all victims. ``later`` is
-    called only for candidates that the caller sees.
+    ``victim`` is the victim to compare, by default the last one that the caller sees; ``record`` has all victims. Nothing is
+    yielded if there is no such victim. ``later`` is called only for candidates that the caller sees.
     """
     queues = {one[-1]: path for one, path in zip(ranking.candidates, ranking.queues, strict=True)}
     queues |= {one.key: one.queue for one in record.victims}

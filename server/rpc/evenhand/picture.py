@@ -30,7 +30,7 @@ class Pictures:
             answer.picture.CopyFrom(picture)  # type: ignore[attr-defined]
 
     def picture(self, partition: str = "") -> pb.Picture:
-        """Return the picture of a partition, or of all; a viewer gets no names of managers."""
+        """Return the picture of a partition, or of all if the name is empty or unknown; a viewer gets no names of managers."""
         state, now = self._core.state, self._now()
         away = self._presence.away(now)
         known = state.partitions.get(partition.lower())

@@ -73,7 +73,7 @@ class Reader:
         ]
 
     def partition(self, name: str) -> PartitionReport:
-        """Return the report of a partition; raises CallError NOT_FOUND."""
+        """Return the report of a partition; raises CallError NOT_FOUND. A viewer's queue has to be in the partition."""
         known = self.partition_name(name)
         return next(one for one in self.partitions() if one.name == known)
 
@@ -108,7 +108,7 @@ class Reader:
         )
 
     def applications(self, partition: str, queue: str, page: Page) -> Listing[ApplicationReport]:
-        """Return the applications of a queue and of all queues below it."""
+        """Return the applications of a queue and of all queues below it; for a viewer that may not see the queue, those of its own."""
         name, path = self.partition_name(partition), self._queue(queue)
         return page.read(
             lambda start, size: inspect.applications(self._core, name, path, start=start, size=size)
@@ -143,7 +143,10 @@ class Reader:
         )
 
     def _queue(self, path: str) -> str:
-        """Return the queue that a request names, or the caller's own queue if the request names none that the caller may see."""
+        """Return the queue that a request names. If it names none, or one that a viewer may not see, return the viewer's own queue.
+
+        For a caller that sees the cluster and names no queue, return "", which means all queues.
+        """
         if not path:
             return self.visible_queue
         wanted = path.lower()

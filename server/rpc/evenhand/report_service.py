@@ -69,9 +69,9 @@ class ReportService:
     def _lost(
         self, partition: str, request: pb.GetLostWorkRequest, *, owners: bool
     ) -> tuple[list[LostLine], int]:
-        """Return the requested lines, and since when they are complete (Unix ms).
+        """Return the requested lines, and since when they are complete (Unix ms); 0 if that is the start of the server.
 
-        With ``owners`` the lines are also split by the owner of the victims.
+        With ``owners`` the lines are also split by the owner of the victims. Raises CallError if ``since_ms`` is negative.
         """
         if request.since_ms < 0:
             raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))

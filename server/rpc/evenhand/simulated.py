@@ -124,7 +124,8 @@ class AskReader:
     def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
         """Return the queue, and why it was chosen: the queue that the ask names, else the application's, else that of the placement rules.
 
-        Raises RefusedError.
+        Raises RefusedError for a malformed name, and if the placement rules refuse the application. An existing application counts
+        only if the caller sees its queue.
         """
         if message.queue:
             return bounded("queue", message.queue).lower(), "named in the request"

@@ -45,7 +45,7 @@ class WatchService:
         self._answers = answers
 
     async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
-        """Yield a picture at once, and another one after each change."""
+        """Yield a picture at once, and another one after a change. Changes within one interval lead to one picture."""
         pause = _pause(request.min_interval_ms)
         with self._watchers.watching():
             seen = -1
@@ -69,7 +69,10 @@ class WatchService:
     async def watch_events(
         self, request: pb.WatchEventsRequest
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        """Yield events as they happen, in batches."""
+        """Yield the kept events after the number ``since`` of the request, then further events as they happen, in batches.
+
+        With ``held_only``, end after the kept events.
+        """
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
         kinds = frozenset(request.kinds)
