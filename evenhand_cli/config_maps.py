@@ -119,7 +119,7 @@ def _value(node: yaml.Node, key: str) -> yaml.Node | None:
 
 
 def _lines(node: yaml.Node) -> Iterator[tuple[str, int]]:
-    """Yield, for each text of `data`, the line on which it begins; 0 when the text is folded or quoted."""
+    """Yield the key of each text of `data`, and the line on which the text begins; 0 unless it is a literal block (`|`)."""
     data = _value(node, "data")
     for key, value in data.value if isinstance(data, yaml.MappingNode) else ():
         yield key.value, value.start_mark.line + 2 if value.style == "|" else 0
@@ -155,7 +155,10 @@ def _unwrapped(found: Sequence[_Map], name: str) -> QueuesText:
 
 
 def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
-    """Return the ConfigMaps with the shim's settings; the one that takes precedence is the last."""
+    """Return the ConfigMaps with the shim's settings; the one that takes precedence is the last.
+
+    A single ConfigMap may have any name. Raises Fault when there are several and none has a name that the shim reads.
+    """
     if len(found) == 1:
         return list(found)
     known = sorted(

@@ -200,8 +200,8 @@ def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core
 def resolved(given: Context, name: str) -> Context:
     """Return the values of options and variables; values that they lack come from the named or the current context.
 
-    When the options name another core than the current context, no file of that context is used, because its token is
-    meant for its own core.
+    When the options name another core than the current context, and no context is named, nothing of the current context
+    is used, because its token is meant for its own core. Raises Fault when the context does not exist.
     """
     context = read_contexts().chosen(name)
     if given.core and given.core != context.core and not name:
@@ -276,7 +276,7 @@ def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
 
 
 def read_token(token_file: Path) -> str:
-    """Return the token that a file contains. Raises Fault when it contains none."""
+    """Return the token that a file contains. Raises Fault when the file cannot be read or contains no token."""
     token = read_text(token_file, "--token-file").strip()
     if not token or not token.isascii() or not token.isprintable():
         raise Fault(

@@ -25,12 +25,15 @@ def acts(text: str) -> bool:
 
 
 def escaped(text: str) -> str:
-    """Return the text with each such character replaced by its hexadecimal code."""
+    """Return the text with each character that a terminal obeys replaced by its hexadecimal code."""
     return _ACTING.sub(_code, text) if acts(text) else text
 
 
 def escaped_json(text: str) -> str:
-    """Return JSON with equal values: such characters occur only in strings, where JSON has escapes for them."""
+    """Return JSON with equal values, in which the characters that a terminal obeys are written as JSON escapes.
+
+    These characters occur only in strings, where JSON has escapes for them.
+    """
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
 
 
@@ -50,7 +53,7 @@ class EscapingConsole(Console):
 
 
 def escaped_text(text: Text) -> Text:
-    """Return the text with its styles, and with each such character replaced by its hexadecimal code."""
+    """Return the text with its styles, and with each character that a terminal obeys replaced by its hexadecimal code."""
     if not acts(text.plain):
         return text
     cuts = [at for found in _ACTING.finditer(text.plain) for at in found.span()]

@@ -135,7 +135,7 @@ def _value(listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:
 
 
 def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float) -> None:
-    """Write the listing, and write it again when its rows have changed; the loop ends only with a fault of the core."""
+    """Write the listing, and write it again when its rows have changed. The loop ends only with a Fault or an interrupt."""
     before: Mapping[str, Any] | None = None
     with pictures(shape.form) as draw:
         while True:

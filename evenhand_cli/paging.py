@@ -37,7 +37,7 @@ def every(
     request: Request,
     rows: Callable[[Answer], Iterable[Row]],
 ) -> list[Row]:
-    """Return the rows of all pages of a listing. Raises Fault."""
+    """Return the rows of all pages of a listing. Sets the size and token of the page in the request. Raises Fault."""
     found: list[Row] = []
     request.page_size = PAGE_SIZE
     with terminal.patience(f"reading from {core.address}") as tell:

@@ -23,7 +23,10 @@ def hangup_event() -> asyncio.Event:
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work until it ends or SIGINT or SIGTERM arrives; errors: those of the work."""
+    """Run the work until it ends, or cancel it when SIGINT or SIGTERM arrives.
+
+    Raises the error with which the work ends; an error after the cancellation is ignored.
+    """
     stopped = asyncio.create_task(stop_event().wait())
     task = asyncio.create_task(work)
     await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)

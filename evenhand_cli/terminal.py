@@ -60,7 +60,10 @@ THEME = Theme(
 
 
 def results(width: int | None = None) -> Console:
-    """Return a console for the output stream; without a width it is as wide as the terminal, or as COLUMNS says."""
+    """Return a console for the output stream.
+
+    Without a width it is as wide as the terminal. If the output is no terminal, it is as wide as COLUMNS says, else PIPE_WIDTH.
+    """
     if width is None and not sys.stdout.isatty():
         width = shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
     return EscapingConsole(theme=THEME, highlight=False, width=width)

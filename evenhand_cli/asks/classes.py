@@ -21,7 +21,7 @@ RESOLVED = ("priority", "priorityClassName", "preemptionPolicy")
 
 @dataclass(slots=True)
 class Classes:
-    """The PriorityClasses of a file by name."""
+    """The PriorityClasses of a file and the system's own classes, by name."""
 
     options: Options
     known: dict[str, Mapping[str, Any]] = field(
@@ -43,14 +43,18 @@ class Classes:
         self.known[name] = document.item
 
     def resolves(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the file itself says which priority the pod has."""
+        """Return whether the known classes say which priority the pod has: its class is known or, without one, a global default."""
         name = spec.get("priorityClassName")
         if name:
             return name in self.known
         return any(one.get("globalDefault") for one in self.known.values())
 
     def otherwise(self, spec: Mapping[str, Any], pod: Document) -> dict[str, Any]:
-        """Return priority, class and preemption policy of a pod whose file does not say its priority. Raises Fault."""
+        """Return priority, class and preemption policy of a pod whose priority the known classes do not say.
+
+        The option `--priority` takes precedence over the priority that is written in the pod; without both it is 0. Raises
+        Fault when the pod names an unknown class and there is neither.
+        """
         name, written = spec.get("priorityClassName"), spec.get("priority")
         value = written if self.options.priority is None else self.options.priority
         if name and value is None:
@@ -76,6 +80,9 @@ class Classes:
         return UNKNOWN_DEFAULT
 
     def allows_preemption(self, name: str) -> bool:
-        """Return whether pods of this class are ordinary victims; False when they are evicted only if no other victims suffice."""
+        """Return whether pods of this class are ordinary victims; True for an unknown class.
+
+        False means that the pods are evicted only if no other victims suffice.
+        """
         found = self.known.get(name)
         return found is None or read_priority_class(found).allow_preemption

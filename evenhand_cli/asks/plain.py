@@ -124,7 +124,8 @@ def _simulated(
 ) -> simulate_pb2.SimulatedAsk:
     """Return the ask to simulate.
 
-    A queue that is written as a whole path is used as it is; any other name is passed to the placement rules.
+    The option `--queue` takes precedence. A queue that is written as a whole path is used as it is; any other name is passed to
+    the placement rules.
     """
     queue = options.queue or (written.queue if f"{written.queue}.".startswith("root.") else "")
     return simulate_pb2.SimulatedAsk(queue=queue, ask=message, application=application)

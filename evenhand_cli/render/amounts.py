@@ -62,7 +62,10 @@ def phrase(values: Mapping[str, int]) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a rounded percentage: less than 1 % is `<1 %`, and more than 99 % but not all is `>99 %`."""
+    """Return a rounded percentage; a dash when the whole is not positive.
+
+    What would be rounded to nothing is `<1 %`, and what would be rounded to all is `>99 %`.
+    """
     if whole <= 0:
         return NOTHING
     share = round(100 * part / whole)
@@ -74,7 +77,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """Return a duration: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 3 h`."""
+    """Return a duration: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 03 h`; a negative one is `0.0 s`."""
     seconds = max(0, milliseconds) / 1000
     if seconds < 10:  # noqa: PLR2004
         return f"{seconds:.1f} s"

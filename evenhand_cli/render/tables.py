@@ -227,7 +227,7 @@ def _node_state(one: inspect_pb2.Node) -> Text:
 
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:
-    """Return namespace and name of the allocation's pod from its tags; empty when the tags lack them."""
+    """Return namespace and name of the allocation's pod, as the core sent them or from its tags; empty when neither has them."""
     if allocation.name:
         return allocation.name
     tags = allocation.tags
