@@ -55,7 +55,7 @@ class Contexts:
     known: Mapping[str, Context] = field(default_factory=dict)
 
     def named(self, name: str, where: str = WHERE) -> Context:
-        """Return the context with this name. Raises Fault that names near matches."""
+        """Return the context with this name. Raises Fault if there is none; the fault names near matches if there are any."""
         if name in self.known:
             return self.known[name]
         near = near_matches(name, self.known)
@@ -65,7 +65,10 @@ class Contexts:
         raise Fault(f"there is no context `{name}` in {self.file}", where=where, advice=advice)
 
     def chosen(self, name: str) -> Context:
-        """Return the context with this name or, when no name is given, the current context. Raises Fault."""
+        """Return the context with this name or, when no name is given, the current context; an empty one when there is neither.
+
+        Raises Fault when there is no context of that name.
+        """
         if name:
             return self.named(name)
         if not self.current:
@@ -131,7 +134,10 @@ def write_contexts(contexts: Contexts) -> None:
 
 
 def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Contexts:
-    """Return the contexts after setting fields of one; an empty value unsets a field. Raises Fault for a bad name."""
+    """Return the contexts after setting fields of one; an empty value unsets a field. Raises Fault for a malformed name.
+
+    A context that does not exist is added. Without a current context, this one becomes the current context.
+    """
     if not NAME.fullmatch(name):
         raise Fault(
             f"`{name}` is no name of a context",

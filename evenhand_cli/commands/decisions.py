@@ -239,7 +239,7 @@ def _listing(core: Core, request: pb.ListDecisionsRequest, since: str) -> Listin
 def _lost_work(
     core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form, *, full: bool
 ) -> None:
-    """Write the sums of lost work since the server was started."""
+    """Write the sums of lost work since the requested instant, by default since the server was started."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     answer = core.ask(stub.GetLostWork, wanted)
     narrowed = bool(wanted.queue or wanted.policy or wanted.since_ms)
@@ -297,7 +297,10 @@ def _unknown(core: Core, decision: str) -> Fault:
 
 
 def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: Form) -> None:
-    """Write the changes of decisions since the requested instant, and new ones as they occur."""
+    """Write the changes of decisions since the requested instant, and new ones as they occur.
+
+    End after `count` changes; 0 means no limit. Raises Fault when the core ends the stream.
+    """
     if output is Form.NAME:
         raise no_names()
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)

@@ -251,7 +251,7 @@ def _is_sibling(name: str, asked: str) -> bool:
 
 
 def _memory(core: Core) -> str:
-    """Return since when the core has recorded decisions, and where earlier ones can be found."""
+    """Return since when the core has recorded decisions, and where earlier ones can be found; "" if the core does not answer."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         started = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).started_at_ms

@@ -89,7 +89,7 @@ class Column:
 def table(
     columns: Sequence[Column], width: int, *, headers: bool = True, noted: bool = True
 ) -> RenderableType:
-    """Return the table at this width; columns without any content are left out without a note.
+    """Return the table at this width; columns without any content are left out without a note, unless their priority is ALWAYS.
 
     With `noted` False the table has no note; that is meant for commands that have no `--output wide`.
     """
@@ -201,7 +201,7 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """Return the columns that fit next to each other, in their order."""
+    """Return the columns that fit next to each other, in their order; those with the priority ALWAYS stay even if they do not fit."""
     if width >= PIPE_WIDTH:
         columns = [_unshortened(one) for one in columns]
     shown = list(columns)
@@ -288,7 +288,10 @@ class Shortened:
 
 
 def shortened(name: str, width: int, sign: str) -> str:
-    """Return a name of at most this width, without its middle when it is longer; the indent before it stays."""
+    """Return a name of at most this width, without its middle when it is longer; the indent before it stays.
+
+    A name is returned unchanged when the width has no place for a character beside the indent and the sign.
+    """
     lead = _LEAD.match(name)[0]  # type: ignore[index] # It matches the empty text, too.
     kept = width - cell_len(lead) - 1
     if cell_len(name) <= width or kept < 1:

@@ -438,7 +438,10 @@ def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
 
 
 def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
-    """Yield a row for each resource type whose usage, guarantee or deserved share changes in a queue."""
+    """Yield a row for each resource type, except pods, whose usage, guarantee or deserved share changes in a queue.
+
+    A queue that is new or removed has one row that says so.
+    """
     for one in found:
         if not one.HasField("before") or not one.HasField("applied"):
             fate = "new" if one.HasField("applied") else "removed"

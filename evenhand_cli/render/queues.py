@@ -50,7 +50,10 @@ class Row:
     """The smallest max on the path to the root, by type; at the root the partition's capacity."""
 
     def dominant(self) -> str:
-        """Return the dominant resource type: the type with the greatest ratio of usage to limit."""
+        """Return the dominant resource type: the type with the greatest ratio of usage to limit; "" when no type has a limit.
+
+        The number of pods counts only if the queue itself has a max for it, or if no other type has a limit.
+        """
         limited = [kind for kind in in_order(self.limits) if self.limits[kind] > 0]
         telling = [kind for kind in limited if kind != PODS or kind in self.queue.max]
         return max(telling or limited, key=self._used_ppm, default="")

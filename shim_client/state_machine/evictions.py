@@ -40,7 +40,10 @@ _GOES = (victim_marks.DISRUPTED, "True", "PreemptionByScheduler")
 
 
 def released(state: State, decision: Released) -> None:
-    """Evict a pod that the core ordered to be evicted; report a pod again that the core dropped without an order."""
+    """Evict a pod that the core ordered to be evicted, or confirm the order if the pod is gone already.
+
+    A pod that the core dropped without an order is reported again.
+    """
     pod = state.pods.get(decision.key)
     if decision.termination in ORDERS:
         _end(state, pod, decision)
@@ -165,9 +168,9 @@ def _note(
 
 
 def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterError | None) -> None:
-    """Process the result of an eviction; a victim that stays is reported as a veto, and the core plans again.
+    """Process the result of an eviction; if the victim of a decision stays, report a veto, after which the core plans again.
 
-    A pod that is gone, or that is being deleted for another reason, is no veto, because its capacity becomes free.
+    A pod that is gone or is being deleted is not vetoed, because its capacity becomes free.
     """
     if error is None or isinstance(error, MissingError) or pod.facts.deleting:
         return

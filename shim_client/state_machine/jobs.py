@@ -2,7 +2,7 @@
 
 A label may give the size of a job. Without a label, the size is the number of pods that the owners want. If the
 owners do not say it, the size is the number of members once no new member has come for a while. While the size is
-unknown, no member is reported to the core, because the core would place that member alone.
+unknown, no waiting member is reported to the core, because the core would place that member alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def join(state: State, pod: PodRecord) -> None:
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Remove the pod from its job; if a remaining member waits, the members are counted again within a second."""
+    """Remove the pod from its job. If a remaining member waits, the owners are asked for the size again within a second.
+
+    Without owners, the members are counted again once no new member has come for a while. A job without members is forgotten.
+    """
     job = pod.job
     if job is None:
         return

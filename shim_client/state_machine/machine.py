@@ -74,7 +74,7 @@ class Tally:
     """Counts of the pods that name the shim's scheduler, by the state that they have reached."""
 
     live: bool
-    """Whether a session is open and everything that exists has been reported to the core."""
+    """Whether a session is open and the core has confirmed the reports of everything that exists."""
     bound: int
     binding: int
     leaving: int
@@ -86,7 +86,7 @@ class Tally:
     explained: int
     """Asks whose condition says why they wait; refused asks are included."""
     held: int
-    """Pods that are not asks yet, because of scheduling gates, missing volume claims or missing nodes."""
+    """Pods that are not asks yet or any more, for example because of scheduling gates or missing volume claims."""
     orphans: int
 
 
@@ -128,7 +128,7 @@ class Mirror:
         return reports, actions
 
     def is_live(self) -> bool:
-        """Return whether everything that exists has been reported to the core."""
+        """Return whether everything that exists has been reported to the core and confirmed by it."""
         return self.state.phase is Phase.OPEN
 
     def tally(self) -> Tally:

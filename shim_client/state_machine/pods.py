@@ -79,7 +79,7 @@ def remove(state: State, uid: str) -> None:
 
 
 def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str = "") -> None:
-    """Tell the core to release the pod as it was last reported."""
+    """Tell the core to release the pod as it was last reported; do nothing for a pod that the core does not know."""
     if pod.sent is None:
         return
     state.reports.append(
@@ -95,7 +95,11 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 
 
 def offer(state: State, pod: PodRecord) -> None:
-    """Report a pod or its change to the core, if the pod is ready and the session has come far enough."""
+    """Report a pod or its change to the core, if the pod is ready and the session has come far enough.
+
+    A pod of this scheduler that is ready joins its application and its job, even if it is not reported yet. A pod on a node that
+    the core has not accepted is withdrawn from the core.
+    """
     if state.phase is Phase.AWAY or not _is_ripe(state, pod):
         return
     if pod.facts.ours:
@@ -224,7 +228,7 @@ def _read(state: State, item: KubeObject) -> PodFacts | None:
 
 
 def _known_names(state: State, item: KubeObject) -> ObjectRef:
-    """Return the pod's reference, as the object that is already stored if the two are equal; errors: BadObjectError."""
+    """Return the pod's reference, as the object that is already stored if the two are equal. Raises BadObjectError."""
     ref = read_ref(item)
     pod = state.pods.get(ref.uid)
     return pod.facts.ref if pod is not None and pod.facts.ref == ref else ref

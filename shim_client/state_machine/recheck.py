@@ -14,7 +14,7 @@ REVIEWED_MAX = 500
 
 
 def review(state: State) -> None:
-    """Report the asks whose suitable nodes have changed."""
+    """Report the asks whose suitable nodes have changed; of the asks to review, at most REVIEWED_MAX are reviewed in one call."""
     if not state.may_tell_pods():
         return
     now = (state.neighbourhood.version, state.outlook)

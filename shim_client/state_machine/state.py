@@ -148,7 +148,7 @@ class PodRecord:
     failed: bool = False
     """Whether the pod failed with its application; it is not reported any more."""
     noted: tuple[str, ...] = ()
-    """Events that were recorded on the pod; each is recorded only once."""
+    """The last eight different events that were recorded on the pod; none of these is recorded again."""
 
 
 @dataclass(slots=True)
@@ -234,7 +234,7 @@ class State:
     def note_once(
         self, pod: PodRecord, reason: str, message: str, *, warning: bool = False
     ) -> None:
-        """Record an event on a pod, unless an equal event was recorded on it before."""
+        """Record an event on a pod, unless an equal one is among the last eight different events that were recorded on it."""
         said = f"{reason}:{message}"
         if said not in pod.noted:
             pod.noted = (*pod.noted[-7:], said)
