@@ -82,7 +82,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """An order to create a pod, unless a pod with its name, labels and annotations exists; `pod` has no uid yet."""
+    """An order to create a pod, unless a pod with its name exists that is a copy of it (`is_copy`); `pod` has no uid yet."""
 
     pod: ObjectRef
     item: KubeObject
@@ -167,7 +167,7 @@ def is_copy(made: KubeObject, there: KubeObject) -> bool:
 
 
 class ClusterError(Exception):
-    """A request that the cluster did not carry out. It may succeed later, so another attempt is worthwhile.
+    """A request that the cluster did not carry out. Another attempt may succeed, unless a subclass says otherwise.
 
     `retry_after` is the number of seconds after which the cluster accepts another attempt.
     """

@@ -112,7 +112,10 @@ async def _cluster(
 
 
 async def _settings(config: SingleConfig, namespace: str, log: FilteringBoundLogger) -> Settings:
-    """Return the settings from the ConfigMaps, which are read before any other object."""
+    """Return the settings from the ConfigMaps, which are read before any other object.
+
+    Raises BadSettingError, after an event on the ConfigMap was recorded.
+    """
 
     def missed(kind: str, error: ClusterError) -> None:
         log.warning("the cluster did not tell", kind=kind, why=str(error))

@@ -133,7 +133,10 @@ class Applier:
         self.progress = Progress()
 
     def submit(self, actions: Iterable[Action]) -> None:
-        """Queue actions; an action runs after the earlier actions on the same object."""
+        """Queue actions; an action runs after the earlier actions on the same object, an event after the earlier events on it.
+
+        Events beyond EVENTS_WAITING_MAX are dropped.
+        """
         for action in actions:
             if not self._accepts(action):
                 self.progress.events_dropped += 1

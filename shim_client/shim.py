@@ -50,7 +50,10 @@ class ShimProgress:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all work is done: each pod of the shim's scheduler runs, or its condition says why it waits."""
+        """Return whether all work is done: no pod is being bound or evicted, and the core has given a reason for each ask.
+
+        Pods that are not asks yet, and victims that another operator deletes, do not count.
+        """
         tally = self.tally
         under_way = tally.binding + tally.leaving + tally.waiting
         return tally.live and not (under_way or self.actions_waiting or self.news_waiting)

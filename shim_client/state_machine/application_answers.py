@@ -12,7 +12,10 @@ FAILED = frozenset({"Failing", "Failed", "Killed"})
 
 
 def answered(state: State, answer: ApplicationAnswer) -> None:
-    """Process the core's answer to a new application: report the pods of an accepted one, fail those of a refused one."""
+    """Process the core's answer to a new application.
+
+    For an accepted one, order its placeholders and report its pods. For a refused one, fail the pods that have no node.
+    """
     application = applications.answered(state, answer.application)
     if application is None:
         return
@@ -29,7 +32,11 @@ def answered(state: State, answer: ApplicationAnswer) -> None:
 
 
 def changed(state: State, change: ApplicationState) -> None:
-    """Forget an application that has ended in the core; announce it again when it has pods again."""
+    """Process a new state of an accepted application in the core.
+
+    An application that has ended is forgotten, or announced again if it has pods. When an application fails, its pods without a
+    node fail and its placeholders are deleted; once it has failed, the next pod that arrives starts it again.
+    """
     for application in list(state.applications.get(change.application, {}).values()):
         if application.standing is not Standing.ACCEPTED:
             continue
@@ -66,7 +73,10 @@ def _forgotten(state: State, application: ApplicationRecord) -> None:
 
 
 def _fail_members(state: State, application: ApplicationRecord, reason: str, why: str) -> None:
-    """Fail the application's pods that have no node; running pods stay as they are."""
+    """Fail the application's pods that have no node, and delete its placeholders; real pods that run stay as they are.
+
+    The event is recorded on every real pod.
+    """
     for uid in list(application.members):
         pod = state.pods[uid]
         if pod.facts.report.placeholder:

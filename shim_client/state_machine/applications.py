@@ -68,7 +68,10 @@ def announce(state: State, application: ApplicationRecord) -> None:
 
 
 def answered(state: State, id_: str) -> ApplicationRecord | None:
-    """Return the application to which an answer belongs; None when no application with this id waits for an answer."""
+    """Return the application to which an answer belongs, and send the next application with this id, if one waits.
+
+    Return None when no application with this id waits for an answer.
+    """
     waiting = state.unanswered.get(id_)
     if not waiting:
         return None

@@ -32,5 +32,5 @@ def put(state: State, node: str) -> None:
 
 
 def passed(state: State, key: str) -> str | None:
-    """Return the node that waited for the barrier with this key; "" for the sync, None when no barrier has this key."""
+    """Remove the barrier with this key and return the node that waited for it; "" for the sync, None without such a barrier."""
     return state.barriers.pop(key, None)

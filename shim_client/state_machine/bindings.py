@@ -31,7 +31,11 @@ _CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Uns
 
 
 def placed(state: State, decision: Placed) -> None:
-    """Bind a pod to its node, or give the placement back when the pod cannot be bound any more."""
+    """Bind a pod to its node, or give the placement back when the pod is gone, is being deleted, or the node does not suit it.
+
+    A pod that is on another node is reported with that node. Nothing is done for a pod that is on this node already, or when
+    the node is gone.
+    """
     pod = state.pods.get(decision.key)
     if pod is not None and pod.sent is None and pod.refused is not None:
         pod.sent, pod.refused = pod.refused, None

@@ -13,7 +13,7 @@ _KNOWN = frozenset({Standing.SENT, Standing.ACCEPTED})
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Record a node that is new or has changed."""
+    """Record a node that is new or has changed; a node that moved to another partition is removed and announced again."""
     facts = _read(state, item)
     if facts is None:
         return
@@ -56,7 +56,7 @@ def remove(state: State, name: str) -> None:
 
 
 def _resettle(state: State, name: str) -> None:
-    """Recompute everything that depends on the labels of nodes."""
+    """Forget what was derived from the labels of nodes, and count the pods on this node again."""
     state.outlook += 1
     state.places.clear()
     state.reachable.clear()

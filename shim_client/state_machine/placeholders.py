@@ -74,7 +74,7 @@ def make(state: State, application: ApplicationRecord) -> None:
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
-    """Record the result of creating a placeholder; after the last result, write on the origin pod that all were created.
+    """Record the result of creating a placeholder. After the last result, if none failed, note that on the origin pod.
 
     The origin pod, which declares the task groups, may have ended meanwhile, while its application continues.
     """
@@ -124,8 +124,8 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
     """Return the pod that created the application and its task groups.
 
-    When that pod has ended, the first pod with task groups takes its place. The result is None when no pod has task
-    groups.
+    When that pod has ended, the first pod with task groups takes its place. The result is None when that pod exists and has no
+    task groups, or when it has ended and no pod has task groups.
     """
     first = state.pods.get(application.originator)
     members = [first] if first else (state.pods[uid] for uid in application.members)

@@ -70,7 +70,7 @@ class Shelf(Generic[Key, Kept]):
         return bool(self._all)
 
     def get(self, key: Key) -> Kept | None:
-        """Return the entry of a key."""
+        """Return the entry of a key; None if there is none."""
         return self._all.get(key)
 
     def put(self, key: Key, who: Who, kept: Kept) -> None:
@@ -144,7 +144,7 @@ class Neighbourhood:
             tally.users += 1
 
     def release(self, demands: Demands) -> None:
-        """Stop counting for these demands."""
+        """Stop counting for these demands of one pod; what another pod demands too is still counted."""
         for question in questions(demands):
             tally = self._tally(question)
             tally.users -= 1

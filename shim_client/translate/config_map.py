@@ -17,7 +17,10 @@ _GZIP = 31
 
 
 def merged(found: Iterable[Fields]) -> tuple[dict[str, str], list[str]]:
-    """Return the merged settings of ConfigMaps, and the entries that cannot be read; later ConfigMaps take precedence."""
+    """Return the merged settings of the ConfigMaps named in CONFIG_MAPS, and the entries that cannot be read.
+
+    The later name takes precedence, and within a ConfigMap a compressed text.
+    """
     by_name = {name_of(item): item for item in found}
     flat: dict[str, str] = {}
     problems: list[str] = []

@@ -45,7 +45,7 @@ def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
 
 
 def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | None:
-    """Return the boolean value of a label; None when it is absent or neither `true` nor `false`."""
+    """Return the boolean value of a label; None when it is absent or neither `true` nor `false`, which adds to `problems`."""
     written = marks.get(key)
     if written is not None and written not in _TRUTHS:
         problems.append(

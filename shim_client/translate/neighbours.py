@@ -1,6 +1,6 @@
 """Demands of a pod on the pods around it: required affinity, required anti-affinity, topology spread.
 
-Preferred affinity is not read, because the core orders nodes by its own policy.
+Preferences (preferred affinity, spread with `ScheduleAnyway`) are not read, because the core orders nodes by its own policy.
 """
 
 from __future__ import annotations

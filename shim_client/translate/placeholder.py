@@ -43,7 +43,7 @@ class Origin:
 def placeholders(
     origin: Origin, gang: Gang, settings: Settings
 ) -> Iterator[tuple[str, KubeObject]]:
-    """Yield the names and pods of all placeholders; the pods of one task group are one object except for their names."""
+    """Yield the names and pods of all placeholders; the pods of one task group share everything except their names."""
     for group in gang.groups:
         item = _placeholder(origin, gang, group, settings)
         stem = _stem(origin, group)

@@ -19,7 +19,7 @@ CONTAINERS_MAX = 1000
 
 
 def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
-    """Return a list of quantities (`requests`, `allocatable`) in the core's units; cpu becomes vcore."""
+    """Return a list of quantities (`requests`, `allocatable`) in the core's units; cpu becomes vcore. Raises BadObjectError."""
     listed = mapping(fields, key, path)
     if len(listed) > RESOURCE_TYPES_MAX:
         raise BadObjectError(path + key, f"names more than {RESOURCE_TYPES_MAX} resource types")
@@ -48,7 +48,7 @@ def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
 
 
 def interned(resource: Mapping[str, int]) -> Resource:
-    """Return the shared read-only object for these amounts; zeros are left out."""
+    """Return the shared read-only object for these amounts; zeros are left out. Raises BadObjectError for a too large amount."""
     for kind, amount in resource.items():
         if amount > AMOUNT_MAX:
             raise BadObjectError(kind, f"more than {AMOUNT_MAX} in all")

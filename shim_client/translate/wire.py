@@ -236,7 +236,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
 
 
 def _ends(response: si_pb2.AllocationResponse) -> Iterator[Released | Withdrawn]:
-    """Yield the releases, then the withdrawn evictions."""
+    """Yield the releases of allocations, then the withdrawn evictions, then the releases of asks."""
     for end in response.released:
         yield Released(
             key=end.allocationKey or end.UUID,

@@ -21,7 +21,7 @@ _STAYS = (DISRUPTED, "False", "PreemptionWithdrawn")
 
 
 def mark_of(pod: PodRecord) -> Releasing | None:
-    """Return why a pod on a node is ending: the order of the core, or a deletion that the core did not order."""
+    """Return why a pod on a node is ending: the order of the core, or a deletion that the core did not order; else None."""
     if not pod.node:
         return None
     if pod.order is None and pod.facts.deleting:

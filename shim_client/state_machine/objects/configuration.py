@@ -39,7 +39,10 @@ def remove(state: State, name: str) -> None:
 
 
 def refresh(state: State) -> None:
-    """Send the queue configuration to the core when it differs from the one sent before."""
+    """Send the queue configuration to the core when it differs from the one sent before; nothing is sent for an empty one.
+
+    Nothing is done when the settings cannot be read, or when a changed ConfigMap is not to take effect at once.
+    """
     settings = _settings(state)
     if settings is None or not state.settings.hot_refresh:
         return
