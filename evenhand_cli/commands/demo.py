@@ -134,7 +134,7 @@ def _beside(live: LiveDirectory, listen: str) -> Beside:
 
 
 def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
-    """Return a function that runs a core for the demonstration. Raises Fault when the core cannot start."""
+    """Return a function that runs a core for the demonstration; it raises Fault when the core cannot start or fails."""
 
     async def core(ready: Ready) -> None:
         code = await run_core(options, ready=ready, errors=told.append)

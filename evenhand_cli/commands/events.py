@@ -115,7 +115,7 @@ def _given(since: int) -> str:
 
 
 def _follow(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
-    """Write events as they come; end after `count` of them."""
+    """Write events as they come; end after `count` of them, 0 means no limit. Raises Fault when the core ends the stream."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     seen = 0
     for answer in core.follow(stub.WatchEvents, request):

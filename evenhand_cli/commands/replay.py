@@ -82,7 +82,7 @@ class Sinks:
     entries: int = 0
 
     def take(self, entry: Entry) -> None:
-        """Write an entry, and compare it with the recorded log."""
+        """Count an entry; write it if there is an output, and compare it with the recorded log if there is one."""
         self.entries += 1
         if self.out is not None:
             written = self.chain.line(entry)
@@ -104,7 +104,7 @@ class Outcome:
 
     @property
     def same(self) -> bool:
-        """Return whether the recorded core made the same decisions, as far as the record shows."""
+        """Return whether the replay made the decisions of the recorded core, as far as the record shows; False if the core failed."""
         comparison = self.sinks.comparison
         differs = comparison is not None and comparison.difference is not None
         return not (differs or self.failure or self.replay.summary.parted)

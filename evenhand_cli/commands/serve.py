@@ -195,7 +195,7 @@ def serve(
 
 
 def check_config(file: Path) -> str:
-    """Return the text of a configuration file after printing its problems. Raises Fault when it cannot be used."""
+    """Return the text of a configuration file. When it cannot be used, print its problems and raise Fault."""
     read = read_queues(file, "--config")
     configuration, found = load(read.text, read.source)
     if configuration is None:

@@ -72,7 +72,10 @@ class Parts:
 async def demonstrate(
     plan: Plan, view: Callable[[Stage], AbstractContextManager[Update]], stop: asyncio.Event
 ) -> tuple[Progress, Outcome]:
-    """Run all parts until the cluster has settled or `stop` is set. Raises Fault."""
+    """Run all parts until the cluster has settled, the time limit is over or `stop` is set; with `watch` only until the last.
+
+    Raises Fault when a part ends by itself, and the error of a part that fails.
+    """
     clock = asyncio.get_running_loop().time
     progress = Progress(started_s=clock())
     async with _running(plan) as (parts, tasks):

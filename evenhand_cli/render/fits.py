@@ -79,7 +79,10 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 
 
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
-    """Return the limits to show, the tightest first; none for a gang with a single limit, which its sentence already names."""
+    """Return the limits to show: with `full` all of them in their order, else the tightest LIMITS_SHOWN_MAX.
+
+    For a gang with a single limit there is none without `full`, because its sentence already names the limit.
+    """
     if full:
         return fit.limits
     if fit.gang and len(fit.limits) == 1:

@@ -22,8 +22,8 @@ def unmet(
 ) -> RenderableType:
     """Return a line for each queue and type, then for each group of asks what prevents it and what would help.
 
-    With `whole` nothing is left out. Otherwise, a reason why a remedy does not help the next ask is left out when the
-    answer would not fit the screen.
+    With `whole` nothing is left out. Otherwise only the first rows and groups are shown. The reason why a remedy does not
+    help the next ask is left out, too, when the answer would not fit the screen.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)

@@ -89,7 +89,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """Return the first `most` names: `a, b and 3 more`."""
+    """Return the first `most` names and the number of the others: `a, b and 3 more`. There is at least one name."""
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     *shown, last = [*names[:most], *more]
     return f"{', '.join(shown)} and {last}" if shown else last

@@ -53,10 +53,10 @@ class Access:
         return [one for one in files if one is not None]
 
     def checked(self, listen: str, metrics: str | None) -> None:
-        """Raise BadOptionError for options that cannot be used together.
+        """Raise BadOptionError for options that cannot be used.
 
-        Options contradict each other, TLS leaves callers no way to identify themselves, an address is malformed, or a port could
-        be reached from outside without TLS and without ``--insecure``.
+        The cases are: options that contradict each other, TLS without a way for callers to identify themselves, a malformed
+        address, and a port that could be reached from outside without TLS and without ``--insecure``.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--tls-cert and --tls-key must be given together")

@@ -12,7 +12,7 @@ NAME_CHARACTERS_MAX: Final = 1_024
 """Characters of a key, an id or a queue name."""
 
 LISTED_MAX: Final = 5_000
-"""Entries of one list inside an ask: named nodes, terms, tolerations, host ports, resource types."""
+"""Entries of one list or map inside an object, such as the named nodes, tolerations or resource types of an ask."""
 
 SECONDS_MAX: Final = 10**10
 """The largest duration or instant in seconds; it keeps milliseconds far below 2^62."""
@@ -69,7 +69,7 @@ FIRST_MESSAGE_MS: Final = 30_000
 """The milliseconds after which a stream that has not named its manager is ended if another stream needs its place."""
 
 REGISTRATION_WAIT_S: Final = 2.0
-"""The seconds that the first message of a stream waits while its manager, registered already, registers again."""
+"""The longest time, in seconds, that the first message of a stream waits while its manager, registered already, registers again."""
 
 INSTANCES_ASIDE_MAX: Final = 32
 """Processes of one resource manager that are remembered as replaced by a later one."""
@@ -167,7 +167,7 @@ VICTIMS_TOLD_MAX: Final = 20_000
 """Victims that one message names. They take about 5 MiB."""
 
 PAGE_MAX: Final = 5_000
-"""Objects in one page of a listing."""
+"""Objects in one page of a listing. A larger requested page has this size."""
 
 SIMULATED_ASKS_MAX: Final = 1_000
 """Asks in one simulation."""
@@ -175,7 +175,7 @@ SIMULATED_ASKS_MAX: Final = 1_000
 WATCH_INTERVAL_MS_MIN: Final = 100
 WATCH_INTERVAL_MS_DEFAULT: Final = 500
 WATCH_INTERVAL_MS_MAX: Final = 60_000
-"""Milliseconds between two pictures of a watch."""
+"""Milliseconds between two pictures of a watch. A shorter or longer requested interval is set to the limit, 0 to the default."""
 
 CONFIGURATION_BYTES_MAX: Final = 2 << 20
 """Length of a queue configuration; `configuration_reading` counts characters."""

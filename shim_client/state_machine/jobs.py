@@ -45,9 +45,10 @@ def join(state: State, pod: PodRecord) -> None:
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Remove the pod from its job. If a remaining member waits, the owners are asked for the size again within a second.
+    """Remove the pod from its job; a job without members is forgotten.
 
-    Without owners, the members are counted again once no new member has come for a while. A job without members is forgotten.
+    If a remaining member waits and no label gives the size, the owners are asked for it again within a second. If a member has no
+    such owner, the members are counted again once no new member has come for a while.
     """
     job = pod.job
     if job is None:

@@ -97,8 +97,8 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 def offer(state: State, pod: PodRecord) -> None:
     """Report a pod or its change to the core, if the pod is ready and the session has come far enough.
 
-    A pod of this scheduler that is ready joins its application and its job, even if it is not reported yet. A pod on a node that
-    the core has not accepted is withdrawn from the core.
+    Without a session nothing is done. Within one, a pod of this scheduler that is ready joins its application and its job, even
+    if it is not reported yet. A pod on a node that the core has not accepted is withdrawn from the core.
     """
     if state.phase is Phase.AWAY or not _is_ripe(state, pod):
         return

@@ -192,9 +192,12 @@ class State:
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Names of nodes by label and value, for labels that were looked up; emptied when nodes change."""
     reachable: dict[str, set[str]] = field(default_factory=dict)
-    """Nodes that can mount a volume, or volumes of a storage class; emptied when nodes or volumes change."""
+    """Nodes that can mount a volume, or volumes of a storage class; emptied when nodes change or a volume is new or changed."""
     outlook: int = 0
-    """A number that is increased when nodes or volumes change, since the nodes that suit a pod may then differ."""
+    """A number that is increased when nodes change, and when a claim, volume or storage class is new or changed.
+
+    The nodes that suit a pod may then differ.
+    """
     to_review: deque[str] = field(default_factory=deque)
     """Uids of asks whose suitable nodes are to be reviewed."""
     reviewed: tuple[int, int] = (0, 0)

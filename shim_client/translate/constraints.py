@@ -55,7 +55,8 @@ def named_node(spec: Fields) -> str:
 def needs_check_here(spec: Fields) -> bool:
     """Return whether the pod has demands that only the shim can check (`rmCheck` on the wire).
 
-    Such demands are volumes with claims, device claims, required affinity between pods, and topology spread.
+    Such demands are volumes with claims, generic ephemeral volumes, device claims, required affinity or anti-affinity between
+    pods, and topology spread that is not a preference.
     """
     if _JUDGED_HERE.isdisjoint(spec):
         return False
@@ -71,7 +72,7 @@ def needs_check_here(spec: Fields) -> bool:
 
 
 def volume_claims(spec: Fields) -> tuple[str, ...]:
-    """Return the names of the volume claims that the pod mounts."""
+    """Return the names of the volume claims that the pod mounts; claims of ephemeral volumes are not among them."""
     claims = (
         text(mapping(volume, "persistentVolumeClaim", "spec.volumes[]."), "claimName")
         for volume in items(spec, "volumes", "spec.")

@@ -1,7 +1,7 @@
 """Typed reading of untyped Kubernetes objects; each error names the field.
 
-An absent or null field is read as the empty value of its type, as in the API server's JSON. A value of another type
-is a `BadObjectError` that names the path.
+An absent or null field is read as the empty value of its type, as in the API server's JSON; only a quantity must be
+there. A value of another type is a `BadObjectError` that names the path.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def flag(fields: Fields, key: str, path: str = "") -> bool:
 
 
 def quantity(fields: Fields, key: str, units: Callable[[str], int], path: str = "") -> int:
-    """Return the quantity under `key`; it may be written as text or as a number."""
+    """Return the quantity under `key`, written as text or as a number; an absent quantity is a BadObjectError, too."""
     value = fields.get(key)
     if type(value) not in (str, int, float):
         raise BadObjectError(path + key, "is not a quantity")

@@ -55,7 +55,10 @@ class SimulateService:
     def simulate_configuration(
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
-        """Return the forecast of a configuration; nothing is simulated if the text has an error."""
+        """Return the forecast of a configuration; nothing is simulated if the text has an error.
+
+        Raises CallError if the text is too long.
+        """
         check_length(request.yaml, "yaml")
         configuration, problems, silenced = examine(request.yaml, request.source)
         answer = pb.SimulateConfigurationResponse(
@@ -71,7 +74,7 @@ class SimulateService:
     def _simulated(
         self, partition: str, read: Sequence[ReadAsk], now: int
     ) -> tuple[list[AskSimulation], list[GroupSimulation]]:
-        """Return the answers in the order of the asks.
+        """Return the answers in the order of the asks, and the groups of asks.
 
         An ask that the core would refuse is answered without calling the core.
         """

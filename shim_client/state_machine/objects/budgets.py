@@ -16,7 +16,7 @@ from shim_client.translate.fields import mapping, text
 def observe(state: State, item: KubeObject) -> None:
     """Record a budget and report how many disruptions it allows, if that has changed.
 
-    The pods of its namespace are reported again when its selector has changed. A budget that counts no pods is removed.
+    The pods of its namespace are reported again when its selector has changed. A budget without a selector is removed.
     """
     namespace, name = _key(item)
     facts = read_budget(item)

@@ -56,7 +56,7 @@ def claim_key(item: KubeObject) -> str:
 
 
 def _look_again(state: State) -> None:
-    """Report the pods that waited for a claim, a volume or a storage class that exists now."""
+    """Report the pods that waited for a claim, a volume or a storage class that exists now, and have the others reviewed."""
     state.outlook += 1
     state.reachable.clear()
     for pod in list(state.pods.values()):
