@@ -15,7 +15,7 @@ from shim_client.embedded.disruptions import desired
 from shim_client.embedded.stateful import steps
 from shim_client.embedded.workloads import BadWorkloadError, pod_spec, wanted
 from shim_client.translate.constraints import node_constraints
-from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text
+from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, texts
 from shim_client.translate.matching import read_selector
 from shim_client.translate.node import read_node
 from shim_client.translate.resources import amounts, taken
@@ -84,13 +84,20 @@ def _check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
         if name and not has_node(name):
             raise BadObjectError("spec.nodeName", f"there is no node {name[:253]!r}")
     elif kind in COUNTS:
-        for field in COUNTS[kind]:
-            wanted(item, field)
-        _check_pod(pod_spec(item), "spec.template.")
-        if kind == "StatefulSet":
-            steps(item, {})
+        _check_workload(item, kind, spec)
     elif kind == "PodDisruptionBudget":
         _check_budget(spec)
+
+
+def _check_workload(item: Mapping[str, Any], kind: str, spec: Fields) -> None:
+    for field in COUNTS[kind]:
+        wanted(item, field)
+    _check_pod(pod_spec(item), "spec.template.")
+    metadata = mapping(mapping(spec, "template"), "metadata", "spec.template.")
+    for field in ("labels", "annotations"):
+        texts(metadata, field, "spec.template.metadata.")
+    if kind == "StatefulSet":
+        steps(item, {})
 
 
 def _check_node(item: Fields) -> None:

@@ -14,7 +14,14 @@ from typing import Any
 from zlib import crc32
 
 from shim_client.cluster import KubeObject
-from shim_client.embedded.workloads import BadWorkloadError, letters, pod_of, pod_spec, wanted
+from shim_client.embedded.workloads import (
+    BadWorkloadError,
+    labels_of,
+    letters,
+    pod_of,
+    pod_spec,
+    wanted,
+)
 
 PARALLEL = "Parallel"
 POLICIES = ("OrderedReady", PARALLEL)
@@ -67,7 +74,7 @@ def stateful_pod(owner: KubeObject, ordinal: int) -> dict[str, Any]:
     pod = pod_of(owner, ordinal)
     name = name_of(owner, ordinal)
     marks = {
-        **(pod["metadata"].get("labels") or {}),
+        **labels_of(pod),
         REVISION: _revision(owner),
         POD_NAME: name,
         POD_INDEX: str(ordinal),

@@ -87,7 +87,7 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
     """Return a new pod of a Job; its containers are not restarted when they end."""
     pod = pod_of(job, serial)
-    marks = {**_map(pod, "metadata", "labels"), "job-name": job["metadata"]["name"]}
+    marks = {**labels_of(pod), "job-name": job["metadata"]["name"]}
     pod["metadata"]["labels"] = marks
     pod["spec"] = {"restartPolicy": "Never", **pod["spec"]}
     return pod
@@ -113,6 +113,11 @@ def pod_spec(owner: KubeObject) -> Mapping[str, Any]:
     """Return the pod spec of a workload's template; errors: BadWorkloadError."""
     spec: Mapping[str, Any] = _template(owner)["spec"]
     return spec
+
+
+def labels_of(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the labels that a template gives a pod; errors: BadWorkloadError."""
+    return _map(pod, "metadata", "labels")
 
 
 def _template(owner: KubeObject) -> dict[str, Any]:

@@ -59,6 +59,11 @@ def faults(folder: Path, *documents: str) -> list[tuple[str, bool, str, str]]:
             "default/p",
             "metadata.annotations[size]: is not text; put it in quotes",
         ),
+        (
+            WORK % ("StatefulSet", "template: {metadata: {labels: {a: 1}}, spec: %s}" % SPEC),  # noqa: UP031
+            "default/w",
+            "spec.template.metadata.labels[a]: is not text; put it in quotes",
+        ),
         (POD % "{nodeName: n7, containers: [{name: c}]}", "default/p", "no node 'n7'"),
         (WORK % ("PodDisruptionBudget", "minAvailable: 1o%"), "default/w", "'1o%'"),
         (

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ from shim_client.cluster import Bind, ClusterError, ConflictError, MissingError
 from shim_client.embedded import requests
 from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.embedded.saved import Saved, fold, id_of, line, records
 from tests.effort import cases
 from tests.shim.objects import Item, named, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import WatchedCluster, core_here, shim_at_work
 from tests.shim.test_embedded_store import Clock
 from tests.shim.test_embedded_workloads import workload
+from tests.shim.test_garbage import SEEDLINGS, spoiled
 
 
 @pytest.fixture
@@ -139,6 +142,39 @@ def test_scaling_names_what_cannot_be_scaled(cluster: EmbeddedCluster) -> None:
 
 
 # Any sequence of requests ---------------------------------------------------------------------------------------------
+
+
+WORKLOADS = [
+    workload("Deployment", "w", replicas=2),
+    workload("StatefulSet", "w", replicas=2, ordinals={"start": 1}, updateStrategy={"type": "x"}),
+    workload("Job", "w", parallelism=1, completions=2),
+    workload("DaemonSet", "w"),
+    budget(1),
+]
+
+
+@pytest.mark.parametrize("seed", range(cases(100)))
+def test_junk_is_carried_out_or_refused_and_nothing_else(seed: int) -> None:
+    print(f"seed {seed}")  # noqa: T201
+    chance = random.Random(seed)
+    cluster = EmbeddedCluster(Clock())
+    cluster.create(node("good"))
+    for _ in range(40):
+        seedling = chance.choice([*SEEDLINGS, *WORKLOADS])
+        for item in (seedling, spoiled(seedling, chance), seedling):
+            with suppress(ClusterError):
+                requests.apply(cluster, item)
+            cluster.step()
+        if chance.randrange(4) == 0:
+            for kept in list(cluster.store.everything()):
+                with suppress(ClusterError):
+                    requests.delete(cluster, id_of(kept))
+    saved = Saved({id_of(item): item for item in cluster.store.everything()}, {}, (1, 1))
+    assert fold(map(line, records(saved))) == saved
+    again = EmbeddedCluster(Clock())
+    again.restore(saved)
+    again.step()
+
 
 STEPS = 25
 LOOKS_MAX = 300
