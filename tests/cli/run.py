@@ -33,6 +33,7 @@ def evenhand(
         "EVENHAND_CORE": None,
         "EVENHAND_CONTEXT": None,
         "EVENHAND_CONFIG": "/nowhere/config.yaml",
+        "XDG_STATE_HOME": "/dev/null/state",
     }
     env = {"COLUMNS": str(width), "NO_COLOR": "1"} | own | environment
     result = CliRunner().invoke(app, list(arguments), env=env, input=given)

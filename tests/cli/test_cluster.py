@@ -1,9 +1,11 @@
 """`evenhand cluster`: every command on a running embedded cluster with a real core, over real sockets."""
 
+import asyncio
 import json
 import re
 import select
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand_cli.embedded.hosting import service_of
+from shim_client import cluster_service
+from shim_client.embedded.cluster import EmbeddedCluster
 from tests.cli.clusters import deployment, node, write
 from tests.cli.processes import SECONDS_MAX, address_of, finished, running, until
 from tests.cli.run import Ended, evenhand
@@ -429,6 +434,24 @@ def test_a_port_that_is_in_use_is_refused_when_it_was_given(
         ended = finished(*shim, "--cluster-listen", used)
         assert ended.returncode == 1
         assert "another process uses it" in ended.stderr
+
+
+async def test_a_second_cluster_takes_a_free_port_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        used = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setattr(cluster_service, "DEFAULT_ADDRESS", used)
+        lines: list[str] = []
+        work = asyncio.create_task(service_of(EmbeddedCluster(lambda: 1), "", lines.append))
+        await asyncio.sleep(0)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    (line,) = lines
+    assert f"{used} is in use" in line
+    assert not line.startswith(f"cluster commands at {used} ")
 
 
 def test_files_that_change_are_carried_out_while_the_shim_runs(cluster: Running) -> None:

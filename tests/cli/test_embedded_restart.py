@@ -137,6 +137,28 @@ def kept(file: Path) -> dict[str, int]:
     return found
 
 
+def test_a_shim_that_cannot_keep_a_state_says_so_and_runs(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    (tmp_path / "file").write_text("")
+    nowhere = ["shim", "--cluster", str(cluster), "--core", "127.0.0.1:1", "--no-wait"]
+    ended = evenhand(*nowhere, XDG_STATE_HOME=str(tmp_path / "file"))
+    assert ended.code == 3, ended.err
+    assert "the cluster is not kept for the next start" in ended.err
+    refused = evenhand(*nowhere, "--state", str(tmp_path / "file" / "state"))
+    assert (refused.code, refused.out) == (1, "")
+    assert "--state" in refused.err
+    assert "name a folder that you may write" in refused.err
+
+
+def test_a_shim_keeps_its_state_in_the_users_state_directory(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    nowhere = ["shim", "--cluster", str(cluster), "--core", "127.0.0.1:1", "--no-wait"]
+    assert evenhand(*nowhere, XDG_STATE_HOME=str(tmp_path / "states")).code == 3
+    (file,) = (tmp_path / "states").rglob("cluster.jsonl")
+    assert file.parent.name.startswith("cluster-")
+    assert kept(file)["Pod"] == 62
+
+
 def test_a_second_shim_of_the_same_state_is_refused(tmp_path: Path) -> None:
     cluster, state = write_known(tmp_path / "cluster"), tmp_path / "state"
     nowhere = "127.0.0.1:1"
