@@ -20,7 +20,7 @@ from evenhand.cluster.v1 import cluster_pb2_grpc as rpc
 from shim_client.cluster import ConflictError, MissingError
 from shim_client.embedded import requests
 from shim_client.embedded.admission import InvalidError
-from shim_client.embedded.checks import warnings
+from shim_client.embedded.checks import SETTINGS_LATER, has_settings, warnings
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.events import KeptEvent
 from shim_client.embedded.loading import KINDS_IN_ORDER
@@ -155,6 +155,8 @@ class ClusterServicer(rpc.ClusterServiceServicer):
                 object=_named(item), outcome=pb.OUTCOME_REFUSED, message=str(bad)
             )
         effects = [message for _, message in warnings(item, self._cluster.schedulers)]
+        if outcome != pb.OUTCOME_UNCHANGED and has_settings(item):
+            effects.append(SETTINGS_LATER)
         return pb.ObjectResult(object=_named(item), outcome=outcome, warnings=effects)
 
     def _deleted(self, one: pb.ObjectReference) -> pb.ObjectResult:

@@ -14,6 +14,7 @@ from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.disruptions import desired
 from shim_client.embedded.stateful import steps
 from shim_client.embedded.workloads import BadWorkloadError, pod_spec, wanted
+from shim_client.translate.config_map import CONFIG_MAPS
 from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, texts
 from shim_client.translate.matching import read_selector
@@ -32,6 +33,8 @@ NO_SCHEDULER = "NoScheduler"
 VOLUMES_IGNORED = "VolumeClaimsIgnored"
 QUANTITY_HINT = "; write a number with m, k, M, G, T or Ki, Mi, Gi, Ti, such as 500m or 32Gi"
 _NO_QUANTITY = "is not a quantity"
+
+SETTINGS_LATER = "its settings count when the shim starts the next time"
 
 Warned = tuple[str, str]
 """The reason and the message of an event about a part of a manifest that has no effect."""
@@ -63,6 +66,11 @@ def warnings(item: Mapping[str, Any], schedulers: Iterable[str]) -> Iterator[War
             VOLUMES_IGNORED,
             "spec.volumeClaimTemplates: an embedded cluster has no volumes; the pods are created without them",
         )
+
+
+def has_settings(item: KubeObject) -> bool:
+    """Return whether an object is a ConfigMap with settings of the shim, which are read once at its start."""
+    return item.get("kind") == "ConfigMap" and item["metadata"]["name"] in CONFIG_MAPS
 
 
 def _template_spec(item: KubeObject) -> Mapping[str, Any] | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from shim_client.cluster import ConflictError, MissingError, ObjectRef, WatchEvent
 from shim_client.embedded import requests
 from shim_client.embedded.admission import InvalidError
+from shim_client.embedded.checks import SETTINGS_LATER, has_settings
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.keeping import StateFile
 from shim_client.embedded.loading import (
@@ -51,6 +52,8 @@ class Report:
 
     counts: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    settings: list[str] = field(default_factory=list)
+    """Names of changed ConfigMaps that the shim reads."""
 
     def count(self, word: str) -> None:
         """Count one object."""
@@ -153,6 +156,8 @@ class Folder:
             say(f"{self.directory}: {done}")
         for problem in report.problems:
             say(f"{self.directory}: {problem}")
+        for name in report.settings:
+            say(f"{self.directory}: ConfigMap {name}: {SETTINGS_LATER}")
         if manifests.queues and manifests.queues != self._queues:
             self._queues = manifests.queues
             say(
@@ -196,6 +201,8 @@ class Folder:
         self._note(of, digest(one.item))
         if word != requests.UNCHANGED:
             report.count(word)
+            if has_settings(one.item):
+                report.settings.append(one.item["metadata"]["name"])
 
     def _remove(self, of: Id, report: Report) -> None:
         try:

@@ -103,6 +103,21 @@ def test_a_broken_file_keeps_its_objects_and_says_so_once(tmp_path: Path) -> Non
     assert rig.look() == [f"{tmp_path}: 1 deleted, 1 created"]
 
 
+def test_changed_settings_and_queues_are_said_not_ignored(tmp_path: Path) -> None:
+    write(tmp_path, "n.json", node("n1"))
+    (tmp_path / "queues.yaml").write_text("partitions: []\n")
+    rig = Rig(tmp_path)
+    settings = {"kind": "ConfigMap", "metadata": {"name": "yunikorn-configs"}, "data": {}}
+    write(tmp_path, "settings.json", settings)
+    (tmp_path / "queues.yaml").write_text("partitions: [{name: default}]\n")
+    said = rig.look()
+    assert said == [
+        f"{tmp_path}: 1 created",
+        f"{tmp_path}: ConfigMap yunikorn-configs: its settings count when the shim starts the next time",
+        f"{tmp_path}/queues.yaml has changed: give it to the core with `evenhand config apply FILE`",
+    ]
+
+
 def test_what_a_command_changed_stays_until_the_manifest_changes(tmp_path: Path) -> None:
     write(tmp_path, "w.json", node("n1"), workload("Deployment", "web", replicas=2))
     rig = Rig(tmp_path)
