@@ -102,7 +102,7 @@ def refused(state: State, decision: PodRefused) -> None:
         return
     pod.sent, pod.refused = None, pod.sent
     if not pod.node:
-        _condition(state, pod, "TaskRejected", decision.reason)
+        state.say_once(pod, "TaskRejected", decision.reason)
 
 
 def waiting(state: State, decision: StillWaiting) -> None:
@@ -110,14 +110,7 @@ def waiting(state: State, decision: StillWaiting) -> None:
     pod = state.pods.get(decision.key)
     if pod is None or pod.node:
         return
-    _condition(state, pod, _CONDITION_REASONS[decision.state], decision.reason)
-
-
-def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
-    if pod.said != (reason, message):
-        pod.said = (reason, message)
-        condition = ("PodScheduled", "False", reason, message[:1024])
-        state.actions.append(PatchPod(pod.facts.ref, condition=condition))
+    state.say_once(pod, _CONDITION_REASONS[decision.state], decision.reason)
 
 
 def outcome(state: State, action: Action, error: ClusterError | None) -> None:

@@ -242,6 +242,16 @@ def _complain(state: State, item: KubeObject, message: str) -> None:
     if state.bad.get(ref.uid) != message:
         state.bad[ref.uid] = message
         state.note(ref, "PodNotReadable", message, warning=True)
+        if ref.uid and _waits_for_us(state, item):
+            state.say(ref, "PodNotReadable", message)
+
+
+def _waits_for_us(state: State, item: KubeObject) -> bool:
+    """Return whether an unreadable pod names this scheduler and has no node."""
+    spec = item.get("spec")
+    if not isinstance(spec, dict):
+        return False
+    return spec.get("schedulerName") in state.settings.scheduler_names and not spec.get("nodeName")
 
 
 def _is_ripe(state: State, pod: PodRecord) -> bool:
@@ -255,16 +265,31 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
     if facts.gates:
         state.note_once(pod, "SchedulingGated", f"waits for its gates {', '.join(facts.gates)}")
         return False
-    return not facts.deleting and not _lacks_volume(state, pod)
+    if facts.deleting:
+        return False
+    needs = _needs_devices(facts)
+    why = needs or _lacks_volume(state, pod)
+    if why:
+        state.note_once(pod, "FailedScheduling", why, warning=True)
+        # More nodes would not help a pod with device claims: autoscalers add none for this reason.
+        state.say_once(pod, "SchedulingSkipped" if needs else "Unschedulable", why)
+    return not why
 
 
-def _lacks_volume(state: State, pod: PodRecord) -> bool:
-    """Return whether a volume that must exist first is missing; record an event about that on the pod once."""
+def _needs_devices(facts: PodFacts) -> str:
+    """Return why a pod with device claims is held; "" for a pod without them."""
+    if not facts.devices:
+        return ""
+    names = ", ".join(facts.devices)
+    return f"device claims are not supported: {names}; use another scheduler for this pod"
+
+
+def _lacks_volume(state: State, pod: PodRecord) -> str:
+    """Return which volume must exist before the pod can have a node, and does not exist yet; "" when none is missing."""
     for name in pod.facts.claims:
         if why := _unready(state, name, state.claims.get(f"{pod.facts.ref.namespace}/{name}")):
-            state.note_once(pod, "FailedScheduling", why, warning=True)
-            return True
-    return False
+            return why
+    return ""
 
 
 def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from shim_client.cluster import Action, KubeObject, ObjectRef, RecordEvent
+from shim_client.cluster import Action, KubeObject, ObjectRef, PatchPod, RecordEvent
 from shim_client.config import Settings
 from shim_client.messages import ConfigurationAnswer, PodReport, Releasing, Report, SelectorTerm
 from shim_client.state_machine.topology_counts import Neighbourhood
@@ -233,6 +233,17 @@ class State:
     def note(self, about: ObjectRef, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an event on an object."""
         self.actions.append(RecordEvent(about, reason, message[:1024], warning))
+
+    def say(self, ref: ObjectRef, reason: str, message: str) -> None:
+        """Write into a pod's condition why the pod has no node."""
+        condition = ("PodScheduled", "False", reason, message[:1024])
+        self.actions.append(PatchPod(ref, condition=condition))
+
+    def say_once(self, pod: PodRecord, reason: str, message: str) -> None:
+        """Write into a pod's condition why the pod has no node, but only when the reason has changed."""
+        if pod.said != (reason, message):
+            pod.said = (reason, message)
+            self.say(pod.facts.ref, reason, message)
 
     def note_once(
         self, pod: PodRecord, reason: str, message: str, *, warning: bool = False

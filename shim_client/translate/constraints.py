@@ -15,7 +15,7 @@ from shim_client.translate.fields import (
     whole,
 )
 
-_JUDGED_HERE = frozenset({"volumes", "resourceClaims", "affinity", "topologySpreadConstraints"})
+_JUDGED_HERE = frozenset({"volumes", "affinity", "topologySpreadConstraints"})
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PORTS = (0, 65535)
@@ -55,8 +55,8 @@ def named_node(spec: Fields) -> str:
 def needs_check_here(spec: Fields) -> bool:
     """Return whether the pod has demands that only the shim can check (`rmCheck` on the wire).
 
-    Such demands are volumes with claims, generic ephemeral volumes, device claims, required affinity or anti-affinity between
-    pods, and topology spread that is not a preference.
+    Such demands are volumes with claims, generic ephemeral volumes, required affinity or anti-affinity between pods, and topology
+    spread that is not a preference. A pod with device claims is not reported until it has a node.
     """
     if _JUDGED_HERE.isdisjoint(spec):
         return False
@@ -64,7 +64,6 @@ def needs_check_here(spec: Fields) -> bool:
     return (
         bool(volume_claims(spec))
         or any("ephemeral" in volume for volume in items(spec, "volumes", "spec."))
-        or bool(items(spec, "resourceClaims", "spec."))
         or bool(mapping(affinity, "podAffinity", "spec.affinity.").get(_REQUIRED))
         or bool(mapping(affinity, "podAntiAffinity", "spec.affinity.").get(_REQUIRED))
         or _spreads(spec)
@@ -78,6 +77,19 @@ def volume_claims(spec: Fields) -> tuple[str, ...]:
         for volume in items(spec, "volumes", "spec.")
     )
     return tuple(claim for claim in claims if claim)
+
+
+def device_claims(spec: Fields) -> tuple[str, ...]:
+    """Return the pod's device claims in words: the name of the claim or template, or, without these, the pod's own name for it."""
+    found = []
+    for item in items(spec, "resourceClaims", "spec."):
+        where = "spec.resourceClaims[]."
+        own = text(item, "name", where)
+        claim, template = (
+            text(item, key, where) for key in ("resourceClaimName", "resourceClaimTemplateName")
+        )
+        found.append(claim or (f"template {template}" if template else own))
+    return tuple(found)
 
 
 def _spreads(spec: Fields) -> bool:

@@ -46,6 +46,7 @@ class PodFacts:
     deleting: bool
     gates: tuple[str, ...]
     claims: tuple[str, ...]
+    devices: tuple[str, ...]
     priority_class: str
     opinion: bool | None
     """The pod's own annotation on being preempted; None when its PriorityClass decides."""
@@ -109,6 +110,7 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
         deleting=bool(metadata.get("deletionTimestamp")),
         gates=found.gates,
         claims=found.claims,
+        devices=found.devices,
         priority_class=found.priority_class,
         opinion=marks.opinion,
         delivery=notes.get(labels.DELIVERY, ""),

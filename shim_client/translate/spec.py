@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shim_client.messages import NodeConstraints
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.constraints import (
+    device_claims,
     named_node,
     needs_check_here,
     node_constraints,
@@ -58,6 +59,8 @@ class SpecFacts:
     rm_check: bool = False
     grace_seconds: int = 0
     claims: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    """The device claims in words (see `constraints.device_claims`)."""
 
 
 def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
@@ -82,6 +85,7 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
         rm_check=needs_check_here(spec),
         grace_seconds=_grace(spec),
         claims=volume_claims(spec),
+        devices=device_claims(spec),
     )
 
 

@@ -289,6 +289,8 @@ def test_a_pod_follows_its_volume(kube: Kube, namespace: str, stack: Stack) -> N
     stack.start()
     kube.create(objects.pod("p", namespace, volumes=mounts))
     until(lambda: "FailedScheduling" in reasons(kube, namespace, "p"))
+    until(lambda: "data" in condition(kube, namespace, "p").get("message", ""))
+    assert condition(kube, namespace, "p")["reason"] == "Unschedulable"
     metadata = {"name": "data", "namespace": namespace}
     volume = {"kind": "PersistentVolume", "metadata": {"name": namespace}, "spec": volume_spec}
     claim = {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim_spec}
@@ -300,6 +302,24 @@ def test_a_pod_follows_its_volume(kube: Kube, namespace: str, stack: Stack) -> N
     assert said.returncode == 0, said.stderr
     until(lambda: placed(kube, namespace).get("p") == f"{namespace}-2")
     kube.delete("PersistentVolume", namespace)
+
+
+def test_a_pod_with_device_claims_is_held_and_says_so(
+    kube: Kube, namespace: str, stack: Stack
+) -> None:
+    """Neither an existing claim nor one that is not there sends a pod to a node without the device (K3)."""
+    kube.create(*objects.nodes(1, namespace))
+    stack.start()
+    claims = [{"name": "gpu", "resourceClaimName": "missing"}]
+    kube.create(objects.pod("held", namespace, resourceClaims=claims))
+    until(lambda: "FailedScheduling" in reasons(kube, namespace, "held"))
+    until(lambda: condition(kube, namespace, "held").get("status") == "False")
+    found = condition(kube, namespace, "held")
+    assert found["reason"] == "SchedulingSkipped"
+    assert found["message"].startswith("device claims are not supported: missing")
+    kube.create(objects.pod("plain", namespace))
+    until(lambda: "plain" in placed(kube, namespace))
+    assert "held" not in placed(kube, namespace)
 
 
 def test_odd_pods_say_what_is_odd_and_the_rest_goes_on(

@@ -61,10 +61,37 @@ def test_1_4_a_missing_claim_holds_a_pod_until_it_is_there() -> None:
     wants = pod("a", spec={"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]})
     story = Story().start(node("n1"), wants, claim("c", deletionTimestamp="2026-01-01T00:00:00Z"))
     assert "ask a" not in story.told()
-    assert "event Pod/a FailedScheduling" in story.did()
+    held = {"event Pod/a FailedScheduling", "condition a Unschedulable"}
+    assert held <= set(story.did())
+    story.see(wants)
+    assert story.did() == []
     story.see(claim("c"))
     assert story.told() == ["app app in root.a", "ask a"]
     assert story.did() == []
+
+
+@pytest.mark.parametrize(
+    ("claimed", "told"),
+    [
+        ({"name": "gpu", "resourceClaimName": "big"}, "big"),
+        ({"name": "gpu", "resourceClaimTemplateName": "one"}, "template one"),
+        ({"name": "gpu"}, "gpu"),
+    ],
+)
+def test_1_4_a_pod_with_device_claims_is_held(claimed: dict[str, str], told: str) -> None:
+    story = Story().start(node("n1"), pod("a", spec={"resourceClaims": [claimed]}), pod("b"))
+    assert "ask a" not in (said := story.told())
+    assert "ask b" in said
+    why = f"device claims are not supported: {told}; use another scheduler for this pod"
+    assert story.mirror.state.pods["uid-a"].said == ("SchedulingSkipped", why)
+    assert {"event Pod/a FailedScheduling", "condition a SchedulingSkipped"} <= set(story.did())
+
+
+def test_1_4_a_pod_with_device_claims_that_runs_is_counted() -> None:
+    claimed = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "big"}]}
+    story = Story().start(node("n1"), pod("a", node="n1", spec=claimed))
+    assert "alloc a@n1" in story.told()
+    assert "event Pod/a FailedScheduling" not in story.did()
 
 
 def test_1_1_an_ended_pod_is_released() -> None:
@@ -297,7 +324,8 @@ def test_garbage_in_a_pod_is_an_event_and_the_rest_goes_on() -> None:
     bad = pod("bad", spec={"containers": [{"resources": {"requests": {"cpu": "1 Gi"}}}]})
     story = Story().start(node("n1"), bad, pod("good"))
     assert "ask good" in story.told()
-    assert "event Pod/bad PodNotReadable" in story.did()
+    said = {"event Pod/bad PodNotReadable", "condition bad PodNotReadable"}
+    assert said <= set(story.did())
     story.see(bad)
     assert story.did() == []
     story.see(pod("bad"))
