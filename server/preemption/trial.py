@@ -29,7 +29,7 @@ class Trial:
     """A what-if overlay on a snapshot: which allocations run, each queue's usage and promises, each node's free capacity.
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches; a rollback empties it.
-    ``further_claims`` reads the claims that the snapshot leaves out; None if it has all.
+    ``further_claims`` reads the claims that the snapshot lacks; ``further_claims`` is None if the snapshot has all claims.
     ``steps`` counts what searches cost, in units of one placement. With ``brief``, refusals leave out the protected candidates,
     because nothing will read them.
     """
@@ -383,7 +383,7 @@ class Trial:
         return bool(self._nodes.open[row])
 
     def may_require(self, kind: ClassFacts, row: int) -> bool:
-        """Return whether the node could take an ask that requires it, if it were empty, cordoned or not (G11)."""
+        """Return whether the node would suit an ask that requires it if nothing ran there; a cordon does not matter (G11)."""
         return node_search.may_require(self.snapshot.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:

@@ -62,8 +62,9 @@ def _of_member(ask: Ask) -> _Size:
 def joins(
     partition: Partition, application: Application, spec: AskSpec, known: Ask | None = None
 ) -> int | None:
-    """Add a member to its gang. A gathering gang then restarts its wait, or ends the wait if the member states a size.
+    """Note that a member joins its gang; nothing happens if the gang has a stated size.
 
+    A gathering gang then restarts its wait, or ends the wait if the member states a size.
     A known member (``known``) does not count as new; for such a member, return the instant since which its gang gathers.
     """
     job = application.jobs.get(spec.job_key)

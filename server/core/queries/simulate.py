@@ -36,7 +36,7 @@ def simulate_asks(
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
     """Return the simulation of the asks, which also counts equal asks in groups.
 
-    The state is read only here.
+    This is the only step that reads the state, and it refreshes the partition's ``disruptions``. Later steps read the snapshot.
     """
     state = core.state.partitions[partition]
     state.disruptions = core.state.disruptions(state)

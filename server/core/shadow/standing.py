@@ -118,7 +118,10 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
-    """Return the decisions to check in this turn: those after the decision that was checked last, then those from the beginning of the list."""
+    """Return the next decisions to check, at most CHECKED_MAX, and remember the last of them.
+
+    The next one follows the decision that was checked last; after the end of the list comes its beginning.
+    """
     known.checked_ms = now
     names = list(known.held)
     if not names:

@@ -269,7 +269,7 @@ def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 def own_leaf(
     trial: Trial, leaf: str, needed: Container[int], priority: int, margins: QueueMargins
 ) -> LeafEligibility:
-    """Return the eligibility of the preemptor's own leaf: allocations of strictly lower priority, taken for any type (I2, J7)."""
+    """Return the eligibility in the preemptor's own leaf: a strictly lower priority, and any needed type, entitled or not (I2, J7)."""
     snapshot = trial.snapshot
     minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
     return LeafEligibility(

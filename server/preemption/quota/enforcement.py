@@ -143,7 +143,7 @@ def _answer(trial: Trial, intent: ShrinkIntent, outcome: RunOutcome) -> Plan | R
 
 
 def _ranking(trial: Trial, outcome: RunOutcome) -> Ranking:
-    """Return the order of the queue's candidates around its last victim (Q11)."""
+    """Return an excerpt of the order of the queue's candidates: those before and after its last victim (Q11)."""
     run, words = outcome.run, victim_order.order(trial.snapshot.settings, QUOTA.order.name)
     found, wanted = run.running, tuple(outcome.types[: len(outcome.target)])
     total, start, places = found.excerpt(max(run.taken, default=0))

@@ -67,7 +67,7 @@ class RunOutcome:
 
     @property
     def abstains(self) -> bool:
-        """Return whether the queue evicts nothing because it would miss too much of the target (Q14)."""
+        """Return whether the queue is set to evict nothing when a run would free too little (`abstain`, Q14)."""
         return self.snapshot.queues[self.queue].spec.properties.quota_shortfall == "abstain"
 
     def _named(self, line: Sequence[int]) -> Amounts:

@@ -26,7 +26,7 @@ PathMargins = tuple[Line, ...]
 
 @dataclass(slots=True)
 class Budgets:
-    """The disruptions left by group, and the partition's mode for a group without any left: respect, prefer or ignore (V5)."""
+    """The disruptions that each disruption group has left, and the mode for groups with none: respect, prefer or ignore (V5)."""
 
     mode: str = "ignore"
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

@@ -34,7 +34,7 @@ _NOBODY: Final = "no other queue holds more of what it asks for than its guarant
 
 
 class OutOfPlansError(Exception):
-    """The error raised when the budget of a report is spent."""
+    """The error raised when no question is left: of the report's budget, or of the share of one kind."""
 
 
 class Planner:

@@ -218,7 +218,10 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
-    """Return whether the nodes that suit the claimant have enough free capacity in sum, but no single node has enough (G12)."""
+    """Return whether fragmentation explains the refusal (G12).
+
+    True if the refusal has one of four rules, no maximum blocks, and the suitable nodes have enough free capacity in sum.
+    """
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
     return not _blocking(planner, need) and all(

@@ -159,7 +159,7 @@ class _Found(NamedTuple):
 def _groups(
     state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]]
 ) -> list[_Found]:
-    """Return every kind of ask below a queue that lacks a type which the ask requests."""
+    """Return each kind of waiting asks that requests a type which some queue on its path lacks."""
     obstacles = Obstacles(state, partition)
     found: list[_Found] = []
     for path, leaf in sorted(partition.queues.items()):
