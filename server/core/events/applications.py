@@ -166,7 +166,10 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
 
 
 def _take_tags(partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota) -> None:
-    """Apply the quota in a namespace's annotations to the leaf if it is dynamic. Only new pods bring such a quota (Q17)."""
+    """Apply the quota in a namespace's annotations to the leaf if it is dynamic and they set one (Q17).
+
+    The annotations are read only when an application enters the queue.
+    """
     if leaf.managed or wanted == quota_tags.NO_QUOTA:
         return
     before = leaf.spec

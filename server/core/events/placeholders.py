@@ -1,7 +1,7 @@
 """The life of placeholders: real asks replace them, and unused ones are released after a while (docs/gang-placeholders.md).
 
-The states and their messages are part of the published interface. An application whose placeholders were not all placed in time
-is Resuming (Soft) or Failing (Hard). A running application loses the placeholders that it did not need.
+The states and their messages are part of the published interface. If not all placeholders are placed in time,
+the application becomes Resuming (gang style Soft) or Failing (gang style Hard). A running application loses the placeholders that it did not need.
 """
 
 from dataclasses import replace as _with

@@ -36,7 +36,7 @@ _REACHED: Final = {
 
 
 class _Needs:
-    """The needs of the decisions in force. Each is computed once, and again after a victim was allowed to stay."""
+    """The needs of the decisions in force. Each is computed once, except that `forget` clears a node's free capacity."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
