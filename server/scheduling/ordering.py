@@ -28,9 +28,10 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 
 
 def _straight(root: Queue) -> Group | Job | None:
-    """Return the group on top of all heaps if no entry on the way is outdated, which is the usual case and takes one pass.
+    """Return the group on top of all heaps in one pass, the usual case.
 
-    If the result is None, `_descend` has to search; a group returned here is the one that `_descend` would return.
+    None if a priority on the way is not the announced one, or if a queue on the way does not compare by priority first or has all
+    its asks blocked. Outdated entries on top of queues' heaps are removed. If the result is None, `_descend` has to search; a group returned here is the one that `_descend` would return.
     """
     queue, heap = root, root.heap
     while heap:
@@ -77,7 +78,11 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
 
 
 def _verified(parent: Queue, queue: Queue) -> Child | None:
-    """Return the first child of a queue if the child's heap entry is current; else update the entry and return None."""
+    """Return the first child of a queue, or None.
+
+    None if no ask of the queue may be placeable, or if the queue's best priority is not the one that it announces. The queue's
+    entry in the parent's heap is then removed or updated.
+    """
     below = ranking.first_child(queue)
     if below is None or queue.blocked_asks == queue.pending_asks:
         ranking.leave(parent, queue)
@@ -91,7 +96,7 @@ def _verified(parent: Queue, queue: Queue) -> Child | None:
 
 
 def _holds(queue: Queue, probe: Probe) -> bool:
-    """Return whether a placeable ask has the priority that the queue announces. If there is no such ask, update one entry."""
+    """Return whether a placeable ask has the priority that the queue announces. If there is none, update one entry or park one group."""
     child = min(entry for entry in queue.heap if _claims(entry[-1], entry, queue.best))[-1]
     if isinstance(child, Queue):
         return _verified(queue, child) is not None and _holds(child, probe)

@@ -15,7 +15,8 @@ class _Claimant(NamedTuple):
     """The leaves whose asks may claim from the same queues.
 
     ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path; pods inside it are no
-    victims (G2). ``around`` is None if the leaf is itself that queue, or if leaves share by weight. ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
+    victims (G2). ``around`` is None if the leaf is itself that queue, or if leaves share by weight. ``leaf`` is set if
+    priority fences fix the priorities of the leaf (G5).
     """
 
     scope: Queue

@@ -26,8 +26,8 @@ class Candidate(NamedTuple):
 
     ``gives`` has the amount for each need, and ``frees`` the amounts on its node, by type. ``takes`` has what it uses up of the
     caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order. If one victim may bring its queues below
-    their shares, ``over`` lists the ways in which this candidate may be that victim. Each way has the indices of the caps that the
-    other victims must not use up (W8).
+    their shares, ``over`` lists the ways in which this candidate may be that victim. Each way lists caps by
+    index; the other victims must leave at least one unit of each of these (W8).
     """
 
     place: int
