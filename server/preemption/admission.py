@@ -1,7 +1,8 @@
 """The amounts that firm or lendable pods may use in a queue: the formulas of J4, for the leaf and every queue above it.
 
 With a firm ask added, the usage of firm pods must stay within the guarantee, for each type that the queue guarantees. The usage of
-all pods must stay within the maximum. With a lendable ask added, the usage of all pods must stay within the maximum less the part of the guarantee that firm asks wait for.
+all pods must stay within the maximum. With a lendable ask added, the usage of all pods must stay within the maximum less the
+part of the guarantee that firm asks wait for.
 Usage here is what the queue will hold, with plans and promised capacity.
 """
 

@@ -42,12 +42,12 @@ def is_beyond(eff: int, entitled: int, settings: PreemptionSettings) -> bool:
 
 
 def is_bounded(settings: PreemptionSettings) -> bool:
-    """Return whether any budget is set."""
+    """Return whether any budget is set, or a natural termination factor that limits a round."""
     return any(_shares(settings).values()) or is_natural(settings)
 
 
 def is_natural(settings: PreemptionSettings) -> bool:
-    """Return whether a round may free only a part of the over-use (P9). A factor of 100 % is no limit."""
+    """Return whether a round may free only a part of the over-use (P9). A factor of 0 or of 100 % is no limit."""
     return 0 < settings.natural_permyriad < PERMYRIAD
 
 

@@ -31,7 +31,9 @@ def _straight(root: Queue) -> Group | Job | None:
     """Return the group on top of all heaps in one pass, the usual case.
 
     None if a priority on the way is not the announced one, or if a queue on the way does not compare by priority first or has all
-    its asks blocked. Outdated entries on top of queues' heaps are removed. If the result is None, `_descend` has to search; a group returned here is the one that `_descend` would return.
+    its asks blocked. Outdated entries on top of queues' heaps are removed.
+
+    If the result is None, `_descend` has to search; a group returned here is the one that `_descend` would return.
     """
     queue, heap = root, root.heap
     while heap:
