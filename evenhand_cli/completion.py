@@ -1,4 +1,4 @@
-"""Completion of names in the shell; the names come from the running core, which has half a second to answer.
+"""Completion of names in the shell; the names come from the running core, which has half a second to answer each request.
 
 When no core answers, or the core refuses the request, the shell gets no names and no message.
 """
@@ -25,7 +25,10 @@ Ask = Callable[[Core, str], Iterable[str]]
 
 
 def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
-    """Return the names that the core gives and a shell can show; empty when the core does not answer."""
+    """Return the names that the core gives and a shell can show, sorted.
+
+    When the core does not answer a request or refuses it, only the names from the requests before it are returned.
+    """
     found: list[str] = []
     given = {name: str(ctx.params.get(name) or "") for name in FIELDS.values()}
     name = ctx.params.get("context") or ""
@@ -40,7 +43,7 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
 
 
 def words(choices: Iterable[str]) -> Callable[[], list[str]]:
-    """Return a completion function for an option that accepts one of these words."""
+    """Return a completion function for an option that accepts one of these words, in lower case and with hyphens for blanks."""
     known = [one.strip().lower().replace(" ", "-") for one in choices]
     return known.copy
 

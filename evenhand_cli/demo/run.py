@@ -72,7 +72,7 @@ class Parts:
 async def demonstrate(
     plan: Plan, view: Callable[[Stage], AbstractContextManager[Update]], stop: asyncio.Event
 ) -> tuple[Progress, Outcome]:
-    """Run all parts until the cluster has settled, the time limit is over or `stop` is set; with `watch` only until the last.
+    """Run all parts until the cluster has settled, the time limit is over or `stop` is set; with `watch`, only `stop` ends them.
 
     Raises Fault when a part ends by itself, and the error of a part that fails.
     """

@@ -1,4 +1,4 @@
-"""The handlers of a service, made from its descriptor: every method of the .proto has a method of the same name here.
+"""The handlers of a service, made from its descriptor: each method of the .proto is answered by a method of the implementation.
 
 `ListNodes` is answered by `list_nodes(request)`. That method is a function if it only reads (`rpc/reads`), a coroutine if it
 acts in this process, and an asynchronous generator if it yields a stream of answers.

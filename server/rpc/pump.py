@@ -69,7 +69,7 @@ class Observer(Protocol):
     """An observer of decisions, which may not change anything."""
 
     def decided(self, decisions: Decisions, now: int, /) -> None:
-        """Receive all decisions of one slice, in order."""
+        """Receive decisions of a slice, in order: all of them, or, if a registration is in the slice, those before and after it."""
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
         """Receive the number of events of a finished slice, and the seconds that it took."""
