@@ -48,7 +48,7 @@ class OpenedDirectory:
 
 
 def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
-    """Load a cluster directory; errors: BadFileError, BadSettingError.
+    """Load a cluster directory. Raises BadFileError or BadSettingError.
 
     A deleted pod ends after `stop_ms` milliseconds, or after its grace period when that is shorter.
     """

@@ -205,11 +205,11 @@ class ClusterReader(Protocol):
     """The part of a cluster that lists and watches objects."""
 
     async def list_objects(self, kind: str) -> Listing:
-        """Return all objects of a kind; errors: ClusterError."""
+        """Return all objects of a kind. Raises ClusterError."""
         ...
 
     def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
-        """Yield every change after `version`, in order; errors: GoneError, ClusterError."""
+        """Yield every change after `version`, in order. Raises GoneError or ClusterError."""
         ...
 
 
@@ -219,24 +219,24 @@ class PodWriter(Protocol):
     async def bind(self, order: Bind) -> None:
         """Bind a pod, unless it is bound to that node already.
 
-        Errors: ElsewhereError (bound to another node), ConflictError, MissingError, ClusterError.
+        Raises ElsewhereError (bound to another node), ConflictError, MissingError or ClusterError.
         """
         ...
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod; errors: ConflictError (refused, or another pod has its name), ClusterError."""
+        """Create a pod. Raises ConflictError (refused, or another pod has its name) or ClusterError."""
         ...
 
     async def delete_pod(self, order: DeletePod) -> None:
-        """Delete a pod; errors: ConflictError (another uid), MissingError, ClusterError."""
+        """Delete a pod. Raises ConflictError (another uid), MissingError or ClusterError."""
         ...
 
     async def evict_pod(self, order: EvictPod) -> None:
-        """Evict a pod; errors: BudgetError, ConflictError, MissingError, ClusterError."""
+        """Evict a pod. Raises BudgetError, ConflictError, MissingError or ClusterError."""
         ...
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch a pod; errors: ConflictError (another uid), MissingError, ClusterError."""
+        """Patch a pod. Raises ConflictError (another uid), MissingError or ClusterError."""
         ...
 
 
@@ -244,7 +244,7 @@ class EventWriter(Protocol):
     """The part of a cluster that records events."""
 
     async def record_event(self, order: RecordEvent) -> None:
-        """Record one event; equal events may be counted together; errors: ClusterError."""
+        """Record one event; equal events may be counted together. Raises ClusterError."""
         ...
 
 
@@ -252,7 +252,7 @@ class OwnerReader(Protocol):
     """The part of a cluster that reads owners of pods."""
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
-        """Return how many pods an owner wants to run now; errors: MissingError, ClusterError."""
+        """Return how many pods an owner wants to run now. Raises MissingError or ClusterError."""
         ...
 
 

@@ -94,7 +94,7 @@ class _Kind:
                 await self.list()
 
     async def _watch_on(self) -> None:
-        """Follow one watch to its end, with a few retries; errors: ClusterError."""
+        """Follow one watch to its end, with a few retries. Raises ClusterError."""
         tries = AsyncRetrying(
             sleep=self.sleep,
             retry=_FAILED & _NOT_GONE,
@@ -106,7 +106,7 @@ class _Kind:
         await tries(self._watch_once)
 
     async def _watch_once(self) -> None:
-        """Follow one watch to its end; errors: GoneError, and ClusterError when the watch brought no event."""
+        """Follow one watch to its end. Raises GoneError, and ClusterError when the watch brought no event."""
         heard = False
         try:
             async for event in self.reader.watch(self.name, self.version):

@@ -64,7 +64,7 @@ def milli_units(text: str) -> int:
 
 
 def _scaled(text: str, power: int) -> int:
-    """Return ceil(amount * 10**power); errors: BadQuantityError."""
+    """Return ceil(amount * 10**power). Raises BadQuantityError."""
     match = _NUMBER.fullmatch(text) if len(text) <= QUANTITY_LENGTH_MAX else None
     if match is None:
         raise BadQuantityError(f"{text[:QUANTITY_LENGTH_MAX]!r} is not a quantity")

@@ -92,7 +92,7 @@ class Shim:
         """Functions that are called with True when the core knows everything, and with False when that is no longer so."""
 
     async def run(self) -> None:
-        """Work until cancelled; errors: those of `Connection.run` and PartitionOwnedError, alone or in a group."""
+        """Work until cancelled. Raises the errors of `Connection.run` and PartitionOwnedError, alone or in a group."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())
             tasks.create_task(self._beat())

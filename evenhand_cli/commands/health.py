@@ -120,7 +120,11 @@ def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
 
 
 def _manager_state(core: Core, manager: str) -> str:
-    """Return the state of a resource manager in the core: `synced`, `syncing`, `away` or `unknown`."""
+    """Return the state of a resource manager in the core: `synced`, `syncing`, `away` or `unknown`.
+
+    A manager without an open stream is `away` at once, without the grace period of the core. A manager that is not
+    registered, or that the user may not see, is `unknown`.
+    """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
     for one in info.managers:

@@ -52,7 +52,7 @@ class Observer:
             self.latest = Look(answer.tree, answer.summary)
 
     async def look(self) -> Look:
-        """Read the queue tree and the partition's summary now; errors: RpcError."""
+        """Read the queue tree and the partition's summary now. Raises RpcError."""
         tree, partitions = await asyncio.gather(
             self._inspect.GetQueueTree(inspect_pb2.GetQueueTreeRequest(partition=self._partition)),
             self._inspect.ListPartitions(inspect_pb2.ListPartitionsRequest()),
@@ -62,7 +62,7 @@ class Observer:
         return self.latest
 
     async def asks(self) -> list[inspect_pb2.Allocation]:
-        """Return every waiting ask; errors: RpcError."""
+        """Return every waiting ask. Raises RpcError."""
         found: list[inspect_pb2.Allocation] = []
         request = inspect_pb2.ListAllocationsRequest(
             partition=self._partition, include_asks=True, page_size=PAGE_SIZE
@@ -75,7 +75,7 @@ class Observer:
             request.page_token = page.next_page_token
 
     async def decisions(self) -> list[decisions_pb2.Decision]:
-        """Return the preemption decisions that the core keeps, oldest first; errors: RpcError."""
+        """Return the preemption decisions that the core keeps, oldest first. Raises RpcError."""
         found: list[decisions_pb2.Decision] = []
         request = decisions_pb2.ListDecisionsRequest(partition=self._partition)
         while True:
@@ -86,12 +86,12 @@ class Observer:
             request.page_token = page.next_page_token
 
     async def findings(self) -> list[inspect_pb2.Finding]:
-        """Return the findings of the core's consistency check; errors: RpcError."""
+        """Return the findings of the core's consistency check. Raises RpcError."""
         request = inspect_pb2.CheckConsistencyRequest(partition=self._partition)
         return list((await self._inspect.CheckConsistency(request)).findings)
 
     async def explained(self, groups: list[WaitingGroup]) -> list[WaitingGroup]:
-        """Return the groups; the first `EXPLAINED_MAX` have the core's sentence about their example; errors: RpcError."""
+        """Return the groups; the first `EXPLAINED_MAX` have the core's sentence about their example. Raises RpcError."""
         told = []
         for number, group in enumerate(groups):
             if group.key and number < EXPLAINED_MAX:

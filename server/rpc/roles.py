@@ -20,7 +20,7 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity behind a call. ``queue`` is the queue that a viewer sees; for every other role it is the root.
+    """The identity behind a call. ``queue`` is the queue that a viewer sees; for every other role it is meant to be the root.
 
     A shim may be restricted to a ``manager`` and to ``partitions``; an empty field restricts nothing.
     """

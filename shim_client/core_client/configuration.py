@@ -49,7 +49,7 @@ class ConfigurationPost:
         self._changed.set()
 
     async def deliver(self, channel: Channel, sink: Sink) -> None:
-        """Send the text to the core, if a text was set; errors: SessionLostError."""
+        """Send the text to the core, if a text was set. Raises SessionLostError."""
         self._changed.clear()
         if self._wanted is None:
             return
@@ -57,7 +57,7 @@ class ConfigurationPost:
         await sink([await self._apply(stub, self._wanted)])
 
     async def follow(self, channel: Channel, sink: Sink) -> None:
-        """Send every new text until cancelled; errors: SessionLostError."""
+        """Send every new text until cancelled. Raises SessionLostError."""
         while True:
             await self._changed.wait()
             await self.deliver(channel, sink)

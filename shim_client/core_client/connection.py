@@ -161,7 +161,7 @@ class Connection:
             self._session.send(state)
 
     async def run(self, listener: Listener) -> None:
-        """Hold sessions until cancelled; errors: CoreRefusedError, NoCoreError, SupersededError."""
+        """Hold sessions until cancelled. Raises CoreRefusedError, NoCoreError or SupersededError."""
         pause = PAUSE_SECONDS_FIRST
         async with self._address.channel() as channel:
             stub = SchedulerStub(channel)
@@ -210,7 +210,7 @@ class Connection:
                 job.result()
 
     async def _introduce(self, stub: SchedulerAsyncStub, listener: Listener) -> None:
-        """Register the shim; errors: SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError.
+        """Register the shim. Raises SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError.
 
         The first attempt fails at once when no core listens, so that the user is told. The second attempt waits for a
         core.

@@ -120,7 +120,7 @@ class Session:
                 return self._allocations
 
     async def run(self) -> None:
-        """Exchange reports and decisions until the session ends; errors: SessionLostError, SupersededError."""
+        """Exchange reports and decisions until the session ends. Raises SessionLostError or SupersededError."""
         nodes, applications, allocations = self._calls
         jobs = [
             self._write(nodes, self._nodes, packing.node_requests, si_pb2.NodeRequest),

@@ -30,7 +30,7 @@ class NoAccessError(Exception):
 
 
 def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
-    """Return the configuration that reaches the API server; errors: NoAccessError.
+    """Return the configuration that reaches the API server. Raises NoAccessError.
 
     The sources in order: the given file, `KUBECONFIG`, the pod's own service account, the usual file in the home
     directory.
@@ -55,7 +55,7 @@ def _configuration(kubeconfig: Path | None) -> KubeConfig:
 
 
 def http_client(config: SingleConfig) -> httpx2.AsyncClient:
-    """Return a client for one API server; errors: NoAccessError."""
+    """Return a client for one API server. Raises NoAccessError."""
     assert config.user is not None
     try:
         trust = verify_cluster(config.cluster, config.user, config.abs_file)

@@ -96,7 +96,7 @@ class Api:
 
 
 def decoded(content: bytes) -> Any:  # noqa: ANN401
-    """Return the JSON object of an answer; errors: ClusterError when the answer is not a JSON object."""
+    """Return the JSON object of an answer. Raises ClusterError when the answer is not a JSON object."""
     try:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

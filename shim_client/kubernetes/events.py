@@ -49,7 +49,7 @@ class EventBook:
         self._serial = 0
 
     async def record(self, order: RecordEvent) -> None:
-        """Write an event, or increase its count; errors: ClusterError."""
+        """Write an event, or increase its count. Raises ClusterError."""
         message = order.message
         if self._is_one_too_many(order):
             message = _COMBINED + message

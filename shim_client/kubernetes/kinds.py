@@ -80,7 +80,7 @@ def trimmed(kind: str, item: Any) -> KubeObject:  # noqa: ANN401
 
 
 def version_of(item: Mapping[str, Any]) -> int:
-    """Return the resource version of an object or list; errors: ValueError."""
+    """Return the resource version of an object or list. Raises KeyError, TypeError or ValueError when it cannot be read."""
     metadata = item.get("metadata")
     return int(metadata["resourceVersion"]) if isinstance(metadata, dict) else int("")
 

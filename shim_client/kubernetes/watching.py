@@ -25,7 +25,7 @@ _TIMEOUT = httpx2.Timeout(SILENCE_SECONDS_MAX, connect=CONNECT_SECONDS_MAX, pool
 
 
 async def watched(api: Api, kind: str, path: str, version: int) -> AsyncIterator[WatchEvent]:
-    """Yield every change after a version; errors: GoneError, ClusterError."""
+    """Yield every change after a version. Raises GoneError or ClusterError."""
     params = {
         "watch": "true",
         "allowWatchBookmarks": "true",

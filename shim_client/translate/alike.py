@@ -33,7 +33,7 @@ class ReadOnce(Generic[One, Other, Found]):
         self._bytes = 0
 
     def __call__(self, one: One, other: Other) -> Found:
-        """Return the result for the two values; errors: those of the function."""
+        """Return the result for the two values, or raise the error of the function."""
         spelling = _spelling((one, other))
         found = self._kept.get(spelling) if spelling else None
         if found is None:

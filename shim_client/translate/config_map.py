@@ -54,7 +54,7 @@ def _unpacked(item: Fields, problems: list[str]) -> dict[str, str]:
 
 
 def _gunzipped(value: str) -> str:
-    """Return the decompressed text; errors: ValueError when the data is not text, is incomplete or is too large."""
+    """Return the decompressed text. Raises ValueError when the data is not text, is incomplete or is too large."""
     unpacker = zlib.decompressobj(_GZIP)
     content = unpacker.decompress(base64.b64decode(value, validate=True), CONFIG_BYTES_MAX)
     if not unpacker.eof:

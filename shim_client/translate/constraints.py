@@ -106,7 +106,7 @@ def _required_terms(spec: Fields) -> tuple[SelectorTerm, ...]:
 
 
 def selector_terms(selector: Fields, where: str) -> tuple[SelectorTerm, ...]:
-    """Return the terms of a node selector; a node must meet one of them; errors: BadObjectError."""
+    """Return the terms of a node selector; a node must meet one of them. Raises BadObjectError."""
     return tuple(
         SelectorTerm(_requirements(term, "matchExpressions"), _requirements(term, "matchFields"))
         for term in items(selector, "nodeSelectorTerms", where)

@@ -37,7 +37,7 @@ class BadObjectError(ValueError):
 
 
 def parsed(written: str) -> object:
-    """Return the value of the JSON in an annotation; errors: ValueError when an API server would not accept it.
+    """Return the value of the JSON in an annotation. Raises ValueError when an API server would not accept it.
 
     Python's own JSON reader also accepts texts that no message can hold: half a surrogate pair in an escape, NaN, or
     nesting without a limit.
@@ -130,7 +130,7 @@ def _shown(name: object) -> str:
 
 
 def whole(fields: Fields, key: str, bounds: tuple[int, int], path: str = "") -> int:
-    """Return the whole number under `key`, 0 when absent; errors: BadObjectError when it is outside the bounds."""
+    """Return the whole number under `key`, 0 when absent. Raises BadObjectError when it is no whole number or outside the bounds."""
     value = fields.get(key)
     if value is None:
         return 0

@@ -27,14 +27,14 @@ class JobMarks(NamedTuple):
     trigger: JobTrigger
 
     def of_gang(self, maker: str, notes: Mapping[str, str]) -> JobMarks:
-        """Return the job of a placeholder: all placeholders that `maker` declares are one job; errors: BadObjectError."""
+        """Return the job of a placeholder: all placeholders that `maker` declares are one job. Raises BadObjectError."""
         where = f"metadata.annotations[{labels.GANG_SIZE}]"
         members = _members_of(notes[labels.GANG_SIZE], where)
         return JobMarks(f"placeholders/{maker}", members, self.trigger)
 
 
 def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
-    """Return the job that labels declare; errors: BadObjectError for a size that is not a number.
+    """Return the job that labels declare. Raises BadObjectError for a size that is not a whole number of 1 to MEMBERS_MAX.
 
     The published labels take precedence over Evenhand's own; contradictions are added to `problems`.
     """
@@ -64,7 +64,7 @@ def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
 
 
 def pods_wanted(owner: Fields) -> int:
-    """Return how many pods an owner wants to run now; errors: BadObjectError.
+    """Return how many pods an owner wants to run now. Raises BadObjectError.
 
     A Job wants `parallelism` pods, and fewer when fewer completions are left; all other kinds want `replicas` pods.
     """

@@ -61,7 +61,7 @@ class MetadataFacts:
 def read_metadata(
     metadata: Fields, namespace: str, settings: Settings, *, ours: bool
 ) -> MetadataFacts:
-    """Return the facts from a pod's metadata; `ours`: the pod names the shim's scheduler. Errors: BadObjectError."""
+    """Return the facts from a pod's metadata. `ours` says that the pod names the shim's scheduler. Raises BadObjectError."""
     notes = texts(metadata, "annotations", "metadata.")
     parts = (
         namespace,

@@ -59,7 +59,7 @@ class Demands:
 
 
 def demands(spec: Fields, namespace: str, labels: Labels) -> Demands | None:
-    """Return the pod's demands; None when it has none. Errors: BadObjectError."""
+    """Return the pod's demands; None when it has none. Raises BadObjectError."""
     if "affinity" not in spec and "topologySpreadConstraints" not in spec:
         return None
     affinity = mapping(spec, "affinity", "spec.")

@@ -68,7 +68,7 @@ class PodFacts:
 
 
 def read_ref(pod: Fields) -> ObjectRef:
-    """Return the reference of a pod (namespace, name and uid); errors: BadObjectError when one is missing."""
+    """Return the reference of a pod (namespace, name and uid). Raises BadObjectError when name or uid is missing."""
     metadata = mapping(pod, "metadata")
     namespace = text(metadata, "namespace", "metadata.")
     uid = text(metadata, "uid", "metadata.")
@@ -85,7 +85,7 @@ def is_terminated(pod: Fields) -> bool:
 
 
 def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) -> PodFacts:
-    """Return the pod's facts; errors: BadObjectError, which names the field that cannot be read.
+    """Return the pod's facts. Raises BadObjectError, which names the field that cannot be read.
 
     `known` is the pod's reference from an earlier reading, so that only one copy of it is kept.
     """

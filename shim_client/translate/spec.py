@@ -64,7 +64,7 @@ class SpecFacts:
 
 
 def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
-    """Return the facts; the status holds what the kubelet has already given to the pod; errors: BadObjectError."""
+    """Return the facts; the status holds what the kubelet has already given to the pod. Raises BadObjectError."""
     parts = [spec.get(key) for key in _READ]
     given = [resize_is_infeasible(status), *(status.get(key) for key in _READ_OF_STATUS)]
     return own(parts, given) if ours else foreign(parts, given)

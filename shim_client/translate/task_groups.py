@@ -72,7 +72,7 @@ class Gang:
         return sum(group.members for group in self.groups)
 
     def resource(self) -> Resource:
-        """Return what all placeholders take together; errors: BadObjectError when a message cannot hold the amount."""
+        """Return what all placeholders take together. Raises BadObjectError when a message cannot hold the amount."""
         return interned(sum_of((group.resource, group.members) for group in self.groups))
 
 
@@ -182,7 +182,7 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 
 
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
-    """Return the fields of a task group for a pod's spec; errors: BadObjectError.
+    """Return the fields of a task group for a pod's spec. Raises BadObjectError.
 
     Each field is read once here, as it will be read from the placeholder, so that mistakes are found before pods are
     created.
