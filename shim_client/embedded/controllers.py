@@ -63,6 +63,7 @@ class Controllers:
         while self._dirty:
             kind, key = next(iter(self._dirty))
             del self._dirty[kind, key]
+            self._failed.pop((kind, key), None)
             owner = self._store.get(kind, key)
             if owner is None:
                 continue
