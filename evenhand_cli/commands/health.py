@@ -122,15 +122,14 @@ def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
 def _manager_state(core: Core, manager: str) -> str:
     """Return the state of a resource manager in the core: `synced`, `syncing`, `away` or `unknown`.
 
-    A manager without an open stream is `away` at once, without the grace period of the core. A manager that is not
-    registered, or that the user may not see, is `unknown`.
+    A manager is `away` after 5 s without an open stream. A manager that is not registered, or that the user may not see, is
+    `unknown`.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
     for one in info.managers:
         if one.rm_id == manager:
-            state = word(inspect_pb2.SyncState.DESCRIPTOR, one.sync_state)
-            return state if one.open_streams else "away"
+            return "away" if one.away else word(inspect_pb2.SyncState.DESCRIPTOR, one.sync_state)
     return "unknown"
 
 

@@ -40,7 +40,9 @@ class _Entry(BaseModel):
     partitions: frozenset[str] = frozenset()
 
     @model_validator(mode="after")
-    def _bound_as_a_shim(self) -> Self:
+    def _bound_as_its_role(self) -> Self:
+        if self.queue != ROOT and self.role is not Role.VIEWER:
+            raise ValueError(f"queue is for the role viewer, not for {self.role}")
         if (self.manager or self.partitions) and self.role is not Role.SHIM:
             raise ValueError(f"manager and partitions are for the role shim, not for {self.role}")
         return self

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from evenhand.v1 import inspect_pb2 as pb
 from tests.cli import samples
@@ -101,6 +102,22 @@ def test_a_reconnect_is_no_alarm() -> None:
             "1.0",
             "s",
         ]
+
+
+@pytest.mark.parametrize(("away", "code", "state"), [(False, 0, "synced"), (True, 1, "away")])
+def test_health_of_a_manager_is_bad_once_it_counts_as_away(
+    away: bool,  # noqa: FBT001
+    code: int,
+    state: str,
+) -> None:
+    manager = pb.ManagerInfo(
+        rm_id="rm", sync_state=pb.SYNC_STATE_SYNCED, away_since_ms=samples.T0, away=away
+    )
+    server = pb.ServerInfoResponse(managers=[manager], now_ms=samples.T0 + 6_000)
+    serving = HealthCheckResponse(status=HealthCheckResponse.SERVING)
+    with fake_running(FakeCore(ServerInfo=server, Check=serving)) as core:
+        ended = evenhand("health", "--manager", "rm", "--core", core.address, "-o", "json")
+    assert (ended.code, ended.value()["manager_state"]) == (code, state)
 
 
 def test_a_picture_of_another_day_has_its_date_and_a_viewer_no_name() -> None:

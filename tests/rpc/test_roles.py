@@ -148,6 +148,10 @@ def test_tokens_are_read_from_yaml_and_kept_as_digests() -> None:
         ("tokens: [{token: 0123456789abcdef, role: king}]", "tokens.0.role: "),
         ("tokens: [{token: 0123456789abcdef, role: viewer, queue: a}]", "tokens.0.queue: "),
         ("tokens: [{token: 0123456789abcdef, role: viewer, more: 1}]", "tokens.0.more: "),
+        (
+            "tokens: [{token: 0123456789abcdef, role: operator, queue: root.a}]",
+            "tokens.0: .*queue is for the role viewer, not for operator",
+        ),
         ("tokens: [", "line "),
         ("[]", ": "),
     ],
