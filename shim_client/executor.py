@@ -167,7 +167,7 @@ class Applier:
 
     def _drop_stale(self, lane: deque[Action], action: Action) -> None:
         """Remove a waiting condition that a newer condition or a binding replaces."""
-        if lane and _is_condition(lane[-1]) and (isinstance(action, Bind) or _is_condition(action)):
+        if lane and _is_condition(lane[-1]) and (_is_bind_at_once(action) or _is_condition(action)):
             self._count(lane.pop(), -1)
 
     async def _run_lane(self, key: str) -> None:
@@ -280,6 +280,11 @@ def _is_condition(action: Action) -> bool:
     if not isinstance(action, PatchPod) or action.annotations or action.labels or action.phase:
         return False
     return action.condition is not None and action.condition[0] == "PodScheduled"
+
+
+def _is_bind_at_once(action: Action) -> bool:
+    """Return whether an action binds a pod without waiting for volumes."""
+    return isinstance(action, Bind) and not action.claims
 
 
 def _urgency(action: Action) -> int:

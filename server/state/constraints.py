@@ -30,6 +30,7 @@ ANCHORS_MAX: Final = 4
 """The most label keys tried for the anchor of a constraint, because each may need a pass over the nodes."""
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
+_COMPARING = frozenset({"Gt", "Lt"})
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - an address in a pod's manifest, nothing listens
 
 
@@ -41,7 +42,18 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
+    if toleration.operator in _COMPARING:
+        return bool(toleration.key) and _is_beyond(toleration, taint.value)
     return bool(toleration.key) and toleration.value == taint.value
+
+
+def _is_beyond(toleration: Toleration, value: str) -> bool:
+    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's; False if either is not a whole number."""
+    try:
+        have, want = int(value), int(toleration.value)
+    except ValueError:
+        return False
+    return have > want if toleration.operator == "Gt" else have < want
 
 
 def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:

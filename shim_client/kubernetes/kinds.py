@@ -13,7 +13,14 @@ from shim_client.cluster import KubeObject, ObjectRef
 
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 _CONTAINER_STATE = ("name", "resources", "allocatedResources")
-_POD_STATUS = ("phase", "startTime", "resize", "conditions")
+_POD_STATUS = (
+    "phase",
+    "startTime",
+    "resize",
+    "conditions",
+    "resources",
+    "allocatedResources",
+)
 _POD_SPEC_LEFT_OUT = frozenset({"containers", "initContainers", "ephemeralContainers", "volumes"})
 _VOLUME = ("name", "persistentVolumeClaim", "ephemeral")
 _NODE_STATUS = ("allocatable",)

@@ -20,6 +20,7 @@ from shim_client.messages import (
     Placed,
     PodRefused,
     PodRelease,
+    PodReport,
     StillWaiting,
     TerminationType,
     Waiting,
@@ -48,14 +49,22 @@ def placed(state: State, decision: Placed) -> None:
     elif why := node_suitability.obstacle(state, pod, decision.node):
         _unsuitable(state, pod, decision, why)
     elif decision.node in state.nodes:
-        claims = pods.unbound_claims(state, pod)
-        pods.assign(state, pod, decision.node)
-        pod.sent = replace(pod.sent, node=decision.node)
-        pod.said = pod.freed = None
-        if pod.application is not None:
-            pod.application.ran = True
-        state.actions.append(Bind(pod.facts.ref, decision.node, claims))
+        _bind(state, pod, pod.sent, decision.node)
     # When the node is gone, the core releases the pod as soon as the removal of the node is reported.
+
+
+def _bind(state: State, pod: PodRecord, sent: PodReport, node: str) -> None:
+    """Bind a pod to the node on which the core placed it, after the volumes of its claims."""
+    claims = pods.unbound_claims(state, pod)
+    pods.assign(state, pod, node)
+    pod.sent = replace(sent, node=node)
+    pod.said = pod.freed = None
+    if pod.application is not None:
+        pod.application.ran = True
+    if claims:
+        why = f"waits for the volumes of its claims on node {node}: {', '.join(claims)}"
+        state.say_once(pod, "WaitingForVolumes", why)
+    state.actions.append(Bind(pod.facts.ref, node, claims))
 
 
 def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:

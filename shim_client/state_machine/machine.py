@@ -86,7 +86,7 @@ class Tally:
     explained: int
     """Asks whose condition says why they wait; refused asks are included."""
     held: int
-    """Pods that are not asks yet or any more, for example because of scheduling gates or missing volume claims."""
+    """Pods that are not asks yet or any more, for example because of scheduling gates, device claims or missing volume claims."""
     orphans: int
 
 
@@ -230,11 +230,11 @@ def _tally(state: State) -> Tally:
             orphans += pod.sent is None
         elif pod.node:
             binding += 1
+        elif pod.sent is None and pod.refused is None:
+            held += 1
         elif pod.said is not None:
             explained += 1
-        elif pod.sent is not None:
-            waiting += 1
         else:
-            held += 1
+            waiting += 1
     live = state.phase is Phase.OPEN
     return Tally(live, bound, binding, leaving, marked, waiting, explained, held, orphans)

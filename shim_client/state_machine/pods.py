@@ -273,6 +273,7 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
         state.note_once(pod, "FailedScheduling", why, warning=True)
         # More nodes would not help a pod with device claims: autoscalers add none for this reason.
         state.say_once(pod, "SchedulingSkipped" if needs else "Unschedulable", why)
+        pod.held = True
     return not why
 
 
@@ -287,9 +288,17 @@ def _needs_devices(facts: PodFacts) -> str:
 def _lacks_volume(state: State, pod: PodRecord) -> str:
     """Return which volume must exist before the pod can have a node, and does not exist yet; "" when none is missing."""
     for name in pod.facts.claims:
-        if why := _unready(state, name, state.claims.get(f"{pod.facts.ref.namespace}/{name}")):
+        claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
+        if why := _foreign_claim(pod, name, claim) or _unready(state, name, claim):
             return why
     return ""
+
+
+def _foreign_claim(pod: PodRecord, name: str, claim: ClaimFacts | None) -> str:
+    """Return why the claim is not that of the pod's ephemeral volume; "" when it is, or when none is expected."""
+    if claim is None or name not in pod.facts.own_claims or claim.owner == pod.facts.ref.uid:
+        return ""
+    return f"persistentvolumeclaim {name!r} was not made for this pod"
 
 
 def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
@@ -303,6 +312,11 @@ def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
     kind = state.storage_classes.get(claim.storage_class)
     if claim.phase == "Pending" and not (kind and kind.waits_for_pod):
         return f"persistentvolumeclaim {name!r} has no volume yet"
+    if claim.phase == "Pending" and kind and not kind.provisions:
+        return (
+            f"persistentvolumeclaim {name!r}: class {claim.storage_class!r} provisions no volumes, and "
+            "existing volumes of a class that waits for the pod are not bound by this scheduler yet"
+        )
     return ""
 
 
@@ -320,6 +334,8 @@ def _tell(state: State, pod: PodRecord) -> None:
         return
     if pod.sent is None:
         _explain(state, pod, report)
+    if pod.held:
+        pod.held, pod.said = False, None
     pod.updated = pod.sent is not None
     pod.sent, pod.refused = report, None
     if report.node and pod.application is not None:

@@ -143,6 +143,8 @@ class PodRecord:
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the shim wrote on the pod."""
+    held: bool = False
+    """Whether the condition says why the pod is not an ask yet."""
     dropped: bool = False
     """Whether the pod is a placeholder whose deletion the shim itself ordered."""
     failed: bool = False
@@ -206,6 +208,8 @@ class State:
     """The shim's own ConfigMaps by name."""
     queues_told: str = ""
     """The queue configuration that was last sent to the core."""
+    queues_from: str = ""
+    """Name of the ConfigMap that holds the queue configuration in force; empty when none does."""
     configuration_said: ConfigurationAnswer | None = None
     """The core's last answer about that queue configuration, which is recorded on the ConfigMap."""
     bad: dict[str, str] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from shim_client.translate.fields import (
 
 _JUDGED_HERE = frozenset({"volumes", "affinity", "topologySpreadConstraints"})
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+_TOLERATING = frozenset({"Equal", "Exists", "Gt", "Lt"})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PORTS = (0, 65535)
 _DEMANDS = frozenset({"nodeSelector", "affinity", "tolerations"})
@@ -33,7 +34,7 @@ def node_constraints(spec: Fields) -> NodeConstraints | None:
     found = NodeConstraints(
         node_selector=tuple(sorted(texts(spec, "nodeSelector", "spec.").items())),
         required_terms=_required_terms(spec),
-        tolerations=tuple(_toleration(item) for item in items(spec, "tolerations", "spec.")),
+        tolerations=_tolerations(spec),
         host_ports=host_ports,
     )
     if found == NO_CONSTRAINTS:
@@ -77,6 +78,14 @@ def volume_claims(spec: Fields) -> tuple[str, ...]:
         for volume in items(spec, "volumes", "spec.")
     )
     return tuple(claim for claim in claims if claim)
+
+
+def ephemeral_volumes(spec: Fields) -> tuple[str, ...]:
+    """Return the names of the generic ephemeral volumes; the claim of each is called `<pod>-<volume>`."""
+    volumes = items(spec, "volumes", "spec.")
+    return tuple(
+        text(volume, "name", "spec.volumes[].") for volume in volumes if volume.get("ephemeral")
+    )
 
 
 def device_claims(spec: Fields) -> tuple[str, ...]:
@@ -124,11 +133,15 @@ def _requirement(item: Fields) -> Requirement:
     return Requirement(text(item, "key"), operator, names(item, "values", "nodeSelectorTerms[]."))
 
 
+def _tolerations(spec: Fields) -> tuple[Toleration, ...]:
+    """Return the tolerations; one with an unknown operator tolerates nothing and is left out."""
+    found = (_toleration(item) for item in items(spec, "tolerations", "spec."))
+    return tuple(one for one in found if one.operator in _TOLERATING)
+
+
 def _toleration(item: Fields) -> Toleration:
-    operator = text(item, "operator", "spec.tolerations[].") or "Equal"
-    if operator not in {"Equal", "Exists"}:
-        raise BadObjectError("spec.tolerations[].operator", f"{operator[:40]!r} is not known")
     where = "spec.tolerations[]."
+    operator = text(item, "operator", where) or "Equal"
     return Toleration(
         text(item, "key", where), operator, text(item, "value", where), text(item, "effect", where)
     )

@@ -64,6 +64,8 @@ class PodFacts:
     placeholders_made: bool = False
     """Whether the placeholders of these task groups were created, so that they are not created again."""
     pull_secrets: tuple[str, ...] = ()
+    own_claims: tuple[str, ...] = ()
+    """The claims of generic ephemeral volumes, which must be owned by this pod."""
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -97,6 +99,7 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
     found = read_spec(spec, mapping(pod, "status"), ours=ours)
     member = own_membership(metadata, ref, settings) if marks.by_uid else marks.membership
     notes = mapping(metadata, "annotations")
+    own_claims = tuple(f"{ref.name}-{volume}" for volume in found.ephemeral)
     return PodFacts(
         ref=ref,
         report=(
@@ -109,7 +112,7 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
         created_ms=created_ms,
         deleting=bool(metadata.get("deletionTimestamp")),
         gates=found.gates,
-        claims=found.claims,
+        claims=found.claims + own_claims,
         devices=found.devices,
         priority_class=found.priority_class,
         opinion=marks.opinion,
@@ -121,6 +124,7 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
         gang=marks.gang,
         placeholders_made=marks.placeholders_made,
         pull_secrets=_pull_secrets(spec) if marks.gang else (),
+        own_claims=own_claims,
         problems=marks.problems,
     )
 

@@ -16,6 +16,8 @@ RESOURCE_TYPES_MAX = 64
 """Maximum number of resource types that one object may name."""
 CONTAINERS_MAX = 1000
 """Maximum number of containers of one kind that a pod may have."""
+_POD_LEVEL = ("vcore", "memory", "hugepages-")
+"""Beginnings of the types that requests of the pod level cover."""
 
 
 def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
@@ -40,11 +42,24 @@ def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
     With ``infeasible``, the pod's node cannot provide its present requests.
     """
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
-    pod_level = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
-    total.update({kind: pod_level[kind] for kind in ("vcore", "memory") if kind in pod_level})
+    total.update(_pod_level(spec, status, infeasible=infeasible))
     _add(total, amounts(spec, "overhead", "spec."))
     _add(total, {"pods": 1})
     return interned(total)
+
+
+def _pod_level(spec: Fields, status: Fields, *, infeasible: bool) -> dict[str, int]:
+    """Return the pod-level amounts of the types that the pod level covers, each in place of the containers' sum."""
+    asked = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
+    if not asked:
+        return {}
+    given = amounts(mapping(status, "resources", "status."), "requests", "status.resources.")
+    if infeasible and given:
+        asked = given
+    else:
+        _raise_to(asked, amounts(status, "allocatedResources", "status."))
+        _raise_to(asked, given)
+    return {kind: asked[kind] for kind in asked if kind.startswith(_POD_LEVEL)}
 
 
 def interned(resource: Mapping[str, int]) -> Resource:

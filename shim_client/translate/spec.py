@@ -9,6 +9,7 @@ from shim_client.messages import NodeConstraints
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.constraints import (
     device_claims,
+    ephemeral_volumes,
     named_node,
     needs_check_here,
     node_constraints,
@@ -41,7 +42,12 @@ _READ = (
     "volumes",
 )
 """Fields of a spec that are read here."""
-_READ_OF_STATUS = ("containerStatuses", "initContainerStatuses")
+_READ_OF_STATUS = (
+    "allocatedResources",
+    "containerStatuses",
+    "initContainerStatuses",
+    "resources",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class SpecFacts:
     rm_check: bool = False
     grace_seconds: int = 0
     claims: tuple[str, ...] = ()
+    ephemeral: tuple[str, ...] = ()
+    """Names of the volumes whose claims a controller makes for the pod."""
     devices: tuple[str, ...] = ()
     """The device claims in words (see `constraints.device_claims`)."""
 
@@ -85,6 +93,7 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
         rm_check=needs_check_here(spec),
         grace_seconds=_grace(spec),
         claims=volume_claims(spec),
+        ephemeral=ephemeral_volumes(spec),
         devices=device_claims(spec),
     )
 

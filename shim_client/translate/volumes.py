@@ -10,6 +10,8 @@ from shim_client.translate.fields import Fields, items, mapping, names, text
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be provisioned."""
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+"""The provisioner of a storage class that only has existing volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,8 @@ class ClaimFacts:
     volume: str
     storage_class: str
     deleting: bool
+    owner: str = ""
+    """Uid of the controller that owns the claim: the pod, for a generic ephemeral volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +32,21 @@ class StorageClassFacts:
 
     waits_for_pod: bool
     terms: tuple[SelectorTerm, ...]
+    provisions: bool = True
+    """Whether new volumes can be made; else only existing volumes can be bound."""
 
 
 def read_claim(item: Fields) -> ClaimFacts:
     """Return a PersistentVolumeClaim's facts."""
-    spec = mapping(item, "spec")
+    spec, metadata = mapping(item, "spec"), mapping(item, "metadata")
+    owners = items(metadata, "ownerReferences", "metadata.")
+    where = "metadata.ownerReferences[]."
     return ClaimFacts(
         phase=text(mapping(item, "status"), "phase", "status."),
         volume=text(spec, "volumeName", "spec."),
         storage_class=text(spec, "storageClassName", "spec."),
-        deleting=bool(mapping(item, "metadata").get("deletionTimestamp")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        owner=next((text(one, "uid", where) for one in owners if one.get("controller")), ""),
     )
 
 
@@ -61,4 +70,5 @@ def read_storage_class(item: Fields) -> StorageClassFacts:
             )
             for term in items(item, "allowedTopologies")
         ),
+        provisions=text(item, "provisioner") != NO_PROVISIONER,
     )

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from server.model.asks import Constraints, Operator, Requirement, Taint, Term, Toleration
-from server.state.constraints import FEW_NODES, ConstraintIndex, NodeMask, matches
+from server.state.constraints import FEW_NODES, ConstraintIndex, NodeMask, matches, tolerates
 from server.state.nodes import Node
 
 KEYS = "abc"
@@ -227,3 +227,22 @@ def test_masks_say_what_labels_taints_and_names_say(seed: int) -> None:
     while life.masks:
         life.leave()
     assert not life.index.masks
+
+
+@pytest.mark.parametrize(
+    ("operator", "wanted", "value", "expected"),
+    [
+        ("Gt", "5", "6", True),
+        ("Gt", "5", "5", False),
+        ("Lt", "5", "-1", True),
+        ("Lt", "5", "5", False),
+        ("Gt", "5", "many", False),
+        ("Lt", "", "5", False),
+    ],
+)
+def test_a_toleration_compares_whole_numbers(
+    operator: str, wanted: str, value: str, *, expected: bool
+) -> None:
+    taint = Taint("load", value, "NoSchedule")
+    assert tolerates(Toleration("load", operator, wanted), taint) is expected
+    assert not tolerates(Toleration("other", operator, wanted), taint)

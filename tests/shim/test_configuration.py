@@ -79,8 +79,9 @@ def test_the_second_map_wins_and_the_first_counts_where_it_is_silent() -> None:
     base = config_map("yunikorn-defaults", queues__yaml="base")
     story = started(base, queues("two"))
     assert texts(story) == ["two"]
-    story.gone(queues("two"))
-    assert texts(story) == ["base"]
+    story.gone(base)
+    assert texts(story) == []
+    assert texts(started(base)) == ["base"]
     story.see(config_map("yunikorn-configs", service__policyGroup="other", other__yaml="third"))
     assert texts(story) == ["third"]
 
@@ -270,3 +271,20 @@ async def until_in_force(address: str, text: str) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         while await in_force(address) != text:  # noqa: ASYNC110 - the shim sends it when it can
             await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+def test_a_map_without_its_queues_leaves_the_old_ones_in_force(how: str) -> None:
+    defaults = queues("mild", name="yunikorn-defaults")
+    story = started(defaults, queues("one"))
+    story.forget()
+    if how == "deleted":
+        story.gone(queues("one"))
+    else:
+        story.see(config_map())
+    assert [one for one in story.reports if isinstance(one, ConfigurationReport)] == []
+    [(reason, message, warning)] = events(story)
+    assert (reason, warning) == ("ConfigurationNotApplied", True)
+    assert "yunikorn-configs" in message
+    story.see(queues("two"))
+    assert texts(story) == ["two"]

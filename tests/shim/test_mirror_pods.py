@@ -8,6 +8,7 @@ from shim_client.cluster import (
     ConflictError,
     MissingError,
     ObjectRef,
+    PatchPod,
 )
 from shim_client.messages import (
     ApplicationAnswer,
@@ -371,3 +372,50 @@ def test_a_condition_that_could_not_be_written_is_written_when_it_is_said_again(
     story.outcome(patch, ClusterError("500"))
     story.hear(says)
     assert story.did() == ["condition a Unschedulable"]
+
+
+def conditions(story: Story) -> list[tuple[str, str, str]]:
+    found = [one.condition for one in story.actions if isinstance(one, PatchPod) and one.condition]
+    return [(status, reason, message) for _, status, reason, message in found]
+
+
+def test_a_pod_that_lacks_a_claim_has_a_condition() -> None:
+    wants = pod("a", spec={"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]})
+    story = Story().start(node("n1"), wants)
+    assert conditions(story) == [
+        ("False", "Unschedulable", "persistentvolumeclaim 'c' is not there")
+    ]
+    assert story.mirror.tally().held == 1
+    story.see(claim("c"))
+    assert (story.mirror.tally().held, story.mirror.tally().waiting) == (0, 1)
+
+
+def test_an_unreadable_pod_has_a_condition() -> None:
+    story = started()
+    story.see(pod("a", spec={"volumes": "none"}))
+    [(status, reason, message)] = conditions(story)
+    assert (status, reason) == ("False", "PodNotReadable")
+    assert "spec.volumes" in message
+    story.forget().see(foreign("b", spec={"containers": "none"}))
+    assert conditions(story) == []
+
+
+def test_an_ephemeral_volume_is_a_claim_that_the_pod_owns() -> None:
+    wants = pod("a", spec={"volumes": [{"name": "s", "ephemeral": {"volumeClaimTemplate": {}}}]})
+    story = Story().start(node("n1"), wants)
+    assert [reason for _, reason, _ in conditions(story)] == ["Unschedulable"]
+    story.told()
+    story.see(claim("a-s"))
+    assert story.told() == []
+    assert "was not made for this pod" in conditions(story)[-1][2]
+    story.see(claim("a-s", ownerReferences=[{"uid": "uid-a", "controller": True}]))
+    assert story.told() == ["app app in root.a", "ask a"]
+
+
+def test_a_toleration_with_an_unknown_operator_tolerates_nothing() -> None:
+    listed = [{"key": "a", "operator": "Maybe"}, {"key": "b", "operator": "Gt", "value": "5"}]
+    story = started(pod("a", spec={"tolerations": listed}))
+    sent = story.mirror.state.pods["uid-a"].sent
+    assert sent is not None
+    assert sent.constraints is not None
+    assert [one.operator for one in sent.constraints.tolerations] == ["Gt"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shim_client.cluster import Bind, ElsewhereError
+from shim_client.cluster import Bind, ElsewhereError, PatchPod
 from shim_client.messages import Placed
 from shim_client.state_machine import node_suitability
 from shim_client.state_machine.machine import Beat
@@ -300,3 +300,31 @@ def _compare(story: Story) -> None:
             db = one.facts.labels["app"] == "db"
             expected = name in of_db if db else web[zone] + 1 - least > 1
             assert bool(obstacle(state, one, name)) == expected, (one.facts.ref.name, name)
+
+
+def test_a_claim_of_a_class_without_a_provisioner_holds_the_pod() -> None:
+    kind = {
+        "kind": "StorageClass",
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    story = started(kind, claim("Pending", kind="local"), pod("a", spec=MOUNTS))
+    assert story.mirror.tally().held == 1
+    story.see(volume("v1", "b"))
+    story.see(claim("Bound", "v1", kind="local"))
+    assert story.mirror.tally().waiting == 1
+
+
+def test_a_binding_that_waits_for_volumes_is_said_in_the_condition() -> None:
+    kind = {
+        "kind": "StorageClass",
+        "metadata": {"name": "local"},
+        "provisioner": "disks.example",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    story = started(kind, claim("Pending", kind="local"), pod("a", spec=MOUNTS))
+    story.hear(Placed("uid-a", "n1"))
+    [patch] = [one for one in story.actions if isinstance(one, PatchPod)]
+    assert patch.condition is not None
+    assert patch.condition[1:3] == ("False", "WaitingForVolumes")

@@ -124,7 +124,7 @@ GARBAGE: list[tuple[dict[str, Any], str]] = [
     ({"spec": {"priority": 2**31}}, "spec.priority"),
     ({"spec": {"priority": "high"}}, "spec.priority"),
     ({"spec": {"nodeSelector": {"a": 1}}}, "spec.nodeSelector[a]"),
-    ({"spec": {"tolerations": [{"operator": "Maybe"}]}}, "spec.tolerations[].operator"),
+    ({"spec": {"tolerations": [{"operator": 1}]}}, "spec.tolerations[].operator"),
     ({"spec": {"terminationGracePeriodSeconds": -1}}, "spec.terminationGracePeriodSeconds"),
     ({"spec": {"hostNetwork": "yes"}}, "spec.hostNetwork"),
     ({"status": {"containerStatuses": {}}}, "status.containerStatuses"),

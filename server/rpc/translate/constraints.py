@@ -18,7 +18,7 @@ from si.v1 import si_pb2
 
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
-_TOLERATES: Final = ("", "Equal", "Exists")
+_TOLERATES: Final = ("", "Equal", "Exists", "Gt", "Lt")
 _PROTOCOLS: Final = ("", "TCP", "UDP", "SCTP")
 _PORT_MAX: Final = 65_535
 _COMPARE: Final = frozenset({Operator.GT, Operator.LT})

@@ -17,6 +17,10 @@ from shim_client.translate.fields import mapping
 
 PROBLEMS_SHOWN = 5
 """Maximum number of problems of one answer that an event names."""
+_LOST = (
+    "ConfigMap {name} holds no queues any more, so the queues that it held stay in force; "
+    "write the queues that you want into it"
+)
 
 
 def observe(state: State, item: KubeObject) -> None:
@@ -48,9 +52,32 @@ def refresh(state: State) -> None:
         return
     if replace(settings, queues="") != replace(state.settings, queues=""):
         _complain(state, "RestartNeeded", "settings other than the queues have changed")
+    source = _queues_source(state, settings.policy_group)
+    if _is_lost(state, source):
+        _complain(state, "ConfigurationNotApplied", _LOST.format(name=state.queues_from))
+        return
+    state.queues_from = source
     if settings.queues and settings.queues != state.queues_told:
         state.queues_told = settings.queues
         state.reports.append(ConfigurationReport(settings.queues, _source(state)))
+
+
+def _queues_source(state: State, group: str) -> str:
+    """Return the name of the ConfigMap whose queue configuration takes precedence; "" when none has one."""
+    names = [
+        name
+        for name in CONFIG_MAPS
+        if name in state.config_maps and _has_queues(state, name, group)
+    ]
+    return names[-1] if names else ""
+
+
+def _is_lost(state: State, source: str) -> bool:
+    """Return whether the ConfigMap with the queues in force has lost them; the defaults must not replace them unasked."""
+    before = state.queues_from
+    if not before or source == before:
+        return False
+    return not source or CONFIG_MAPS.index(source) < CONFIG_MAPS.index(before)
 
 
 def answered(state: State, answer: ConfigurationAnswer) -> None:
@@ -99,12 +126,13 @@ def _source(state: State) -> str:
 def _ref(state: State) -> ObjectRef:
     """Return the reference of the ConfigMap whose queue configuration takes precedence."""
     names = [name for name in CONFIG_MAPS if name in state.config_maps]
-    having = [name for name in names if _has_queues(state, name)] or names or [*CONFIG_MAPS]
+    group = state.settings.policy_group
+    having = [name for name in names if _has_queues(state, name, group)] or names or [*CONFIG_MAPS]
     name = having[-1]
     uid = mapping(state.config_maps.get(name, {}), "metadata").get("uid", "")
     return ObjectRef("ConfigMap", state.settings.namespace, name, str(uid))
 
 
-def _has_queues(state: State, name: str) -> bool:
+def _has_queues(state: State, name: str, group: str) -> bool:
     flat, _ = merged([state.config_maps[name]])
-    return f"{state.settings.policy_group}.yaml" in flat
+    return bool(flat.get(f"{group}.yaml"))
