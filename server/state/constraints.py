@@ -8,6 +8,7 @@ which the label index finds, are ever evaluated. If there are few of them, their
 each select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its labels.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -31,6 +32,8 @@ ANCHORS_MAX: Final = 4
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _COMPARING = frozenset({"Gt", "Lt"})
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_INT64_MAX: Final = 2**63 - 1
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - an address in a pod's manifest, nothing listens
 
 
@@ -48,10 +51,14 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _is_beyond(toleration: Toleration, value: str) -> bool:
-    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's; False if either is not a whole number."""
-    try:
-        have, want = int(value), int(toleration.value)
-    except ValueError:
+    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's; False if either is not a whole number.
+
+    As in Kubernetes, a whole number has no leading zero, no plus sign and at most 64 bits.
+    """
+    if not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(toleration.value)):
+        return False
+    have, want = int(value), int(toleration.value)
+    if max(abs(have), abs(want)) > _INT64_MAX:
         return False
     return have > want if toleration.operator == "Gt" else have < want
 

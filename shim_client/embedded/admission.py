@@ -87,6 +87,9 @@ class Admission:
         }
         if isinstance(spec.get("initContainers"), list):
             kept["initContainers"] = _with_requests(spec["initContainers"])
+        if isinstance(spec.get("volumes"), list):
+            # No controller makes their claims here (checks.warnings).
+            kept["volumes"] = [one for one in spec["volumes"] if not is_ephemeral(one)]
         return {**kept, **self._priority(spec)}
 
     def _priority(self, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,6 +165,11 @@ def _check_objects(item: Mapping[str, Any], field: str, path: str) -> None:
     listed = item.get(field) or []
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         raise InvalidError(f"{path}{field}: is not a list of objects")
+
+
+def is_ephemeral(volume: object) -> bool:
+    """Return whether a volume of a pod is a generic ephemeral volume, for which a controller makes a claim."""
+    return isinstance(volume, dict) and bool(volume.get("ephemeral"))
 
 
 def _with_requests(containers: list[object]) -> list[object]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from shim_client.cluster import KubeObject
-from shim_client.embedded.admission import InvalidError
+from shim_client.embedded.admission import InvalidError, is_ephemeral
 from shim_client.embedded.disruptions import desired
 from shim_client.embedded.stateful import steps
 from shim_client.embedded.workloads import BadWorkloadError, pod_spec, wanted
@@ -61,6 +61,11 @@ def warnings(item: Mapping[str, Any], schedulers: Iterable[str]) -> Iterator[War
                 f"spec.schedulerName: no scheduler {str(name)[:80]!r} runs here, so that the pod waits for ever; "
                 f"write schedulerName: {names[0]}",
             )
+    if isinstance(spec, dict) and any(map(is_ephemeral, spec.get("volumes") or ())):
+        yield (
+            VOLUMES_IGNORED,
+            "spec.volumes[].ephemeral: an embedded cluster has no volumes; pods are created without them",
+        )
     if item.get("kind") == "StatefulSet" and (item.get("spec") or {}).get("volumeClaimTemplates"):
         yield (
             VOLUMES_IGNORED,

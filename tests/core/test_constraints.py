@@ -237,6 +237,11 @@ def test_masks_say_what_labels_taints_and_names_say(seed: int) -> None:
         ("Lt", "5", "-1", True),
         ("Lt", "5", "5", False),
         ("Gt", "5", "many", False),
+        ("Gt", "5", "+6", False),
+        ("Gt", "5", "06", False),
+        ("Gt", "5", "9223372036854775808", False),
+        ("Gt", "5", "9223372036854775807", True),
+        ("Lt", "0", "-1", True),
         ("Lt", "", "5", False),
     ],
 )

@@ -59,6 +59,19 @@ async def test_a_drain_evicts_as_many_pods_as_the_budget_allows(cluster: Embedde
     assert (len(again.evicted), len(again.left)) == (2, 0)
 
 
+def test_ephemeral_volumes_are_said_to_be_ignored_and_hold_no_pod(
+    cluster: EmbeddedCluster,
+) -> None:
+    scratch = {"name": "s", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    wants = pod("wants", spec={"volumes": [scratch, {"name": "e", "emptyDir": {}}]})
+    for _ in range(2):
+        requests.apply(cluster, wants)
+    (event,) = cluster.events.of("wants")
+    assert (event.reason, event.warning) == ("VolumeClaimsIgnored", True)
+    (made,) = cluster.pods()
+    assert made["spec"]["volumes"] == [{"name": "e", "emptyDir": {}}]
+
+
 async def test_a_drain_leaves_pods_that_nobody_creates_again(cluster: EmbeddedCluster) -> None:
     cluster.create(pod("bare"))
     orphan = pod("orphan")
