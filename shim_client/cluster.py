@@ -73,11 +73,14 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """An order to bind a pod to a node, after provisioning the volumes of `claims` for that node."""
+    """An order to bind a pod to a node, once its claims are bound.
+
+    Each of `claims` is a claim of the pod with the name of the volume that it is to get, "" for a new one on that node.
+    """
 
     pod: ObjectRef
     node: str
-    claims: tuple[str, ...] = ()
+    claims: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

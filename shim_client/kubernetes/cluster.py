@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from shim_client.cluster import (
@@ -29,7 +29,7 @@ from shim_client.kubernetes.kinds import PLACES, path_of, trimmed, version_of
 from shim_client.kubernetes.watching import watched
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.jobs import pods_wanted
-from shim_client.translate.volumes import SELECTED_NODE
+from shim_client.translate.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 
 PAGE = 500
 """Number of objects in one page of a list."""
@@ -72,8 +72,15 @@ class KubernetesCluster:
     async def bind(self, order: Bind) -> None:
         """Bind a pod; errors: ElsewhereError, ConflictError, MissingError, ClusterError."""
         ref = order.pod
-        for claim in order.claims:
-            await self._make_volume(ref.namespace, claim, order.node)
+        unbound = [
+            name
+            for name, volume in order.claims
+            if not await self._has_volume(ref.namespace, name, volume, order.node)
+        ]
+        if unbound:
+            raise ClusterError(
+                f"persistentvolumeclaim {', '.join(map(repr, unbound))} has no volume yet"
+            )
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -90,16 +97,51 @@ class KubernetesCluster:
                 raise ElsewhereError(str(error), node) from error
             # An earlier attempt succeeded, although its answer was lost.
 
-    async def _make_volume(self, namespace: str, name: str, node: str) -> None:
-        """Order that a claim's volume is provisioned for a node; errors: ClusterError until the volume exists."""
+    async def _has_volume(self, namespace: str, name: str, volume: str, node: str) -> bool:
+        """Return whether a claim is bound; if it is not, order that it gets this volume, or a new one for the node.
+
+        Raises ConflictError when the claim got another volume, or the volume another claim.
+        """
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
         if claim.get("status", {}).get("phase") == "Bound":
-            return
+            bound = claim.get("spec", {}).get("volumeName", "")
+            if volume and bound != volume:
+                raise ConflictError(
+                    f"persistentvolumeclaim {name!r} was bound to {bound!r} meanwhile"
+                )
+            return True
+        if volume:
+            await self._give_volume(volume, claim["metadata"])
+            return False
         notes = claim.get("metadata", {}).get("annotations") or {}
         if notes.get(SELECTED_NODE) != node:
             await self._api.patch(path, {"metadata": {"annotations": {SELECTED_NODE: node}}})
-        raise ClusterError(f"persistentvolumeclaim {name!r} has no volume yet")
+        return False
+
+    async def _give_volume(self, name: str, claim: Mapping[str, Any]) -> None:
+        """Write a claim into a free volume, as the volume controller expects it; errors: ConflictError when the volume is taken."""
+        path = path_of(ObjectRef("PersistentVolume", "", name))
+        volume = await self._api.get(path)
+        taken = volume.get("spec", {}).get("claimRef")
+        if taken:
+            if taken.get("uid") != claim["uid"]:
+                where = f"{taken.get('namespace')}/{taken.get('name')}"
+                raise ConflictError(
+                    f"persistentvolume {name!r} was bound to claim {where} meanwhile"
+                )
+            return
+        claim_ref = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            **{key: claim[key] for key in ("namespace", "name", "uid", "resourceVersion")},
+        }
+        # With the version, a claim that somebody else has written since is not overwritten.
+        metadata = {
+            "resourceVersion": volume["metadata"]["resourceVersion"],
+            "annotations": {BOUND_BY_CONTROLLER: "yes"},
+        }
+        await self._api.patch(path, {"metadata": metadata, "spec": {"claimRef": claim_ref}})
 
     async def create_pod(self, order: CreatePod) -> None:
         """Create a pod, unless an equal copy exists; errors: ConflictError (refused, or another pod has its name), ClusterError."""

@@ -25,7 +25,13 @@ from shim_client.messages import (
     TerminationType,
     Waiting,
 )
-from shim_client.state_machine import evictions, node_suitability, placeholders, pods
+from shim_client.state_machine import (
+    evictions,
+    node_suitability,
+    placeholders,
+    pods,
+    volume_matching,
+)
 from shim_client.state_machine.state import PodRecord, State
 
 _CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Unschedulable"}
@@ -55,16 +61,17 @@ def placed(state: State, decision: Placed) -> None:
 
 def _bind(state: State, pod: PodRecord, sent: PodReport, node: str) -> None:
     """Bind a pod to the node on which the core placed it, after the volumes of its claims."""
-    claims = pods.unbound_claims(state, pod)
+    volumes = volume_matching.plan(state, pod, node) or {}
+    volume_matching.pledge(state, pod, volumes)
     pods.assign(state, pod, node)
     pod.sent = replace(sent, node=node)
     pod.said = pod.freed = None
     if pod.application is not None:
         pod.application.ran = True
-    if claims:
-        why = f"waits for the volumes of its claims on node {node}: {', '.join(claims)}"
+    if volumes:
+        why = f"waits for the volumes of its claims on node {node}: {', '.join(volumes)}"
         state.say_once(pod, "WaitingForVolumes", why)
-    state.actions.append(Bind(pod.facts.ref, node, claims))
+    state.actions.append(Bind(pod.facts.ref, node, tuple(volumes.items())))
 
 
 def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
@@ -154,6 +161,7 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
     if isinstance(error, ElsewhereError):
         _moved(state, pod, error)
         return
+    volume_matching.release(state, ref.uid)
     state.note(ref, "FailedBinding", f"binding to {action.node} failed: {error}", warning=True)
     pods.unassign(state, pod)
     if pod.sent is None:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from shim_client.messages import NodeConstraints, PodReport, SelectorTerm
+from shim_client.messages import NodeConstraints, PodReport
+from shim_client.state_machine import volume_matching
 from shim_client.state_machine.state import PodRecord, State
 from shim_client.state_machine.topology_counts import Question, questions
+from shim_client.state_machine.volume_matching import places_of
 from shim_client.translate.constraints import NO_CONSTRAINTS
 from shim_client.translate.matching import term_holds
 from shim_client.translate.neighbours import Spread, Term
@@ -41,7 +43,10 @@ class Part(NamedTuple):
 
 def obstacle(state: State, pod: PodRecord, node: str) -> str:
     """Return the description of a demand of the pod that excludes the node now; "" when no demand does."""
-    return next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
+    why = next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
+    if not why and pod.facts.claims and volume_matching.plan(state, pod, node) is None:
+        return _no_volumes(state, pod)
+    return why
 
 
 def is_judged(state: State, pod: PodRecord) -> bool:
@@ -210,39 +215,18 @@ def _meets(wanted: NodeConstraints, facts: NodeFacts) -> bool:
 def _volumes(state: State, pod: PodRecord) -> Iterator[Part]:
     for name in pod.facts.claims:
         claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
-        if claim is None:
-            continue
-        if claim.volume:
-            source, terms = f"volume {claim.volume}", state.volumes.get(claim.volume, ())
-        else:
-            kind = state.storage_classes.get(claim.storage_class)
-            source, terms = f"class {claim.storage_class}", kind.terms if kind else ()
-        if terms:
-            near = _nodes_meeting(state, source, terms)
+        volume = state.volumes.get(claim.volume) if claim is not None and claim.volume else None
+        if claim is not None and volume is not None and volume.terms:
+            near = volume_matching.nodes_meeting(state, f"volume {claim.volume}", volume)
             yield Part(f"the volume of claim {name!r} is not to be had there", only=near)
+    near_all = volume_matching.nodes(state, pod)
+    if near_all is not None:
+        yield Part(_no_volumes(state, pod), only=near_all)
 
 
-def _nodes_meeting(state: State, source: str, terms: tuple[SelectorTerm, ...]) -> set[str]:
-    known = state.reachable.get(source)
-    if known is None:
-        known = {
-            name
-            for name, node in state.nodes.items()
-            if any(term_holds(term, name, node.facts.labels) for term in terms)
-        }
-        state.reachable[source] = known
-    return known
-
-
-def places_of(state: State, key: str) -> Mapping[str, list[str]]:
-    """Return the names of nodes by the value of one of their labels."""
-    places = state.places.get(key)
-    if places is None:
-        places = state.places[key] = {}
-        for name, node in state.nodes.items():
-            if (place := node.facts.labels.get(key)) is not None:
-                places.setdefault(place, []).append(name)
-    return places
+def _no_volumes(state: State, pod: PodRecord) -> str:
+    names = ", ".join(repr(one.name) for one in volume_matching.unbound(state, pod))
+    return f"a volume for its claims ({names}) is not to be had there"
 
 
 def _nodes_in(state: State, key: str, places: Iterable[str]) -> set[str]:

@@ -60,6 +60,7 @@ def _resettle(state: State, name: str) -> None:
     state.outlook += 1
     state.places.clear()
     state.reachable.clear()
+    state.free_volumes.clear()
     for uid in state.assigned.get(name, ()):
         pods.settle(state, state.pods[uid])
 

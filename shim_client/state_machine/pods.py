@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
 from shim_client.messages import PodRelease, PodReport, TerminationType
-from shim_client.state_machine import applications, jobs, node_suitability
+from shim_client.state_machine import applications, jobs, node_suitability, volume_matching
 from shim_client.state_machine.marks import soft, victim_marks
 from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.state_machine.topology_counts import Assignment
@@ -65,6 +65,7 @@ def remove(state: State, uid: str) -> None:
     if pod is None:
         return
     unassign(state, pod)
+    volume_matching.release(state, uid)
     _demand(state, pod, None)
     if pod.sent is not None:
         order = pod.order
@@ -286,12 +287,15 @@ def _needs_devices(facts: PodFacts) -> str:
 
 
 def _lacks_volume(state: State, pod: PodRecord) -> str:
-    """Return which volume must exist before the pod can have a node, and does not exist yet; "" when none is missing."""
+    """Return which volume must exist before the pod can have a node, and does not exist yet; "" when none is missing.
+
+    The core keeps an ask that it knows, although its free volumes are gone: no node suits it then.
+    """
     for name in pod.facts.claims:
         claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
         if why := _foreign_claim(pod, name, claim) or _unready(state, name, claim):
             return why
-    return ""
+    return "" if pod.sent is not None else volume_matching.lacking(state, pod)
 
 
 def _foreign_claim(pod: PodRecord, name: str, claim: ClaimFacts | None) -> str:
@@ -312,20 +316,7 @@ def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
     kind = state.storage_classes.get(claim.storage_class)
     if claim.phase == "Pending" and not (kind and kind.waits_for_pod):
         return f"persistentvolumeclaim {name!r} has no volume yet"
-    if claim.phase == "Pending" and kind and not kind.provisions:
-        return (
-            f"persistentvolumeclaim {name!r}: class {claim.storage_class!r} provisions no volumes, and "
-            "existing volumes of a class that waits for the pod are not bound by this scheduler yet"
-        )
     return ""
-
-
-def unbound_claims(state: State, pod: PodRecord) -> tuple[str, ...]:
-    """Return the claims whose volume is to be provisioned for the pod's node."""
-    keys = ((name, f"{pod.facts.ref.namespace}/{name}") for name in pod.facts.claims)
-    return tuple(
-        name for name, key in keys if key in state.claims and state.claims[key].phase == "Pending"
-    )
 
 
 def _tell(state: State, pod: PodRecord) -> None:

@@ -8,14 +8,14 @@ from enum import Enum, auto
 
 from shim_client.cluster import Action, KubeObject, ObjectRef, PatchPod, RecordEvent
 from shim_client.config import Settings
-from shim_client.messages import ConfigurationAnswer, PodReport, Releasing, Report, SelectorTerm
+from shim_client.messages import ConfigurationAnswer, PodReport, Releasing, Report
 from shim_client.state_machine.topology_counts import Neighbourhood
 from shim_client.translate.applications import Membership, NamespaceFacts
 from shim_client.translate.budgets import BudgetFacts
 from shim_client.translate.neighbours import Demands
 from shim_client.translate.node import NodeFacts
 from shim_client.translate.pod import PodFacts
-from shim_client.translate.volumes import ClaimFacts, StorageClassFacts
+from shim_client.translate.volumes import ClaimFacts, StorageClassFacts, VolumeFacts
 
 
 class Phase(Enum):
@@ -183,8 +183,11 @@ class State:
     namespaces: dict[str, NamespaceFacts] = field(default_factory=dict)
     claims: dict[str, ClaimFacts] = field(default_factory=dict)
     """Existing volume claims, by namespace/name."""
-    volumes: dict[str, tuple[SelectorTerm, ...]] = field(default_factory=dict)
-    """The node terms of each volume by its name; a node that can mount the volume meets one of them."""
+    volumes: dict[str, VolumeFacts] = field(default_factory=dict)
+    pledged_volumes: dict[str, str] = field(default_factory=dict)
+    """By volume the uid of the pod for which it is to be bound, until a claim is written into the volume."""
+    free_volumes: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
+    """Size and name of the free volumes by storage class and node; emptied when nodes or volumes change."""
     storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
     budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from shim_client.messages import Requirement, SelectorTerm
 from shim_client.translate.constraints import selector_terms
-from shim_client.translate.fields import Fields, items, mapping, names, text
+from shim_client.translate.fields import Fields, items, mapping, names, text, texts
+from shim_client.translate.matching import Selector, read_selector
+from shim_client.translate.resources import amounts
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be provisioned."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""Annotation of a volume whose claim was written by a controller or scheduler, and not by a person."""
+FILESYSTEM = "Filesystem"
+"""The volume mode of claims and volumes that do not name one."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 """The provisioner of a storage class that only has existing volumes."""
 
@@ -24,6 +31,28 @@ class ClaimFacts:
     deleting: bool
     owner: str = ""
     """Uid of the controller that owns the claim: the pod, for a generic ephemeral volume."""
+    size: int = 0
+    """Requested bytes."""
+    access_modes: frozenset[str] = frozenset()
+    mode: str = FILESYSTEM
+    selector: Selector = ()
+    """The labels that a volume must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeFacts:
+    """A volume: the nodes that can mount it, and what it offers to a claim."""
+
+    terms: tuple[SelectorTerm, ...] = ()
+    """Node terms: a node that meets one can mount the volume; without terms every node can."""
+    storage_class: str = ""
+    size: int = 0
+    """Capacity in bytes."""
+    access_modes: frozenset[str] = frozenset()
+    mode: str = FILESYSTEM
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_free: bool = False
+    """Whether no claim is written into the volume, and it is offered to claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +76,34 @@ def read_claim(item: Fields) -> ClaimFacts:
         storage_class=text(spec, "storageClassName", "spec."),
         deleting=bool(metadata.get("deletionTimestamp")),
         owner=next((text(one, "uid", where) for one in owners if one.get("controller")), ""),
+        size=_bytes(mapping(spec, "resources", "spec."), "requests", "spec.resources."),
+        access_modes=frozenset(names(spec, "accessModes", "spec.")),
+        mode=text(spec, "volumeMode", "spec.") or FILESYSTEM,
+        selector=read_selector(mapping(spec, "selector", "spec."), "spec.selector."),
     )
 
 
-def read_volume(item: Fields) -> tuple[SelectorTerm, ...]:
-    """Return the node terms of a PersistentVolume: a node that meets one can mount it; without terms every node can."""
-    affinity = mapping(mapping(item, "spec"), "nodeAffinity", "spec.")
+def read_volume(item: Fields) -> VolumeFacts:
+    """Return a PersistentVolume's facts."""
+    spec, metadata = mapping(item, "spec"), mapping(item, "metadata")
+    affinity = mapping(spec, "nodeAffinity", "spec.")
     where = "spec.nodeAffinity.required."
-    return selector_terms(mapping(affinity, "required", "spec.nodeAffinity."), where)
+    phase = text(mapping(item, "status"), "phase", "status.")
+    claimed = mapping(spec, "claimRef", "spec.") or metadata.get("deletionTimestamp")
+    return VolumeFacts(
+        terms=selector_terms(mapping(affinity, "required", "spec.nodeAffinity."), where),
+        storage_class=text(spec, "storageClassName", "spec."),
+        size=_bytes(spec, "capacity", "spec."),
+        access_modes=frozenset(names(spec, "accessModes", "spec.")),
+        mode=text(spec, "volumeMode", "spec.") or FILESYSTEM,
+        labels=texts(metadata, "labels", "metadata."),
+        is_free=not claimed and phase in {"", "Available"},
+    )
+
+
+def _bytes(fields: Fields, key: str, path: str) -> int:
+    """Return the bytes of storage in a mapping of quantities, 0 without any. Raises BadObjectError."""
+    return amounts(fields, key, path).get("storage", 0)
 
 
 def read_storage_class(item: Fields) -> StorageClassFacts:

@@ -186,11 +186,48 @@ async def test_a_volume_is_made_for_the_node_before_the_pod_is_bound(tmp_path: P
     async with world(tmp_path, handle) as here:
         for _ in range(2):
             with pytest.raises(ClusterError, match="no volume yet"):
-                await here.cluster.bind(Bind(REF, "n1", ("c",)))
+                await here.cluster.bind(Bind(REF, "n1", (("c", ""),)))
         assert len(here.api.of("PATCH", "/persistentvolumeclaims/c")) == 1
         assert notes == {"volume.kubernetes.io/selected-node": "n1"}
         phase = "Bound"
-        await here.cluster.bind(Bind(REF, "n1", ("c",)))
+        await here.cluster.bind(Bind(REF, "n1", (("c", ""),)))
+        assert len(here.api.of("POST", "/binding")) == 1
+
+
+async def test_a_claim_is_written_into_its_volume_before_the_pod_is_bound(tmp_path: Path) -> None:
+    """The volume controller binds the two; a volume that another claim got meanwhile is left alone."""
+    claim: dict[str, Any] = {
+        "metadata": {"name": "c", "namespace": "work", "uid": "uid-c", "resourceVersion": "7"},
+        "spec": {},
+        "status": {"phase": "Pending"},
+    }
+    volume: dict[str, Any] = {"metadata": {"name": "v", "resourceVersion": "9"}, "spec": {}}
+
+    def handle(asked: Asked) -> Answer:
+        if "persistentvolumeclaims" in asked.path:
+            return Answer(body=claim)
+        if asked.method == "PATCH":
+            assert asked.body["metadata"]["resourceVersion"] == "9"
+            volume["spec"] |= asked.body["spec"]
+        return Answer(body=volume)
+
+    async with world(tmp_path, handle) as here:
+        order = Bind(REF, "n1", (("c", "v"),))
+        for _ in range(2):
+            with pytest.raises(ClusterError, match="'c' has no volume yet"):
+                await here.cluster.bind(order)
+        assert len(here.api.of("PATCH", "/persistentvolumes/v")) == 1
+        assert volume["spec"]["claimRef"]["uid"] == "uid-c"
+        claim["status"]["phase"], claim["spec"]["volumeName"] = "Bound", "v"
+        await here.cluster.bind(order)
+        assert len(here.api.of("POST", "/binding")) == 1
+        claim["spec"]["volumeName"] = "w"
+        with pytest.raises(ConflictError, match="was bound to 'w' meanwhile"):
+            await here.cluster.bind(order)
+        claim["status"]["phase"] = "Pending"
+        volume["spec"]["claimRef"] = {"namespace": "work", "name": "d", "uid": "uid-d"}
+        with pytest.raises(ConflictError, match="was bound to claim work/d meanwhile"):
+            await here.cluster.bind(order)
         assert len(here.api.of("POST", "/binding")) == 1
 
 

@@ -28,7 +28,7 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "pods/eviction"): ("create",),
     ("", "pods/status"): ("patch",),
     ("", "events"): ("create", "patch"),
-    ("", "persistentvolumes"): LOOK,
+    ("", "persistentvolumes"): (*LOOK, "patch"),
     ("", "persistentvolumeclaims"): (*LOOK, "patch"),
     ("scheduling.k8s.io", "priorityclasses"): LOOK,
     ("policy", "poddisruptionbudgets"): LOOK,

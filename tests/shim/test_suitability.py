@@ -253,7 +253,7 @@ def test_a_claim_waits_for_its_volume_or_the_volume_for_the_pod() -> None:
     story.see(waits)
     assert story.told() == ["app app in root.a", "ask a"]
     story.hear(Placed("uid-a", "n1"))
-    assert story.binds()[-1].claims == ("c",)
+    assert story.binds()[-1].claims == (("c", ""),)
     held = started(claim("Pending", kind="fast"), pod("a", spec=MOUNTS))
     held.see(claim("Bound", "v1"))
     assert held.told() == []
@@ -300,20 +300,6 @@ def _compare(story: Story) -> None:
             db = one.facts.labels["app"] == "db"
             expected = name in of_db if db else web[zone] + 1 - least > 1
             assert bool(obstacle(state, one, name)) == expected, (one.facts.ref.name, name)
-
-
-def test_a_claim_of_a_class_without_a_provisioner_holds_the_pod() -> None:
-    kind = {
-        "kind": "StorageClass",
-        "metadata": {"name": "local"},
-        "provisioner": "kubernetes.io/no-provisioner",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
-    story = started(kind, claim("Pending", kind="local"), pod("a", spec=MOUNTS))
-    assert story.mirror.tally().held == 1
-    story.see(volume("v1", "b"))
-    story.see(claim("Bound", "v1", kind="local"))
-    assert story.mirror.tally().waiting == 1
 
 
 def test_a_binding_that_waits_for_volumes_is_said_in_the_condition() -> None:

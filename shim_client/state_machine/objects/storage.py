@@ -26,15 +26,20 @@ def forget_claim(state: State, item: KubeObject) -> None:
 
 def observe_volume(state: State, item: KubeObject) -> None:
     """Record a volume and the nodes that can mount it."""
-    terms, name = read_volume(item), _name(item)
-    if state.volumes.get(name) != terms:
-        state.volumes[name] = terms
-        _look_again(state)
+    facts, name = read_volume(item), _name(item)
+    if not facts.is_free:
+        state.pledged_volumes.pop(name, None)
+    if state.volumes.get(name) != facts:
+        state.volumes[name] = facts
+        _look_again(state, f"volume {name}")
 
 
 def forget_volume(state: State, item: KubeObject) -> None:
     """Record that a volume was deleted."""
-    state.volumes.pop(_name(item), None)
+    name = _name(item)
+    state.volumes.pop(name, None)
+    state.pledged_volumes.pop(name, None)
+    _look_again(state, f"volume {name}")
 
 
 def observe_class(state: State, item: KubeObject) -> None:
@@ -42,7 +47,7 @@ def observe_class(state: State, item: KubeObject) -> None:
     facts, name = read_storage_class(item), _name(item)
     if state.storage_classes.get(name) != facts:
         state.storage_classes[name] = facts
-        _look_again(state)
+        _look_again(state, f"class {name}")
 
 
 def forget_class(state: State, item: KubeObject) -> None:
@@ -55,10 +60,15 @@ def claim_key(item: KubeObject) -> str:
     return f"{mapping(item, 'metadata').get('namespace')}/{_name(item)}"
 
 
-def _look_again(state: State) -> None:
-    """Report the pods that waited for a claim, a volume or a storage class that exists now, and have the others reviewed."""
+def _look_again(state: State, changed: str = "") -> None:
+    """Report the pods that waited for a claim, a volume or a storage class that exists now, and have the others reviewed.
+
+    ``changed`` names the volume or class whose nodes have to be found again.
+    """
     state.outlook += 1
-    state.reachable.clear()
+    if changed:
+        state.reachable.pop(changed, None)
+        state.free_volumes.clear()
     for pod in list(state.pods.values()):
         if pod.facts.claims and pod.sent is None:
             pods.offer(state, pod)
