@@ -27,10 +27,10 @@ class Ask:
 
     - ``cycle`` is the number of complete placement passes when the ask began to wait. Each complete pass after that is a missed
       opportunity (P2).
-    - ``code`` is the reason for waiting that was last sent to the shim, "" if none was sent.
+    - ``code`` is the reason for waiting that was last sent to the shim, "" if none was sent or if the reason is to be sent again.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
-    - ``released_by`` is the open decision that evicts the allocation, ``leaves_by`` the id of the decision that ordered its
-      eviction, ``going`` the other facts of that order.
+    - ``released_by`` is the open decision that evicts the allocation, or replaces it if it is a placeholder. ``leaves_by`` is the
+      id of the decision that ordered its eviction, ``going`` has the other facts of that order.
     - ``vetoed`` says that the manager could not release the allocation a moment ago.
     - ``tried_ms`` is when preemption for the ask last failed, ``wait_ms`` its back-off since then (C6).
     - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
@@ -153,7 +153,10 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """Return this memory combined with the memory about another group, without ``rests``."""
+        """Add this memory, except its ``rests``, to the memory about another group, and return the result.
+
+        ``known`` is changed in place if it belongs to the same shadow. Otherwise the result is a new memory.
+        """
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
         other.verdict = other.verdict or self.verdict
@@ -163,8 +166,9 @@ class Tried:
 class Group:
     """The waiting asks of one application that have the same class and priority, sorted by `Ask.sort_key`.
 
+    - ``asks`` may also contain asks that have left the group: their ``group`` is another one. ``live`` counts the others.
     - ``entry`` is the group's current entry in the application's heap, None while the group is parked or empty.
-    - ``in_turn`` says that no ask has missed more opportunities than the asks before it (P4).
+    - If ``in_turn`` is true, no ask has missed more opportunities than the asks before it (P4).
     - ``untold`` holds asks whose reason for waiting was not sent to the shim yet.
     - ``refused_ms`` is when preemption was last refused to the asks of the group that were due then; ``verdict`` says why.
     - ``rests`` has by policy the instant until which no ask of the group is due, and the configuration for which that holds. An
@@ -227,7 +231,7 @@ class Job:
     - ``refused_ms`` is when preemption was last refused to the job; ``verdict`` says why. ``beside`` is a shadow's memory about
       the job.
     - ``example`` is the spec of the member that was reported last.
-    - ``counted`` says that the job's size was counted, because no client stated it (see `state.gang_sizes`).
+    - ``counted`` says that no client stated the job's size, so that its members are counted (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -271,7 +275,10 @@ class Job:
 
     @property
     def gathered(self) -> bool:
-        """Return whether there are enough members, placed and waiting, to be placed together."""
+        """Return whether members wait, and there are enough of them, together with the placed ones, to be placed.
+
+        False if no member waits.
+        """
         return bool(self.members) and len(self.members) + self.placed >= self.min_members
 
 
@@ -282,7 +289,8 @@ GroupEntry = tuple[int, int, int, int, Group | Job]
 class Application:
     """One application in its leaf queue.
 
-    - ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
+    - ``limiters`` are the limits that each of its asks has to pass: queues from the leaf up, then user, then group. A firm ask has
+      to pass more limits (`limits_of`).
     - ``entry`` is its current entry in the leaf's heap, ``priority`` an upper bound of the priorities of its placeable asks.
     - ``reserves_from_ms`` is the instant before which no node is reserved for its asks, because a reservation of it timed out.
     - ``reserve`` has the placeholders that it declared, ``holds`` by task group the asks that wait for placeholders.

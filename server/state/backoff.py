@@ -13,7 +13,7 @@ NODES_MAX: Final = 4_096
 """The largest number of asks with a required node whose refusal a shadow remembers."""
 
 Rest = tuple[object, int]
-"""A configuration, and the instant until which no ask of a group is due for a policy under it."""
+"""A configuration, and the instant until which no ask of a group is due for a policy while this configuration is in force."""
 
 
 class Tries(Protocol):
@@ -26,16 +26,16 @@ class Tries(Protocol):
         """Record that the due asks of the group, or the job, are refused now."""
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """Return the verdict of the last refusal."""
+        """Return the verdict of the last refusal; None if there is none."""
 
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
         """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the instant until which no ask of the group is due for a policy; an ask that joins the group ends this wait."""
+        """Return the `Rest` of a group for a policy; None if there is none. An ask that joins the group ends it."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record the instant until which no ask of the group is due for a policy."""
+        """Record the `Rest` of a group for a policy."""
 
     def node_seen(self, ask: Ask) -> int:
         """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
@@ -58,7 +58,7 @@ class LiveTries:
         group.refused_ms = now
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """Return the verdict of the last refusal."""
+        """Return the verdict of the last refusal; None if there is none."""
         return group.verdict
 
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
@@ -66,11 +66,11 @@ class LiveTries:
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the instant until which no ask of the group is due for a policy; an ask that joins the group ends this wait."""
+        """Return the `Rest` of a group for a policy; None if there is none. An ask that joins the group ends it."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record the instant until which no ask of the group is due for a policy."""
+        """Record the `Rest` of a group for a policy."""
         group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
@@ -110,7 +110,7 @@ class ShadowTries:
         self._own(group).refused_ms = now
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """Return the verdict of the last refusal."""
+        """Return the verdict of the last refusal; None if there is none."""
         known = self._known(group)
         return None if known is None else known.verdict
 
@@ -119,12 +119,12 @@ class ShadowTries:
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the instant until which no ask of the group is due for a policy; an ask that joins the group ends this wait."""
+        """Return the `Rest` of a group for a policy; None if there is none. An ask that joins the group ends it."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record the instant until which no ask of the group is due for a policy."""
+        """Record the `Rest` of a group for a policy."""
         self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
@@ -132,7 +132,7 @@ class ShadowTries:
         return self._nodes.get(ask.key, -1)
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the ``changes`` counter of the required node at which the ask is refused; above NODES_MAX, forget the oldest."""
+        """Record the ``changes`` counter of the required node at which the ask is refused. Beyond NODES_MAX asks, forget the oldest."""
         self._nodes.pop(ask.key, None)
         self._nodes[ask.key] = changes
         if len(self._nodes) > NODES_MAX:

@@ -179,7 +179,7 @@ class AllocationRows:
         self._frozen = None
 
     def fill(self, changed: Collection["Ask"]) -> None:
-        """Write the asks whose placement changed, each once. Afterwards an ask has a row if, and only if, it has a node."""
+        """Write the rows of changed asks, each given once. Afterwards each of these asks has a row if, and only if, it has a node."""
         placed = [ask for ask in changed if ask.node is not None]
         gone = [ask for ask in changed if ask.node is None and ask.row >= 0]
         if gone or placed:
@@ -334,7 +334,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Return the flags of allocations: ``flags``, which follow from their specs, and the flags that they got later."""
+    """Add to ``flags``, which follow from the specs of allocations, the flags that they got later; return the changed array."""
     moved = [
         (at, ask)
         for at, ask in enumerate(placed)
@@ -347,7 +347,7 @@ def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
 
 
 def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
-    """Return by ask the number of its job of several members, 0 for none; ``members`` marks the asks that have one."""
+    """Return for each ask the number of its gang, 0 for none; ``members`` marks the asks that are gang members."""
     found = np.zeros(len(placed), dtype=np.int64)
     for at in np.flatnonzero(members).tolist():
         ask = placed[at]

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Pledge:
-    """The capacity kept for one ask on one node. ``exclusive`` means that no other ask gets capacity of the node while the pledge lasts (G11).
+    """The capacity kept for one ask on one node.
+
+    ``exclusive`` means that, while the pledge lasts, only asks that have pledges on the node get capacity of it (G11).
 
     If the ask is to replace a placeholder, the placeholder's usage takes the place of the ask's until the placeholder has ended:
     nothing is promised in the queues. On the node only the amount that the ask needs beyond the placeholder's is kept.
@@ -51,7 +53,10 @@ class Pledge:
 
     @property
     def reserves(self) -> bool:
-        """Return whether the pledge gives way to a claim that needs the node. Those of reservations and suspended decisions do."""
+        """Return whether the pledge gives way to a claim that needs the node.
+
+        This holds for a reservation, and for a suspended decision, which is being planned again.
+        """
         return self.commitment.facts.reserves or self.commitment.suspended
 
     @property
@@ -120,7 +125,10 @@ class Commitment:
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
-    """Return the amounts that an ask takes of a node beyond those that its placeholder has there."""
+    """Return the amounts that an ask takes of a node beyond those that its placeholder has there.
+
+    If the placeholder is on another node, these are all amounts of the ask.
+    """
     wanted = ask.ask_class.node_demand
     if placeholder.node is not node:
         return wanted
@@ -134,7 +142,8 @@ class Decisions:
 
     - ``open`` has the open decisions by id, ``pledges`` the capacity that they hold, by the key of the ask that gets it.
     - ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
-    - ``suspended`` has by ask the decisions that are replanned because a victim was vetoed.
+    - ``suspended`` has the decisions that are planned again because a victim was vetoed: by the key of each ask, and for a quota
+      run by the path of its queue.
     - ``records`` has the records of the open decisions and of the decisions that ended last, ``rankings`` the orders in which
       quota runs took their victims, ``moves`` the ends and confirmations that were not reported yet.
     - ``leaving`` has the victims of open and ended decisions that have not ended yet, ``marked`` those of these victims that are

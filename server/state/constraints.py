@@ -28,7 +28,10 @@ Anchor = tuple[tuple[str, str], ...]
 FEW_NODES: Final = 8
 """The most nodes that a constraint keeps by name; more are kept as a mask."""
 ANCHORS_MAX: Final = 4
-"""The most label keys tried for the anchor of a constraint, because each may need a pass over the nodes."""
+"""The most pairs of a selector that are tried as an anchor, and the most terms of a constraint whose labels are tried.
+
+Each label key that is tried may need a pass over the nodes.
+"""
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _COMPARING = frozenset({"Gt", "Lt"})
@@ -141,7 +144,7 @@ def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
-    """Return the names in `metadata.name In [...]` if every term has such a field; else None."""
+    """Return the names in each term's first `metadata.name In [...]`; None if a term has no such field, or if no term has a name."""
     names: dict[str, None] = {}
     for term in constraints.required_terms:
         fields = [one for one in term.match_fields if one.operator is Operator.IN]
@@ -159,7 +162,10 @@ def _per_name(constraints: Constraints) -> bool:
 
 
 def _anchors(constraints: Constraints) -> list[Anchor]:
-    """Return the anchors that a constraint offers: each pair of its selector, and one anchor for all of its terms."""
+    """Return the anchors that a constraint offers: the first pairs of its selector, and one anchor for all of its terms.
+
+    The terms have an anchor only if there are at most ANCHORS_MAX terms and each has an `In` requirement.
+    """
     found: list[Anchor] = [(pair,) for pair in constraints.node_selector[:ANCHORS_MAX]]
     terms = [_term_anchor(term) for term in constraints.required_terms]
     known = [one for one in terms if one is not None]
@@ -276,8 +282,8 @@ class NodeMask:
 class ConstraintIndex:
     """All live constraints with their masks.
 
-    A constraint without an anchor is evaluated for each new or changed node (`node_changed`). A constraint with an anchor is
-    evaluated only if the node has, or had, a label of the anchor.
+    A constraint that lists node names needs no update. Any other constraint without an anchor is evaluated for each new or
+    changed node (`node_changed`). A constraint with an anchor is evaluated only if the node has, or had, a label of the anchor.
     """
 
     __slots__ = ("_anchored", "_labels", "_slots", "_unanchored", "masks")

@@ -71,7 +71,7 @@ class Captured(Generic[_Root]):
 
     @property
     def count(self) -> int:
-        """Return the number of objects that were read. Tuples that contain only values do not count."""
+        """Return the number of objects that were read, without most tuples that contain only shared values."""
         return sum(len(batch.objects) for batch in self._batches)
 
     def rebuild(self) -> _Root:
@@ -140,7 +140,10 @@ _DEEPEST: Final = 4
 
 
 def _are_values(line: Sequence[Any]) -> bool:
-    """Return whether all tuples of the line contain only shared values, so that both graphs may share them."""
+    """Return whether all tuples of the line contain only shared values, so that both graphs may share them.
+
+    False if tuples are nested deeper than is searched.
+    """
     for _ in range(_DEEPEST):
         line = list(chain.from_iterable(one for one in line if isinstance(one, tuple)))
         mine = [cls for cls in set(map(type, line)) if not _is_shared(cls)]

@@ -31,7 +31,7 @@ def digest(partition: Partition) -> str:
 
 
 def plain(value: object, omit: str = "") -> object:
-    """Return a model value as nested tuples, sorted where its own order has no meaning; one field may be left out."""
+    """Return a model value as nested tuples, sorted where its own order has no meaning. ``omit`` is a field to leave out."""
     if isinstance(value, enum.Enum):
         return value.value
     if is_dataclass(value):

@@ -22,7 +22,7 @@ SMALL: Final = 1 << 40
 
 
 def is_small(resource: Resource) -> bool:
-    """Return whether the quantities are so small that a partition full of such asks cannot exceed the allowed total of any type."""
+    """Return whether all quantities are below `SMALL`, so that asks for them need no check while no type is crowded."""
     return all(quantity < SMALL for _, quantity in resource)
 
 
@@ -115,7 +115,10 @@ class EquivalenceClasses:
         self.joined = 0
 
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
-        """Remember the class of a spec, for the fast path too if its asks are plain and small."""
+        """Remember the class of a spec. The fast path uses it too if the spec is plain, its quantities are small and no type is crowded.
+
+        If SHAPES_MAX specs are known already, forget these first.
+        """
         if len(self.by_spec) >= SHAPES_MAX:
             self.forget_specs()
         self.by_spec[spec] = ask_class

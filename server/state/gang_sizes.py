@@ -18,7 +18,8 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    This is the case if the size was never counted, or if counted members are gone and other members wait to replace them.
+    This is the case if the size was never counted, or if counted members are gone and other members wait to replace them. False if
+    a client stated the size, if the job is gone, and for the job of placeholders that name no job.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -46,8 +47,8 @@ def _is_one_of(job: Job, ask: Ask) -> bool:
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
     """Write to a placed ask the size that its job has.
 
-    An ask that was releasing or waited by itself when the size was set may have an old size. A size that a client stated for an
-    ask does not change.
+    An ask that was releasing or waited by itself when the size was set may have an old size. If clients stated both the ask's size
+    and the job's, the ask keeps its own. If no other member waits or is placed, the job first gets the size of a pledged member.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None

@@ -277,7 +277,10 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 
 
 def _remember(before: Group | Job | None, ask: Ask) -> None:
-    """Copy the time and the verdict of the last refusal from an ask's previous group to its new one, live and for each shadow (G1)."""
+    """Copy the time and the verdict of the last refusal from an ask's previous group to its new one, live and for the shadow (G1).
+
+    A later time and a verdict that the new group already has are kept. For gangs, nothing is copied.
+    """
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
         return
@@ -392,7 +395,10 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
 
 
 def _lose_promises(commitment: Commitment) -> None:
-    """Count the promises that a decision does not keep as lost by an external event: a veto, an expiry or an end (invariant 18)."""
+    """Count the promises that a decision does not keep as lost by an external event: a veto, an expiry or an end (invariant 18).
+
+    Pledges that give way, such as reservations, do not count.
+    """
     for held in commitment.pledges.values():
         if not held.reserves:
             lose(held.ask.application.leaf, held.demand)

@@ -37,7 +37,7 @@ def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> 
 def charge_applications(
     columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
 ) -> None:
-    """Set each application's usage, by column, and its share to the values after the batch."""
+    """Set each application's usage, by column, to the values after the batch, and its share if its leaf sorts by share."""
     for one, amounts, share in after:
         own, leaf = one.usage, one.leaf
         for index, amount in zip(columns, amounts, strict=True):
@@ -66,7 +66,10 @@ def charge_queues(
 
 
 def take_off(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node]) -> None:
-    """Subtract the amounts of the allocations from nodes and queues. No allocation may be firm, or be a victim of an open decision."""
+    """Subtract the amounts of the allocations from nodes and queues, and record their ends.
+
+    No allocation may be firm, releasing, a gang member or a victim of an open decision.
+    """
     for ask, node in zip(asks, nodes, strict=True):
         partition.index.empty(node, ask.ask_class.node_demand)
         partition.note_end(ask)

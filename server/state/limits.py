@@ -77,6 +77,8 @@ class Limiter:
     def has_headroom(self, ask_class: "AskClass") -> bool:
         """Return whether one more ask of the class fits; a reserved ask's own promise does not count against it.
 
+        An ask that replaces a placeholder always fits, because the placeholder holds the headroom already.
+
         If a decision freed the capacity for the ask, promises to other asks do not count either, because the decision already
         considered them. If such another ask takes the headroom first, the victims of its own decision give it back later.
         """
@@ -102,7 +104,7 @@ class Limiter:
         )
 
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
-        """Return whether there is headroom for all asks of a decision together, with the queue's promises given back."""
+        """Return whether there is headroom for all asks of a decision together. For a queue's max, its promises are given back first."""
         promised = self.queue.promised if self.kind == "queue" else None
         return all(
             self.headroom[at] + (promised[at] if promised is not None else 0) >= much
@@ -131,7 +133,7 @@ class Limiter:
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """Return the entry for a user at a queue: the entry that names the user, else the wildcard."""
+    """Return the entry for a user at a queue: the first that names the user, else the last with the wildcard; None if there is none."""
     wildcard = None
     for entry in spec.limits:
         if user in entry.users:
@@ -142,14 +144,15 @@ def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
 
 
 def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
-    """Return the entry that names a group at a queue. The wildcard counts as a group name."""
+    """Return the first entry that names a group at a queue; None if there is none. The wildcard counts as a group name."""
     return next((entry for entry in spec.limits if group in entry.groups), None)
 
 
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
-    """Return the one group that an application counts for: the first of its groups with a limit, from the leaf up to the root.
+    """Return the one group that an application counts for, whose limits apply on its whole path.
 
-    A user without a limited group counts for the wildcard group if it has a limit, else for no group ("").
+    This is the first group named in the limits that the user belongs to; limits are read from the leaf up to the root, in file
+    order. Without such a group it is the wildcard if the path limits the wildcard, else no group ("").
     """
     queue: Queue | None = leaf
     wildcard = ""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from server.model.records import Amounts, Lost
 
 LINES_MAX: Final = 4_096
-"""The largest number of lines of the table."""
+"""The largest number of lines of the table, apart from the lines of `OTHERS`: one for each policy."""
 SOFT: Final = "soft"
 """The delivery by which a victim is only marked, so that its eviction can be withdrawn (J11)."""
 MINUTE_MS: Final = 60_000
@@ -59,7 +59,7 @@ class Going(NamedTuple):
 
 
 class LostWork:
-    """The table of a partition: sums since the core started, and sums by minute as far back as they are kept.
+    """One table of a partition: sums since the core started, and sums by minute as far back as they are kept.
 
     Amounts are by resource type, in the type's unit times milliseconds.
     """

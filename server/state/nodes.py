@@ -37,9 +37,9 @@ class Node:
 
     - ``parts`` has the terms of its score.
     - ``opened`` says that its manager has enabled or drained it since it was added, so that all its pods are known.
-    - ``holds`` counts the exclusive pledges on it. While there are any, the node takes only asks that require it by name (G11).
-    - ``changes`` rises whenever the node changes, also when capacity becomes free on it. An ask that was refused is not tried
-      again while ``changes`` stays the same.
+    - ``holds`` counts the exclusive pledges on it. While there are any, the node takes only asks that have a pledge on it (G11).
+    - ``changes`` rises when the node opens, closes or changes its shape, and when capacity becomes free on it, but not when
+      capacity is taken. An ask that requires the node and was refused is not tried again while ``changes`` stays the same.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Node:
         self.freed = False
 
     def dying(self) -> "Iterator[Ask]":
-        """Return the allocations of the node that are releasing."""
+        """Yield the allocations of the node that are releasing."""
         return (ask for ask in self.allocations.values() if ask.releasing)
 
     def free_without(self, going: "Iterable[Ask]") -> Amounts:
@@ -100,13 +100,17 @@ class Node:
     def is_open_to(self, constraints: Constraints) -> bool:
         """Return whether the node takes placements of asks with these constraints.
 
-        A drained node still takes asks that require it by name, because a cordon does not block DaemonSet pods. A node that is
-        held for such asks takes no other asks (G11).
+        A drained node still takes asks that require it by name, because a cordon does not block DaemonSet pods. A node with an
+        exclusive pledge is open to no ask; the asks that have the pledges are checked elsewhere (G11).
         """
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
     def takes_required(self, constraints: Constraints) -> bool:
-        """Return whether the node takes an ask that requires it, drained or not."""
+        """Return whether the node takes asks with these constraints because they require it by name. The node may be drained.
+
+        The caller has checked that the constraints require this node. False for a node that its manager has neither enabled nor
+        drained yet.
+        """
         return self.opened and bool(constraints.required_node)
 
 
@@ -145,8 +149,8 @@ class NodeIndex:
     - ``freed`` lists the nodes on which capacity became free since the last tick. They can revive dead classes (design 6.5).
       ``reviving`` has the freed nodes with more dead classes to revive than one tick may revive.
     - ``numbered`` has by number the nodes with an entry.
-    - ``dirty`` has by slot the nodes that changed and that one of its two readers has not read yet. The readers are the columns
-      of snapshots and the table of free capacity.
+    - ``dirty`` has by slot the nodes that changed since a reader last asked for changes. There are two readers, the columns of
+      snapshots and the table of free capacity, and each change is kept for both.
     - ``entered`` counts how often a node opened or changed its shape.
     """
 
@@ -222,7 +226,7 @@ class NodeIndex:
             node.entry = None
 
     def hold(self, node: Node) -> None:
-        """Add an exclusive hold, so that the node takes only the ask for which it is held (G11)."""
+        """Add an exclusive hold, so that the node takes only asks that have a pledge on it (G11)."""
         node.holds += 1
         self.leave(node)
         self.mark_freed(node)

@@ -36,7 +36,7 @@ class Partition:
       either has changed, because a placement can change which nodes the other members take (design 6.11).
     - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
     - ``disruptions`` has by disruption group the number of its pods that may be evicted.
-    - ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
+    - ``quota_due`` has by queue path the instants at which quota runs are due (see `quota_timers`).
     - ``deserved`` bounds leaves that share by plain weights (W2); ``shared_for`` is the state for which the shares in force
       were computed.
     - ``shadow`` is the memory of the partition's shadow, None if it has no shadow.
@@ -187,7 +187,10 @@ class Partition:
         return self.ended.get(key)
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
-        """Return the class of asks with this demand and these constraints, and count one more ask in it."""
+        """Return the class of asks with the spec's demand and job class and these constraints, and count one more ask in it.
+
+        The class is made if there is none.
+        """
         if constraints is spec.constraints:
             found = self.classes.by_spec.get(spec)
             if found is not None:
@@ -203,7 +206,10 @@ class Partition:
         return found
 
     def learn(self, spec: AskSpec) -> None:
-        """Remember the class of a spec. If the spec is plain and its quantities are small, ``classes.plain`` has it from now on."""
+        """Remember the class of a spec.
+
+        ``classes.plain`` has it from now on if the spec is plain, its quantities are small and no type is crowded.
+        """
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
 
     def _make_class(self, key: ClassKey) -> AskClass:
@@ -239,7 +245,7 @@ class Partition:
         self.classes.remove(ask_class)
 
     def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
-        """Return the spec's constraints without the nodes that this ask avoids for now (design 1.8)."""
+        """Return the spec's constraints, which also exclude the nodes that this ask avoids for now (design 1.8)."""
         avoided = self.avoided.get(key)
         if not avoided:
             return spec.constraints

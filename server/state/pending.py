@@ -14,7 +14,10 @@ from server.state.queues import Queue
 
 
 def enqueue(partition: Partition, ask: Ask) -> None:
-    """Add a waiting ask to its application: to those that wait for placeholders, to a job that is not placed yet, or else to its group."""
+    """Add a waiting ask to its application: to the asks that wait for placeholders, to its gang, or else to its group.
+
+    A gang member goes to its group if enough members are placed already, or if the ask has a pledge.
+    """
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
     _count_new(partition, application.leaf, ask_class)
@@ -44,7 +47,7 @@ def enqueue_unqueued(partition: Partition) -> None:
 
 
 def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
-    """Return the job that a member's spec names, created if this is its first member."""
+    """Return the job that a member's spec names. The job is created, without members, if the application does not have it."""
     job = application.jobs.get(spec.job_key)
     if job is None:
         number = partition.next_number()
@@ -301,7 +304,7 @@ def _job_lost(partition: Partition, job: Job) -> None:
 
 
 def drop_empty_job(partition: Partition, job: Job) -> None:
-    """Remove a job that has neither waiting nor placed members."""
+    """Remove a job that has neither waiting nor placed members. A job without waiting members is no longer tried or reported."""
     if not job.members and not job.placed:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs
         known.pop(job.key, None)

@@ -93,7 +93,10 @@ class Hold(Job):
 
 
 def is_reserving(application: "Application") -> bool:
-    """Return whether only placeholders of the application are placed so far."""
+    """Return whether the application still waits for placeholders: it has declared some, and is Accepted.
+
+    Until then only its placeholders are placed.
+    """
     reserve = application.reserve
     return (
         reserve is not None
@@ -103,7 +106,10 @@ def is_reserving(application: "Application") -> bool:
 
 
 def is_complete(partition: "Partition", application: "Application") -> bool:
-    """Return whether all placeholders of an application are placed. Until then no other ask of the application is placed."""
+    """Return whether an application uses as much as its placeholders have to reach. Until then no other ask of it is placed.
+
+    True if it declared no placeholders.
+    """
     reserve, index = application.reserve, partition.types.index
     usage = application.usage
     return reserve is None or all(

@@ -1,8 +1,9 @@
 """The choice of an application's queue: the partition's placement rules, in order, with a small interface to the queues.
 
-A rule is skipped if it yields no queue, a parent queue, a queue that takes no applications or a queue that the user may not
-submit to; the reason is remembered. After the last rule `root.default` is tried, then, for applications that are recovered by
-force, the recovery queue. If no queue is found, the application is refused with all remembered reasons.
+A rule is skipped if it yields no queue, a queue that it may not create, a parent queue, a queue that takes no applications or a
+queue that the user may not submit to; the reason is remembered. After the last rule `root.default` is tried if it exists. Then
+follows, for applications that are recovered by force, the recovery queue. If no queue is found, the application is refused with
+all remembered reasons.
 """
 
 import re
@@ -66,7 +67,7 @@ class Lookup(Protocol):
 def place_application(
     rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
 ) -> FoundQueue | Refused:
-    """Return the queue of a new application, from the first rule that gives one."""
+    """Return the queue of a new application, from the first rule that gives one, or why there is none."""
     reasons: list[str] = []
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, FoundQueue):
@@ -80,7 +81,10 @@ def place_application(
 def deciding_rule(
     rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
 ) -> str:
-    """Return the rule that gives an application its queue, as text such as `provided` or `tag namespace`; "" if no rule does."""
+    """Return the rule that gives an application its queue, as text such as `provided` or `tag namespace`.
+
+    The text is `default` for `root.default`, which is tried after the rules, and "" if no rule gives a queue.
+    """
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, FoundQueue):
             return label
