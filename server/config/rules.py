@@ -188,7 +188,7 @@ def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
 
 
 def _nearest(queue: str, queues: Queues) -> Draft:
-    """Return the lowest queue that exists on a path."""
+    """Return the lowest existing queue above a queue that does not exist."""
     nearest, end = queues[ROOT], len(ROOT)
     while (end := queue.find(".", end + 1)) != -1 and (found := queues.get(queue[:end])):
         nearest = found

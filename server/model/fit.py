@@ -101,7 +101,10 @@ def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> i
 
 
 def adjusted(priority: int, offset: int, *, fence: bool) -> int:
-    """Return the priority that a queue shows to its parent (G5): with the offset added, or the offset alone."""
+    """Return the priority that a queue shows to its parent (G5): with ``fence`` the offset alone, else the priority plus the offset.
+
+    The sum is cut to the range from PRIORITY_MIN to PRIORITY_MAX.
+    """
     if fence:
         return offset
     return min(max(priority + offset, PRIORITY_MIN), PRIORITY_MAX)

@@ -97,8 +97,9 @@ class PartitionForecast:
 class Forecast:
     """The forecast of a configuration until nothing more happens, or until a limit ended it.
 
-    ``cut`` names the limit that ended it, "" for none. ``until_ms`` is the last instant that was judged completely, ``ticks``
-    how many ticks were needed. ``assumptions`` lists only the assumptions that not every forecast makes.
+    ``cut`` names the limit that ended it, "" for none. ``until_ms`` is the last instant that was judged completely, ``ticks`` is
+    the number of ticks that were needed. ``assumptions`` lists this forecast's own assumptions; those that every forecast makes
+    are left out.
     """
 
     partitions: tuple[PartitionForecast, ...] = field(default=())

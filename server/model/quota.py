@@ -127,8 +127,8 @@ PROPERTY_FIELDS: Final[Mapping[str, str]] = {
 def inherited(properties: QueueProperties) -> QueueProperties:
     """Return the properties that a child has if it sets none itself.
 
-    Priority policy and offset return to their defaults. Of the preemption policy only ``disabled`` is handed down. A preemption
-    delay is handed down, but has an effect on leaves only (G1).
+    Priority policy, priority offset and preemption delay return to their defaults. Of the preemption policy only ``disabled`` is
+    handed down.
     """
     disabled = properties.preemption_policy is PreemptionPolicy.DISABLED
     return replace(

@@ -24,7 +24,11 @@ class Revision(NamedTuple):
         return f"revision {self.number}{by} ({self.source or 'the built-in default'})"
 
     def without_source(self) -> str:
-        """Return `revision 7 by ada (2026-11-24 14:05:10 UTC)`: the source may name a manager or a file of another caller."""
+        """Return the revision as text with its time in place of its source: `revision 7 by ada (2026-11-24 14:05:10 UTC)`.
+
+        The source is left out because it may name a manager or a file of another caller. A revision without ``by`` is returned
+        with its source.
+        """
         if not self.by:
             return str(self)
         return f"revision {self.number} by {self.by} ({date(self.at_ms)} {time_of_day(self.at_ms)})"

@@ -43,7 +43,7 @@ _FORM: Final = Fields(Kept, Forms().of)
 
 
 def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
-    """Return the path at which the configuration is kept: in the folder, else beside the decision log; None if both are missing."""
+    """Return the path of the kept configuration: in ``state_dir``, else beside the decision log; None if neither is configured."""
     if state_dir is not None:
         return state_dir / _NAME
     if decision_log is not None:

@@ -27,10 +27,10 @@ _ENDED: Final = 2
 class State(NamedTuple):
     """The content of a mark about the run that wrote it last.
 
-    The decisions of ``handed`` lines may have been sent until ``handed_ms``. Of these lines, ``accounted`` lines are in the log or
-    reported there as missing, up to the line with this ``number`` and ``digest``. ``unsure`` says that an unknown number of
-    lines of earlier runs is missing, which the log up to that line does not report. ``damaged`` says that a part of the mark
-    cannot be read, so that ``handed`` may be too small.
+    ``handed`` is the number of lines whose decisions may have been sent; ``handed_ms`` is when this number was last raised. Of
+    these lines, ``accounted`` lines are in the log or reported there as missing, up to the line with this ``number`` and
+    ``digest``. ``unsure`` says that an unknown number of lines of earlier runs is missing, which the log up to that line does
+    not report. ``damaged`` says that a part of the mark cannot be read, so that ``handed`` may be too small.
     """
 
     boot: str

@@ -202,5 +202,5 @@ _END: Final = Fields(trace.End, Forms().of)
 
 
 def _without(value: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return the fields of the value in a line, without the fields that every line has."""
+    """Return a line's fields without `n`, `kind` and the fields with the given names."""
     return {name: one for name, one in value.items() if name not in ("n", "kind", *names)}

@@ -31,7 +31,7 @@ class Queue:
 
     - ``firm_held`` is the part of usage and promises that belongs to firm asks, ``firm_waiting`` the sum of what waiting firm
       asks without a pledge request. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in the parent's heap, None if no ask in or below the queue is known to be placeable.
+    - ``entry`` is the queue's current entry in its parent's heap, None if no ask in or below the queue is known to be placeable.
       ``best`` is the highest priority of these asks inside the queue, ``priority`` what the parent sees in its place. Both may
       be too high for a while and are corrected when the queue comes to the top; they are never too low (design 6.4).
     - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares, ``basis`` those for the

@@ -1,8 +1,8 @@
 """The timers of quota runs: when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
 
-A timer belongs to a configured queue with a delay and a max. It is armed by a configuration that lowers the max or sets another
-delay, by the end of a sync, and by usage that was forced over the max; nothing else changes it. This module decides when a run
-is due. Another module plans which pods are evicted, and commitments say whether a run is open.
+A timer belongs to a configured queue with a delay and a max. It is armed by a configuration that lowers the max, sets another
+delay or turns quota preemption on, by the end of a sync, and by usage that was forced over the max; nothing else arms it. This
+module decides when a run is due. Another module plans which pods are evicted, and commitments say whether a run is open.
 """
 
 import enum
@@ -136,7 +136,10 @@ def _change(
 
 
 def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
-    """Arm the timer of each queue over its max with the full delay, because all pods are known now (Q7)."""
+    """Arm the timer of each configured queue over its max with the full delay, because all pods are known now (Q7).
+
+    Timers that were set before are replaced. Nothing is armed if quota preemption is off, or for a queue without a delay.
+    """
     return _arm_all(partition, now)
 
 
@@ -148,7 +151,8 @@ def on_restart(partition: Partition) -> None:
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
     """Arm timers after a restored or resized allocation raised the usage of these types, even if the allocation fits (Q7).
 
-    Call this only after the sync.
+    A timer is armed for each queue on the path that is over its max in one of these types and has no timer yet. Call this only
+    after the sync.
     """
     names = {partition.types.names[index] for index in grown}
     notes: list[QuotaNote] = []
@@ -168,7 +172,10 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
 
 
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
-    """Arm the timer of a configured queue with its full delay, if the queue is over its max. Dynamic queues have no timer (Q17)."""
+    """Arm the timer of a configured queue with its full delay, if the queue is over its max and has a delay.
+
+    Dynamic and draining queues have no timer (Q17).
+    """
     delay, beyond = queue.spec.properties.quota_delay_ms, over(partition, queue)
     if queue.managed and queue.state is not QueueState.DRAINING and delay and beyond:
         partition.quota_due[queue.path] = now + delay
@@ -194,7 +201,7 @@ def specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
 
 
 def next_due(partition: Partition) -> int | None:
-    """Return the next instant at which a run may be due."""
+    """Return the next instant at which a run may be due; None if no timer is set."""
     return min(partition.quota_due.values(), default=None)
 
 
@@ -222,10 +229,12 @@ def is_running(partition: Partition, path: str) -> bool:
 
 
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
-    """Return whether ordered evictions alone bring a queue to its max: a run is open, or no timer is set (Q5).
+    """Return whether ordered evictions alone bring a queue to its max (Q5).
 
-    Evictions that a run ordered continue whatever the queue's timer does: configuration changes neither stop nor restart a run.
-    ``shrinking`` are the queues that the runs shrink; after a restart this may be a queue below the one that had the run.
+    This is the case while a run of the queue is open. Without a run it is the case if the queue's max is enforced, and either no
+    timer is set or a queue in ``shrinking`` is this queue or below it. Evictions that a run ordered continue whatever the queue's
+    timer does: configuration changes neither stop nor restart a run. ``shrinking`` are the queues that the runs shrink; after a
+    restart this may be a queue below the one that had the run.
     """
     if is_running(partition, queue.path):
         return True

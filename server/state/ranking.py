@@ -96,7 +96,7 @@ def leave(queue: Queue, child: Child) -> None:
 def leave_empty(application: Application) -> None:
     """Remove the entry of an application that has no waiting asks left, and the entries of queues that have none left.
 
-    The next search would remove these entries, too. Without an entry, however, the child is not ranked again until then.
+    The next search would remove these entries too. Until then, each change of usage would renew them, which costs time.
     """
     leave(application.leaf, application)
     for queue, parent in application.leaf.climb:
@@ -117,7 +117,10 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 
 
 def raise_path(application: Application, priority: int) -> None:
-    """Raise all entries on an application's path to this priority, because an ask of that priority may be placeable."""
+    """Raise the entries on an application's path to this priority, because an ask of that priority may be placeable.
+
+    Each queue counts the priority as `Queue.seen` changes it. Above a stopped queue no entry is raised.
+    """
     if (
         application.entry is not None
         and application.priority >= priority
@@ -184,7 +187,7 @@ def reenter(queue: Queue) -> None:
 
 
 def first_child(queue: Queue) -> Child | None:
-    """Return the child on top of the queue's heap after removing outdated entries."""
+    """Return the child on top of the queue's heap after removing outdated entries; None if no entry is left."""
     heap = queue.heap
     while heap:
         entry = heap[0]
@@ -196,7 +199,7 @@ def first_child(queue: Queue) -> Child | None:
 
 
 def first_group(application: Application) -> Group | Job | None:
-    """Return the group on top of the application's heap after removing outdated entries."""
+    """Return the group on top of the application's heap after removing outdated entries; None if no entry is left."""
     heap = application.heap
     while heap:
         entry = heap[0]
@@ -208,7 +211,7 @@ def first_group(application: Application) -> Group | Job | None:
 
 
 def best_priority(queue: Queue, first: Child) -> int:
-    """Return the highest priority among the entries of the queue's children."""
+    """Return the highest priority among the entries of the queue's children; ``first`` is the child on top of its heap."""
     if queue.priority_first:
         return first.priority
     return max(queue.child_priorities)

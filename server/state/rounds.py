@@ -102,18 +102,20 @@ class Round:
       asks when the step budget ended, so that the next tick continues with the other sets.
     - ``reservations_untold`` says that reservations changed after the asks that they block were last sent their reasons.
       ``reserved_told`` has the groups whose last reason names a reservation, with the reservation's id and the instant.
-    - ``observed`` has by beneficiary the plan that was last shown, in a partition that only observes (P8).
+    - ``observed`` has by subject the plan that was last shown, in a partition that only observes (P8). The subject of a plan is its
+      first preemptor, or the queue whose usage it reduces.
     - ``cycles`` counts the scheduling cycles in which placement ended within its budget; asks that still wait missed these (P2).
-    - ``seen`` has the counters of the state (relief, nodes) when the last round began. ``open`` says that the step budget ended
-      that round early, ``masked`` which asks it has refused so far, by policy and key.
-    - ``hopeless`` has the numbers of classes that no node could hold. They are valid while ``hopeless_seen`` (the counts of nodes
-      that opened and of pledges that ended) does not change.
+    - ``seen`` has the counters of the state (relief, nodes) when the last round began. ``open`` says that the round goes on in the
+      next tick: its step budget ended, a plan or takeover was made, or a look is not over. ``masked`` has, by policy and key, the
+      asks that were refused since the round began.
+    - ``hopeless`` has the numbers of classes that no node could hold. They are valid while ``hopeless_seen`` does not change: how
+      often a node opened or changed its shape, and how many pledges ended.
     - ``barren`` has the numbers of groups in which no ask may reserve. A number is valid until an ask joins its group.
     - ``unsuited`` has the numbers of groups whose asks are too large for each reserved node that they could take over. They are
-      valid while ``unsuited_seen`` (the counts of changes of nodes' shapes and of reservations) does not change.
+      valid while ``unsuited_seen`` does not change: how often a node opened or changed its shape, and the ids of the reservations.
     - ``look`` is the latest look for asks that may reserve, ``claims_look`` that for asks that may claim, ``groups_look``
       that at groups beside the claims; None if there is none.
-    - ``looked`` is the value of ``relief`` at the last check whether open decisions still need their marked victims (J11).
+    - ``looked`` is the value of `Partition.relief` at the last check whether open decisions still need their marked victims (J11).
     - ``tries`` is the planners' memory of asks that they refused.
     """
 

@@ -53,7 +53,7 @@ class Shadow:
     - ``held`` has its open decisions by first subject. ``checked`` is the last of these decisions that was checked against the
       rules again, at ``checked_ms``.
     - ``records`` has the records by subject, oldest first; ``forgotten`` counts the records that are not kept any more.
-    - ``sums`` has totals by policy and side (live or shadow), ``told`` counts the records by the difference between the two.
+    - ``sums`` has totals by policy and side (live or shadow). ``told`` counts the records by how live and shadow differ.
     - ``seen`` has the counters of the state at which ended decisions were last looked for.
     """
 
@@ -96,7 +96,10 @@ class Shadow:
         self.checked_ms = since_ms
 
     def keep(self, record: ShadowRecord) -> None:
-        """Keep a record as the latest of its subject."""
+        """Keep a record as the latest of its subject, and count it in ``told`` unless it reports an end.
+
+        Beyond RECORDS_MAX records, one is forgotten.
+        """
         self.records.pop(record.key, None)
         self.records[record.key] = record
         self.told[record.difference] += not record.ended_ms

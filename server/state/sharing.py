@@ -40,14 +40,20 @@ def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
 
 
 def is_too_much_used(partition: Partition) -> bool:
-    """Return whether usage exceeds capacity, after a race or because nodes shrank (W3)."""
+    """Return whether usage exceeds capacity in some type, after a race or because nodes shrank (W3).
+
+    Victims that are releasing do not count as usage, and the capacity is that of `whole`.
+    """
     root = partition.root
     lines = zip(root.usage, root.releasing, whole(partition), strict=True)
     return any(used - going > there for used, going, there in lines)
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """Return by leaf the requests of its waiting asks, less the capacity that is pledged to them and counts as used (W1)."""
+    """Return by leaf the requests of its waiting asks, less the capacity that is pledged to them and counts as used (W1).
+
+    Leaves without waiting asks are left out. Pledges that give way to claims do not count as used.
+    """
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
     sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
     for held in partition.decisions.pledges.values():

@@ -194,7 +194,10 @@ def _most(partition: Partition, queue: Queue) -> Bounds:
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """Return by disruption group how many evictions are allowed, less the victims that were ordered and have not ended yet (V5)."""
+    """Return by disruption group how many more evictions are allowed (V5).
+
+    Victims whose eviction was ordered and that have not ended yet are subtracted, so that a number may be negative.
+    """
     left = dict(partition.disruptions)
     for ask in partition.decisions.leaving.values():
         for group in ask.spec.disruption_groups:
@@ -284,7 +287,11 @@ def _within_limits(members: Sequence[Ask]) -> bool:
 
 
 def first_blocker(ask: Ask) -> Limiter | None:
-    """Return the first of an ask's limits without headroom: queues from the leaf up, then the user's, then the group's."""
+    """Return the first of an ask's limits without headroom for it; None if all have headroom.
+
+    The order is: for a firm ask the limits of firm use, then queues, both from the leaf up; then the user's limits, then the
+    group's.
+    """
     limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_headroom(ask.ask_class)), None)
 
@@ -347,7 +354,10 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
 
 
 def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
-    """Return the firm use of each queue, with the amounts held after all ordered releases; {} if no ask is firm (J4)."""
+    """Return the firm use of each queue; {} if asks have no classes (J4).
+
+    The amounts held are those after all ordered releases. Firm asks whose pledges give way to claims count as waiting.
+    """
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}
     going = [partition.asks[key] for key in partition.columns.allocations.dying()]

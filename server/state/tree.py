@@ -69,7 +69,10 @@ def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
 
 
 def drain(queue: Queue) -> None:
-    """Drain a queue that is no longer configured and the queues below it, so that they take no new applications."""
+    """Drain a queue that is no longer configured and the configured queues below it, so that they take no new applications.
+
+    Dynamic queues below it keep their state.
+    """
     for one in queue.walk():
         if one.managed:
             one.state = QueueState.DRAINING
@@ -132,14 +135,18 @@ def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
 
 
 def nearest_template(queue: Queue) -> ChildTemplate | None:
-    """Return the child template of the queue or of its nearest ancestor that has one."""
+    """Return the child template of the queue or of its nearest ancestor that has one; None if none has."""
     return next((one.spec.template for one in queue.path_up() if one.spec.template), None)
 
 
 def retag_queue(
     queue: Queue, guaranteed: Limit, maximum: Limit | None, max_applications: int
 ) -> None:
-    """Set the quota of a dynamic leaf from its application's tags (docs/yunikorn/migrate.md)."""
+    """Set the quota of a dynamic leaf from its application's tags (docs/yunikorn/migrate.md).
+
+    An empty ``guaranteed``, a ``maximum`` of None and a ``max_applications`` of 0 leave the value as it is. The caller rebuilds
+    limits and order afterwards.
+    """
     values = {
         "guaranteed": guaranteed,
         "max": maximum is not None,
@@ -158,7 +165,7 @@ def retag_queue(
 
 
 def relimit(partition: Partition) -> None:
-    """Rebuild all limiters and the whole order, from usage and the limits in force."""
+    """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`)."""
     for queue in partition.queues.values():
         queue.blocked_asks = 0
         _make_limiter(partition, queue)
@@ -299,7 +306,11 @@ def _count_in(application: Application) -> None:
 
 
 def measure(partition: Partition, queue: Queue) -> Amounts:
-    """Return the amounts by which a queue's usage is divided: its guarantee, else the nearest max, else the partition's capacity (6.3)."""
+    """Return the amounts by which a queue's usage is divided (6.3).
+
+    In each type this is the queue's guarantee, else the max of the queue or of its nearest ancestor with one, else the partition's
+    capacity.
+    """
     index = partition.types.index
     amounts = list(partition.capacity)
     for one in reversed(list(queue.path_up())):

@@ -14,7 +14,7 @@ PORT_CAPACITY: Final = 1 << 20
 
 
 class ResourceTypes:
-    """The names and indices of the types that a partition has seen. `Partition.grow` lengthens its amounts for new types.
+    """The names and indices of the types that a partition has seen. `Partition.grow` lengthens the partition's amounts for new types.
 
     Synthetic types (host ports) exist on nodes only and never in a queue's numbers.
     """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NOT_WANTED: Final = -(1 << 63)
 """The demand for a type that a class does not ask for. This demand fits even a node whose free amount is negative."""
 GAPS_MIN: Final = 64
-"""The table is rebuilt without its gaps once there are more gaps than classes, and at least this many."""
+"""When the table has to grow, it is rebuilt without its gaps if there are more gaps than classes, and more than this many."""
 
 
 class Unschedulable:

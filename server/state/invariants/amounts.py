@@ -45,13 +45,13 @@ def check_amounts(partition: Partition) -> None:
 
 
 def added(amounts: Amounts, demand: Demand) -> None:
-    """Add a demand to an amount."""
+    """Add a demand to amounts, in place."""
     for index, quantity in demand:
         amounts[index] += quantity
 
 
 def same(types: ResourceTypes, what: str, have: Amounts, want: Amounts) -> None:
-    """Assert that an amount has the expected value; the message names the types that differ."""
+    """Assert that amounts have the expected values; the message names the types that differ."""
     if have == want:
         return
     assert len(have) == len(want), f"{what} has {len(have)} types of {len(want)}"

@@ -84,7 +84,10 @@ def _check_totals(partition: Partition) -> None:
 
 
 def check_limits(partition: Partition) -> None:
-    """Assert that headroom = limit - usage - promised for queues, and limit - usage for users and groups."""
+    """Assert that headroom = limit - usage - promised for queues, and limit - usage for users and groups.
+
+    The limits of firm use are checked by `check_firm`.
+    """
     for queue in partition.queues.values():
         _check_queue_limit(partition, queue)
     check_firm(partition)

@@ -14,7 +14,7 @@ from server.state.partition import Partition
 
 
 def check_columns(partition: Partition) -> None:
-    """Assert that each unchanged allocation and each node has its row, and that no other row is in use."""
+    """Assert that the row of each unchanged allocation and node agrees with it, and that no other row of allocations is in use."""
     columns = partition.columns
     allocations = columns.allocations.freeze()
     pending = {id(ask) for ask in partition.columns.changed}

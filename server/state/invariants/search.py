@@ -36,7 +36,10 @@ def check_search(partition: Partition) -> None:
 
 
 def _check_index(index: NodeIndex) -> None:
-    """Assert that every schedulable node has an entry of its present rank, and that the shared heap has this entry."""
+    """Assert that every schedulable node without an exclusive pledge has an entry of its present rank.
+
+    In fair order, the shared heap must have this entry.
+    """
     entered = 0
     standing = set(index.heap)
     freed = {id(node) for node in index.freed}
@@ -68,7 +71,11 @@ def _check_index(index: NodeIndex) -> None:
 
 
 def _takes(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node is schedulable, is allowed and has the free capacity now. A pledge to the ask itself counts as free."""
+    """Return whether the node is open to asks of the class, its constraint allows the node, and the capacity is free now.
+
+    A pledge to the ask itself counts as free. False for an ask whose pledge is placed together with others, or replaces a
+    placeholder.
+    """
     held = ask_class.pledge
     if held is not None and held.commitment.together:
         return False  # the asks of such a decision are placed together, and are tried in each tick (J10)
