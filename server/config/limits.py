@@ -15,7 +15,10 @@ LOWER = "lower it, or raise the other one"
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The bound of one name at a queue: the smallest limit on the queue's path, and the queue that set this limit."""
+    """The bound of one name at a queue: in each type, the limit of the nearest queue on the path that limits the name there.
+
+    ``owner`` is the lowest queue on the path that limits the name.
+    """
 
     resources: Mapping[str, int]
     applications: int
@@ -34,7 +37,10 @@ Bounds = dict[tuple[str, str], _Bound]
 
 
 def apply(root: Draft, partition: shape.Partition, where: Path, reporter: Reporter) -> None:
-    """Read the limits of every queue into its draft. The partition's own limits apply to the root queue."""
+    """Read the limits of every queue into its draft, and report problems.
+
+    The partition's own limits, if there are any, apply to the root queue in place of the root's.
+    """
     entries, entries_where = root.shape.limits, (*root.where, "limits")
     if partition.limits:
         partition_where = (*where, "limits")

@@ -98,7 +98,7 @@ def _structure(draft: Draft, reporter: Reporter) -> None:
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a queue whose guarantee exceeds the sum of its children's guarantees, because no child can claim the rest (G2)."""
+    """Warn of a queue whose children all have guarantees of a type that sum up to less than its own: no child can claim the rest (G2)."""
     for kind, amount in draft.guaranteed.items():
         parts = [child.guaranteed.get(kind, 0) for child in draft.children]
         if parts and all(parts) and sum(parts) < amount:

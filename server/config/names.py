@@ -1,4 +1,8 @@
-"""The names in a configuration: queues, partitions, users, groups, access lists and name patterns."""
+"""The names in a configuration: queues, partitions, users, groups, access lists and name patterns.
+
+Every function that returns a name, list or pattern raises ValueError, with a message for the file's author, for a text that is
+none.
+"""
 
 import re
 import warnings
@@ -37,7 +41,7 @@ def queue_name(written: str) -> str:
 
 
 def partition_name(written: str) -> str:
-    """Return a partition's name; an empty name and any spelling of `default` mean the default partition."""
+    """Return a partition's name. An empty name, and `default` in upper or lower case, mean the default partition."""
     if written.lower() in ("", "default"):
         return "default"
     if written.startswith("["):

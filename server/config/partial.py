@@ -11,7 +11,7 @@ from server.config.complaints import complain
 from server.config.problems import PROBLEMS_MAX, Path, Reporter
 
 ROUNDS_MAX: Final = 8
-"""The largest number of attempts to leave out faulty values. A key that is missing because of one attempt takes another one."""
+"""The largest number of attempts to leave out faulty values. If a key is missing because one attempt left it out, another one follows."""
 _WHOLE: Final = ("limits", "preemption")
 """The sections whose entries are compared with each other. If one entry has a fault, the whole section is left out."""
 _BESIDE_TREE: Final = frozenset(

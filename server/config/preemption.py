@@ -56,7 +56,7 @@ OPPOSITE: Final = {
 def settings(
     written: shape.LivePreemption | None, where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the settings of a partition, with all defaults if it has no section."""
+    """Return the settings of a partition, with all defaults if it has no section, and report problems."""
     if written is None:
         return PreemptionSettings()
     live = _with(PreemptionSettings(), written, where, reporter)
@@ -131,9 +131,10 @@ def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Re
 def _proportional(
     read: PreemptionSettings, given: dict[str, Any], where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the settings with the trigger that shares by weight need, and report a trigger that contradicts them.
+    """Return the settings with the trigger that plain shares by weight need, and report a trigger that contradicts them.
 
-    Claims for plain shares by weight must fit after the ask is counted (W2). `overshoot: last` needs the same trigger (W8).
+    Claims for plain shares by weight (`demandcap: false`) must fit after the ask is counted (W2): for these the trigger is set to
+    `after`. `overshoot: last` needs the same trigger (W8); it is reported, and not set.
     """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"

@@ -93,7 +93,10 @@ class Reporter:
         self._add(Problem("error", self.file, line, where, told, advice=advice))
 
     def warning(self, path: Path, code: str, message: str, consequence: str) -> None:
-        """Report a warning on a text that is accepted; ``consequence`` says what its author should know."""
+        """Report a warning on a text that is accepted; ``consequence`` says what its author should know.
+
+        If the partition silences ``code``, the warning goes to ``silenced`` instead.
+        """
         assert code in CODES
         where = _shortened(path_text(self.original(path)))
         told = _shortened(message)
@@ -104,7 +107,7 @@ class Reporter:
             self._add(found)
 
     def line(self, path: Path) -> int:
-        """Return the line of a path, or of the longest part of it that is in the text."""
+        """Return the line of a path, or of the longest beginning of it that is in the text."""
         path = self.original(path)
         for end in range(len(path), -1, -1):
             if (found := self.lines.get(path[:end])) is not None:
@@ -141,7 +144,10 @@ class Reporter:
         return True
 
     def result(self) -> list[Problem]:
-        """Return all problems in the order of their lines, errors first within a line."""
+        """Return the problems that are kept, in the order of their lines, errors first within a line.
+
+        If others were only counted, the last entry says how many.
+        """
         ordered = sorted(self.problems, key=lambda problem: (problem.line, problem.severity))
         if self.unsaid:
             severity: Severity = "error" if self.failed else "warning"

@@ -1,7 +1,7 @@
 """`properties` of queues and child templates: each name, its values, and what children inherit.
 
-`priority.policy` and `priority.offset` are not inherited. Of `preemption.policy` only `disabled` is inherited.
-`preemption.delay` has an effect on leaves only (G1). Everything else is inherited, and a queue's own value takes precedence.
+`priority.policy`, `priority.offset` and `preemption.delay` are not inherited; the delay has an effect on leaves only (G1). Of
+`preemption.policy` only `disabled` is inherited. Everything else is inherited, and a queue's own value takes precedence.
 """
 
 from collections.abc import Callable, Mapping
@@ -104,7 +104,7 @@ _WITHOUT_EFFECT: Final = (
 
 
 def own_values(written: Mapping[str, str], path: Path, reporter: Reporter) -> dict[str, Any]:
-    """Return the fields of `QueueProperties` that a queue sets itself, and report problems."""
+    """Return the fields of `QueueProperties` that a queue sets itself, and report problems. A value that cannot be read is left out."""
     values: dict[str, Any] = {}
     for name, text in written.items():
         where = (*path, name)

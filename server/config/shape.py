@@ -76,7 +76,7 @@ Quantities = dict[TypeName, Text]
 
 
 class Section(BaseModel):
-    """A mapping of the file: unknown keys are refused, types are not converted."""
+    """A mapping of the file. Unknown keys are refused, types are not converted, and known keys without a value are left out."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -184,7 +184,7 @@ class Pace(Section):
 
 
 class Job(Section):
-    """`gangs.gang_policy` (seed 003); `disableDefaultPreemptiable` is spelled as in the seed."""
+    """`preemption.job` (seed 003); `disableDefaultPreemptiable` is spelled as in the seed."""
 
     disable_preemptible: bool = Field(default=False, alias="disableDefaultPreemptiable")
     disable_trigger: bool = Field(default=False, alias="disableDefaultTriggerPreemption")

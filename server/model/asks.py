@@ -80,7 +80,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that a pod needs for itself; an empty or 0.0.0.0 address means all addresses."""
+    """A port of the node that a pod needs for itself. An address that is empty, `0.0.0.0` or `::` means all addresses."""
 
     port: int
     protocol: str = "TCP"
@@ -89,7 +89,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """The node constraints of an ask (design 1.8 and 6.10). With all fields empty, any schedulable node may take it."""
+    """The node constraints of an ask (design 1.8 and 6.10). With all fields empty, any schedulable node without repelling taints may take it."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required_terms: tuple[Term, ...] = ()
@@ -141,7 +141,10 @@ class AskSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the ask has no gang, placeholder or timeout, so that only its queue has to check and record it."""
+        """Return whether only the ask's queue has to check and record it.
+
+        Such an ask names no gang, is no placeholder, has no timeout, and has a priority within the limits.
+        """
         special = self.job_key or self.placeholder or self.timeout_ms > 0
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
 
@@ -185,7 +188,7 @@ class JobClass(enum.StrEnum):
 
 
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
-    """Return the class of an ask: the one that its owner wrote, else the partition's default (J2).
+    """Return the class of an ask: firm if its protection is FIRM, else the class that its owner wrote, else the partition's default (J2).
 
     The result is None if the partition has no classes (J4).
     """

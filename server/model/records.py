@@ -31,7 +31,7 @@ class DecisionState(enum.StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the decision still keeps capacity and its releases are still awaited."""
+        """Return whether the decision has not ended: it is planned, ordered or confirmed. An observed decision is not open."""
         return self in {DecisionState.PLANNED, DecisionState.ORDERED, DecisionState.CONFIRMED}
 
 

@@ -189,7 +189,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding of `doctor`. ``severity`` is error or warning."""
+    """A finding of `doctor`. ``severity`` is error, warning or note."""
 
     severity: str
     subject: str
@@ -307,7 +307,7 @@ class GroupFit:
 
     @property
     def left(self) -> int:
-        """Return how many members get no place now."""
+        """Return how many of the members that were tried get no place now."""
         return self.looked_at - self.fitting
 
 

@@ -40,7 +40,7 @@ from server.model.reports import PartitionReport, QueueReport
 from server.model.shadow import ShadowRecord
 
 QUEUES_MAX: Final = 1_000
-"""The largest number of queues whose usage is exported, in path order, because a scrape need not list all queues."""
+"""The largest number of queues whose usage is exported, upper levels first, because a scrape need not list all queues."""
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _PARTITION: Final = attrgetter("partition")
@@ -320,7 +320,7 @@ _SUMS: Final = {
 
 
 def _lost(core: Core, partition: str) -> Iterator[tuple[str, float, Labels]]:
-    """Yield lost work by policy, claimant and victim queue, at most as many lines as queues are exported."""
+    """Yield lost work by policy, claimant and victim queue, at most QUEUES_MAX lines."""
     for line in lost_work(core, partition)[:QUEUES_MAX]:
         labels = {"policy": line.policy, "claimant": line.claimant, "victim": line.victim}
         yield "lost_core_seconds", line.lost.millicore_ms / 1_000_000, labels
@@ -345,7 +345,7 @@ def _open_decisions(core: Core, partition: str) -> Counter[str]:
 
 
 def _first(root: QueueReport) -> Sequence[QueueReport]:
-    """Return the queue and the queues below it, up to the number that is exported."""
+    """Return the queue and the queues below it, upper levels first, at most QUEUES_MAX."""
     found, level = [root], [root]
     while level and len(found) < QUEUES_MAX:
         level = [child for queue in level for child in queue.children]

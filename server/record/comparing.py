@@ -40,8 +40,9 @@ class Difference(NamedTuple):
 class Comparison:
     """The comparison of the entries of a replay with a log, in their order.
 
-    ``same`` counts equal lines, ``missed`` the lines that the log reports as missing. The last decisions of a run that was
-    killed may be missing. Therefore no further line is expected in the log after the line that reports the kill.
+    ``same`` counts equal lines, ``missed`` the entries of the replay whose lines are missing in the log: because the log reports
+    lines as missing, or because the run was killed. The last decisions of a run that was killed may be missing. Therefore no
+    further line is expected in the log after the line that reports the kill.
     """
 
     def __init__(self, files: list[Path], header: Header) -> None:
@@ -80,7 +81,11 @@ class Comparison:
         self.same += 1
 
     def finish(self) -> None:
-        """End the comparison after the last entry of the replay. Further lines in the log are a difference."""
+        """End the comparison after the last entry of the replay.
+
+        Further lines in the log are a difference, apart from lines about missing lines, and the run's last line if the replay made
+        none.
+        """
         if self.difference is None:
             self._pass_own(_LOST_KINDS if self._ended else (*_LOST_KINDS, ENDED))
             if self._next is not None:

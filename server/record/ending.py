@@ -100,7 +100,10 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 
 
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
-    """Judge a run without a mark. The run is complete if it has its closing line, or if its version wrote no marks and no closing lines."""
+    """Judge a run without a mark.
+
+    The run is complete if it has its closing line, if its version wrote no marks and no closing lines, or if the log has no line.
+    """
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
         return Ending(killed=False, missing=None)

@@ -69,11 +69,14 @@ class Keeper:
             self._queue()
 
     def why_not_kept(self) -> str:
-        """Return why the configuration in force is not on disk; empty if it is on disk or is about to be written."""
+        """Return why the last write failed; empty if it succeeded, or if there was none yet."""
         return f"{self._path}: {self._failing}" if self._failing else ""
 
     async def settled(self) -> str:
-        """Return why the configuration in force is not on disk. Wait first until everything queued so far was written or has failed."""
+        """Return why the configuration in force is not on disk; empty if it is.
+
+        Wait first until everything queued so far was written or has failed. After WAIT_S seconds, return that the disk is slow.
+        """
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         self._run(lambda: _set(loop, done))

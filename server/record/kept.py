@@ -52,7 +52,10 @@ def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """Write the file. On an error the old file stays as it is. Raises OSError."""
+    """Write the file. Raises OSError. On an error the old file stays as it is, unless only the sync of the folder failed.
+
+    In that case the new file is in place, but a loss of power may bring the old one back.
+    """
     facts = {"format": FORMAT, **_FORM.write(kept)}
     facts[_CHECKSUM] = canonical.digest(canonical.line(facts))
     following = path.with_name(f"{path.name}.new")

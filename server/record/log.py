@@ -100,7 +100,10 @@ class DecisionLog:
             self.note(found)
 
     def _tail(self, descriptor: int) -> Tail:
-        """Return the end of the file. If the server ended between two files, return the end of the newest full file."""
+        """Return the end of the file, after an incomplete last line was cut off.
+
+        If the server ended between two files, return the end of the newest full file.
+        """
         tail = read_tail(descriptor, self._path)
         os.ftruncate(descriptor, tail.size)
         older = pieces(self._path)
@@ -125,7 +128,7 @@ class DecisionLog:
         self._append(entry, last=True)
 
     def add(self, entry: Entry) -> None:
-        """Add one entry; `flush` writes it."""
+        """Add one entry, which `flush` writes. If too many bytes wait already, count its line as missing instead."""
         self._close_gap()
         if self._gap is not None or not self._append(entry):
             self.miss(entry.at_ms)
@@ -133,7 +136,7 @@ class DecisionLog:
             self._accounted += entry.kind in CORE_KINDS
 
     def miss(self, at_ms: int) -> None:
-        """Count a line as missing that was not made in time."""
+        """Count a line as missing that was not made in time, or for which there is no space. A `gap` line will report it."""
         count, first, _ = self._gap or (0, at_ms, 0)
         self._gap = count + 1, first, at_ms
         self.lost += 1

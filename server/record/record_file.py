@@ -41,7 +41,7 @@ class Appender:
         return not self._pending
 
     def append(self, lines: bytes, *, last: bool = False) -> bool:
-        """Take whole lines and return True. If too many bytes wait already, take none of the lines and return False.
+        """Take whole lines and return True. If other lines wait and the limit would be exceeded, take none and return False.
 
         The last line of a file (``last``) is always taken, and a durable file takes every line.
         """
@@ -115,7 +115,7 @@ class RecordError(Exception):
 
 
 def opened(path: Path) -> int:
-    """Return a file descriptor that appends and is locked against other writers. Raises RecordError."""
+    """Return a file descriptor that appends and is locked against other writers. A missing file is created. Raises RecordError."""
     try:
         descriptor = os.open(path, _FLAGS, MODE)
     except OSError as error:

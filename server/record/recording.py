@@ -140,7 +140,10 @@ class Recording:
         return tick
 
     def unsafe(self) -> Unsafe | None:
-        """Return the lines that must be safe before the latest decisions are sent; None if there are none."""
+        """Return the lines that must be safe before the latest decisions are sent, each once.
+
+        None if there are none, or if the log is not durable.
+        """
         if not self._told or not self._durable:
             return None
         told, self._told = self._told, []

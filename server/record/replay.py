@@ -57,8 +57,9 @@ class Replay:
         self._victims: dict[str, set[str]] = {}
 
     def entries(self, progress: Callable[[int], None]) -> Iterator[Entry]:
-        """Yield the entries of the core's decisions; ``progress`` is called with the number of trace bytes read so far.
+        """Yield the entries of the run: its first entry, those of the core's decisions, and its last entry if the trace has its end.
 
+        ``progress`` is called for each step with the number of trace bytes read so far. Logs of the first format have no last entry.
         Raises BadTraceError and CoreFailedError.
         """
         yield first(self._reader.header)

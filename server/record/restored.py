@@ -21,7 +21,7 @@ class File(NamedTuple):
 class Restored(NamedTuple):
     """The configuration at the start of a core.
 
-    If two configurations were found, ``note`` says which one is in force and why; else it is empty.
+    If two different configurations were found, ``note`` says which one is in force and why; else it is empty.
     """
 
     kept: Kept

@@ -11,7 +11,10 @@ from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_l
 from server.record.record_file import RecordError
 
 WINDOW: Final = 1 << 20
-"""The number of bytes at the end of the file that are checked at the start. `evenhand log verify` checks the whole file."""
+"""The number of bytes at the end of the file that are checked at the start, or more if these have fewer than two lines.
+
+`evenhand log verify` checks the whole file.
+"""
 _BEGINNING: Final = b'{"at":'
 """The bytes with which the lines of a decision log begin."""
 

@@ -41,7 +41,7 @@ class TraceFile:
         return self.ended or self._file.failing
 
     def write(self, lines: bytes, now: int) -> None:
-        """Write whole lines. If the file does not take them, end the trace."""
+        """Write whole lines. If the file does not take them, or would exceed its largest size, end the trace."""
         if self.ended:
             return
         self._taken += len(lines)

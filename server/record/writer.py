@@ -36,7 +36,10 @@ class Scribe:
         return bool(await asyncio.wrap_future(self._submit(job)))
 
     def close(self) -> None:
-        """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that, stop waiting and run no later jobs."""
+        """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that and stop waiting.
+
+        Later jobs are then lost if the process ends before their turn.
+        """
         self._jobs.put(None)
         done = -1
         while self._thread.is_alive() and self._done != done:

@@ -38,7 +38,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -
 
 
 def able_when_empty(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """Return the nodes that could take the ask if no pod ran on them. The ask's ports, however, have to be free now."""
+    """Return the nodes that could take the ask if no pod ran on them, and on which the ask's ports are free now."""
     large = scan.holding(nodes.capacity, kind.demand)
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
@@ -66,7 +66,7 @@ def lacking(
 
 
 def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Return the rows of the nodes whose usage exceeds their capacity in some of these types, each with (type index, excess) pairs."""
+    """Return the rows of the nodes whose ``left`` capacity is negative in some of these types, each with (type index, excess) pairs."""
     short = left[:, types] < 0
     return [
         (row, [(index, -int(left[row, index])) for index in types if left[row, index] < 0])
@@ -93,7 +93,7 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
 
 
 class NodeCounts(NamedTuple):
-    """The number of nodes that do not take an ask, each counted under the first reason that applies.
+    """The numbers of nodes that take an ask (``fitting``) and that do not, each of these counted under the first reason that applies.
 
     ``too_small`` and ``too_full`` have (type index, number of nodes) pairs: nodes whose capacity, or free capacity, is too small.
     """
@@ -106,7 +106,10 @@ class NodeCounts(NamedTuple):
 
 
 def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> NodeCounts:
-    """Return how many nodes do not take the ask, by reason. The reasons apply in this order: not schedulable, constraints, capacity, free capacity."""
+    """Return how many nodes take the ask, and by reason how many do not.
+
+    The reasons apply in this order: takes no placements, constraints, capacity, free capacity.
+    """
     present = nodes.numbers > 0
     closed = present & ~nodes.open
     barred = nodes.open & ~kind.allowed

@@ -21,7 +21,7 @@ class QueueFacts:
     """The limits, usage and open promises of a queue; ``number`` is its number in the columns.
 
     ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments will add
-    (C2), ``reserved`` the part of ``promised`` that reservations hold and that gives way to claims. A missing guarantee is 0, a
+    (C2), ``reserved`` the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee is 0, a
     missing maximum None. ``deserved`` is the deserved share of a leaf if the partition shares by plain weights (W2), else None.
     ``spec`` has the weight and the properties.
     """

@@ -77,7 +77,7 @@ class Snapshot:
 
     @property
     def knows_firm(self) -> bool:
-        """Return whether firm pods count as firm. They do only in partitions that plan for gangs (J4); in others only administrators opt pods out."""
+        """Return whether firm pods count as firm: only if the partition lists the policy `job` (J4)."""
         return self.settings.lists(JOB)
 
     @property

@@ -35,7 +35,7 @@ class ClassFacts:
 
 
 class WaitingAsk(NamedTuple):
-    """A waiting ask. ``code`` says why it waits: NO_NODE means that its limits have headroom, but no node has the capacity.
+    """A waiting ask. ``code`` says why it waits: NO_NODE means that its limits have headroom, but no node can take it.
 
     ``within_limits`` says whether its user's and its group's limits have headroom; headroom of queues changes with each plan
     and is a method of the snapshot or Trial. ``missed`` counts the scheduling cycles that tried everything and left the ask

@@ -23,7 +23,7 @@ def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noq
 
 
 def with_max(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> Snapshot:
-    """Return a snapshot in which the maximum of a queue is larger by ``more``, by type index."""
+    """Return a snapshot in which the maximum of a queue is larger by ``more``, by type index. Types without a maximum stay without."""
     before = snapshot.queues[path].max
     most = tuple(
         None if one is None else one + more.get(index, 0) for index, one in enumerate(before)
@@ -71,7 +71,10 @@ def with_open_node(snapshot: Snapshot, row: int) -> Snapshot:
 
 
 def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
-    """Return the rows of the nodes that take no placements but could otherwise take the ask, in the order of arrival."""
+    """Return the rows of the nodes that take no placements although the ask's constraint allows them, in the order of arrival.
+
+    Capacity is not checked. Nodes whose pods are not all known are left out.
+    """
     nodes = snapshot.nodes
     rows = np.flatnonzero((nodes.numbers > 0) & ~nodes.open & nodes.opened & kind.allowed)
     found: list[int] = rows[nodes.numbers[rows].argsort(kind="stable")].tolist()
@@ -117,7 +120,10 @@ def _with(column: Mask, *, value: bool) -> Mask:
 
 
 def free_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
-    """Return by type the free capacity of all nodes that could take the ask. Capacity that is being released counts as free."""
+    """Return by type the free capacity of all open nodes that the ask's constraint allows.
+
+    Capacity that is being released, or that pledges which give way keep, counts as free. A node with less than nothing free counts 0.
+    """
     nodes = snapshot.nodes
     rows = nodes.open & kind.allowed
     free = np.maximum(nodes.free[rows] + nodes.releasing[rows] + nodes.reserved[rows], 0)
