@@ -88,7 +88,10 @@ class Withdrawn(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A decision of preemption: the whole record, sent once, before the releases that the decision orders."""
+    """A decision of preemption: the whole record, sent before the releases that the decision orders.
+
+    A decision that is planned again is sent again, with its further victims.
+    """
 
     rm_id: str
     record: DecisionRecord

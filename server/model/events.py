@@ -21,7 +21,11 @@ class ManagerRegistered(NamedTuple):
     policy_group: str = ""
     explicit_sync: bool = False
     configuration: Configuration | None = None
-    """The configuration of the shim, applied unless a file configures the core: `serve --config` wins over a registration."""
+    """The configuration of the shim. A registration's configuration is not applied in three cases.
+
+    A file configures the core (`serve --config`), another manager was the first to bring a configuration, or the text is the one
+    that this manager sent last and another configuration was applied since.
+    """
     by: str = ""
     """The name of the caller."""
 
@@ -46,8 +50,10 @@ class ManagerForgotten(NamedTuple):
 class ConfigurationApplied(NamedTuple):
     """The application of a checked configuration; ``source`` says where it came from.
 
-    An event with a ``base`` is refused unless that revision is in force. An event with an ``rm_id`` carries the text that this
-    manager sends in each of its sessions: it is refused if another configuration was applied after the manager first sent it.
+    An event with a ``base`` is refused unless that revision, or the configuration of the event itself, is in force. An event with
+    an ``rm_id`` carries the text that this manager sends in each of its sessions. It is refused if it is the text that the manager
+    sent last and another configuration was applied since. If no text of the manager is known, it is refused while a configuration
+    that an operator applied is in force.
     """
 
     configuration: Configuration

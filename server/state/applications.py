@@ -32,7 +32,8 @@ class Ask:
     - ``released_by`` is the open decision that evicts the allocation, or replaces it if it is a placeholder. ``leaves_by`` is the
       id of the decision that ordered its eviction, ``going`` has the other facts of that order.
     - ``vetoed`` says that the manager could not release the allocation a moment ago.
-    - ``tried_ms`` is when preemption for the ask last failed, ``wait_ms`` its back-off since then (C6).
+    - ``tried_ms`` is when a decision for the ask last failed, 0 for never. ``wait_ms`` is the back-off of the ask if preemption is
+      refused to it after that, 0 for the partition's back-off (C6).
     - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
     - ``was_brought`` says that the pod ran already when the core first learned of it.
     - ``ordinary`` says that the ask waited for placeholders of its application, and no longer does (docs/gang-placeholders.md).
@@ -370,9 +371,9 @@ class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
     - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant since which
-      no member joined. ``came`` has the gathering gangs that have to be checked again, each with whether a member joined.
-    - ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition at the last
-      search that found no placeholder for them.
+      no member joined. ``came`` has the gangs for which is to be checked whether they gather, each with whether a member joined.
+    - ``holding`` has the applications with asks that wait for placeholders, each with the counters of the partition at the last
+      search for placeholders; None if the next tick has to search.
     - ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.
     """
 
