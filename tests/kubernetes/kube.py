@@ -21,7 +21,6 @@ SECONDS_MAX = 60.0
 AT_ONCE = 16
 NOT_FOUND, CONFLICT = 404, 409
 VERSIONS = {
-    "StorageClass": "storage.k8s.io/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
     "Deployment": "apps/v1",
