@@ -101,7 +101,7 @@ class ServeOptions:
     trace: Path | None = None
     """The file of the input trace, which holds everything that the core is given, for a replay."""
     state_dir: Path | None = None
-    """The folder where the configuration in force is kept for the next run; without it, beside the decision log."""
+    """The folder where the configuration in force is kept for the next run. Without it, the place is beside the decision log, if any."""
     config_text: str | None = None
     """The text of the file if the caller has read it, as from a ConfigMap; else this process reads the file."""
     durable: bool = False

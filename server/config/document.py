@@ -1,7 +1,8 @@
 """The reader of YAML text: it returns plain values with the line of each. A text that exceeds one of the limits is refused.
 
 Scalars stay as they were written (`Written`), so that ``1_000``, ``0x10`` or ``1e3`` reach the check of their field and are not
-converted silently. Only true, false and null are converted. Anchors, aliases and merge keys work.
+converted silently. Only null and the truth values of YAML 1.1 (`true`, `false`, `yes`, `no`, `on`, `off`) are converted. Anchors,
+aliases and merge keys work.
 """
 
 from dataclasses import dataclass, field
@@ -49,7 +50,9 @@ class Read(NamedTuple):
 
 
 def read(text: str, reporter: Reporter) -> Read | None:
-    """Return the value of a text, and note its lines in the reporter. If the text has no value, report an error and return None.
+    """Return the value of a text, and note its lines in the reporter.
+
+    If the text is empty, is not valid YAML or exceeds a limit, report an error and return None.
 
     If a key is written twice, the first one counts. The reporter gets an error, and a note of the value that was left out.
     """

@@ -23,7 +23,7 @@ _OF_QUEUE: Final = tuple(shape.Queue.model_fields)
 
 
 def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> shape.File | None:
-    """Return the file without the values of a wrong shape; None if nothing remains that can be checked.
+    """Return the file without the values of a wrong shape; None if nothing remains that can be checked after ROUNDS_MAX attempts.
 
     The reporter gets the faults, and the paths that were left out because of them.
     """

@@ -28,8 +28,9 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """A decision log that is open for writing.
 
-    ``failing`` says why the log cannot be written, ``lost`` counts lines that will never be written. ``uncounted`` says why lines
-    that a killed process loses cannot be counted; it is empty if they can.
+    ``failing`` says why the log cannot be written; it is empty if it can. ``lost`` counts the lines that will never be written,
+    those that the run before lost included. ``uncounted`` says why lines that a killed process loses cannot be counted; it is
+    empty if they can.
     """
 
     def __init__(

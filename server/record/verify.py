@@ -64,8 +64,8 @@ class Remark(NamedTuple):
 class Verified:
     """The result of a check. ``number`` and ``digest`` are those of the last line. Store them elsewhere to notice lines cut off later.
 
-    ``missing`` counts the lines that the log itself reports as missing; ``more`` says that more lines may be missing. ``format``
-    is the format of the last run's lines.
+    ``missing`` counts the lines that the log, or the mark beside it, reports as missing; ``more`` says that more lines may be
+    missing. ``format`` is the format of the last run's lines.
     """
 
     files: int = 0
@@ -83,7 +83,7 @@ class Verified:
 
     @property
     def whole(self) -> bool:
-        """Whether every line fits the one before it, and the log reports no missing lines."""
+        """Whether every line fits the one before it, and neither the log nor its mark reports missing lines."""
         return self.fits and not self.missing and not self.more
 
     def miss(self, where: str, missing: Missing) -> None:

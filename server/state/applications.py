@@ -371,7 +371,7 @@ class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
     - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant since which
-      no member joined. ``came`` has the gangs for which is to be checked whether they gather, each with whether a member joined.
+      no member joined. ``came`` has the gangs that the next check considers, each with whether a member joined.
     - ``holding`` has the applications with asks that wait for placeholders, each with the counters of the partition at the last
       search for placeholders; None if the next tick has to search.
     - ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.

@@ -109,8 +109,8 @@ class Node:
     def takes_required(self, constraints: Constraints) -> bool:
         """Return whether the node takes asks with these constraints because they require it by name. The node may be drained.
 
-        The caller has checked that the constraints require this node. False for a node that its manager has neither enabled nor
-        drained yet.
+        Whether they require this node and not another is checked elsewhere. False for a node that its manager has neither enabled
+        nor drained yet.
         """
         return self.opened and bool(constraints.required_node)
 

@@ -119,7 +119,7 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 def raise_path(application: Application, priority: int) -> None:
     """Raise the entries on an application's path to this priority, because an ask of that priority may be placeable.
 
-    Each queue counts the priority as `Queue.seen` changes it. Above a stopped queue no entry is raised.
+    On each level up, the priority is the one that `Queue.seen` returns. Above a stopped queue no entry is raised.
     """
     if (
         application.entry is not None

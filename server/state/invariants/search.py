@@ -73,8 +73,8 @@ def _check_index(index: NodeIndex) -> None:
 def _takes(ask_class: AskClass, node: Node) -> bool:
     """Return whether the node is open to asks of the class, its constraint allows the node, and the capacity is free now.
 
-    A pledge to the ask itself counts as free. False for an ask whose pledge is placed together with others, or replaces a
-    placeholder.
+    A pledge to the ask itself counts as free. If that pledge does not give way to claims, all pledges on its node count as free.
+    False for an ask whose pledge is placed together with others, or replaces a placeholder.
     """
     held = ask_class.pledge
     if held is not None and held.commitment.together:
