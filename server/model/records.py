@@ -207,7 +207,7 @@ def lost_amounts(record: DecisionRecord) -> Amounts:
 
 @dataclass(frozen=True, slots=True)
 class LostLine:
-    """The lost work by policy, claimant queue and victim queue, since the core started."""
+    """The lost work by policy, claimant queue and victim queue, since the core started or since an instant."""
 
     policy: str
     claimant: str

@@ -44,7 +44,11 @@ class QueueReport:
     pending_asks: int
     allocations: int
     share_ppm: int
-    """The dominant share in parts per million of the guarantee, else of the max, else of the partition; -1 means unbounded."""
+    """The dominant share in parts per million; -1 means unbounded.
+
+    Each type is compared with the guarantee, else with the nearest max, else with the partition. If shares go by weight, it is
+    compared with what the queue is entitled to.
+    """
     properties: Mapping[str, str]
     preemption_delay_ms: int
     children: tuple["QueueReport", ...] = ()
@@ -62,7 +66,10 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """The totals of a partition. ``waiting`` counts waiting asks by code."""
+    """The totals of a partition. ``waiting`` counts waiting asks by code, ``reservations`` all pledges, those of decisions included.
+
+    ``schedulable_nodes`` leaves out nodes that an exclusive pledge holds.
+    """
 
     name: str
     node_sort: str
@@ -277,9 +284,10 @@ class GroupFit:
 
     ``size`` is how many members the gang needs, 0 for asks that are no gang. ``fitting`` is how many get a place now, in
     placement order; ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
-    ``without_node`` counts members that no node could hold beside the other members, even if it were empty. ``nodes`` are the
-    nodes that can take most members, first those that lack capacity; ``nodes_left_out`` counts the further ones. ``looked_at``
-    is how many members were tried: all of them, except in very large gangs.
+    ``without_node`` counts members that no node could hold beside the other members, even if it were empty; ``missing`` includes
+    their whole requests. ``nodes`` are the first nodes to which members were assigned: those that lack capacity, then the others.
+    ``nodes_left_out`` counts the further ones. ``looked_at`` is how many members were tried: all of them, except in very large
+    gangs.
     """
 
     name: str
