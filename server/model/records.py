@@ -77,7 +77,10 @@ class Victim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Candidates of one queue that one rule protected: how many, and the keys of some of them (design 6.8)."""
+    """Candidates of one queue that stay for one reason: how many, and the keys of some of them (design 6.8).
+
+    ``law`` is the rule that protects them, or `not-needed` or `node-not-chosen` (`server.model.ranking`).
+    """
 
     law: str
     queue: str
@@ -89,8 +92,8 @@ class Spared:
 class Level:
     """The numbers of a queue that influenced a decision, in one resource type, when the decision was made.
 
-    ``role``: `deciding` (the queue is below its guarantee, so that the ask may claim, G2) or `blocking` (its maximum or
-    guarantee prevented more).
+    ``role``: `deciding` (the queue is below its guarantee, so that the ask may claim, G2), `blocking` (its maximum or guarantee
+    prevented more) or `victim` (it is the queue of a victim, or the lowest queue above it with a guarantee).
     """
 
     queue: str
@@ -105,7 +108,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """A quota run: how much it had to free, and how much it freed (Q14).
+    """A quota run or a surplus reclaim (trim): how much it had to free, and how much it freed (Q14).
 
     ``blocked_by`` is the rule that protected the last skipped candidate, ``blocking_queue`` the queue that this rule protects.
     """
@@ -126,7 +129,7 @@ class DecisionRecord:
 
     ``summary`` is one sentence. ``expires_ms`` 0 means never, ``ended_ms`` 0 means that it has not ended.
 
-    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed``, ``vetoed`` and ``withdrawn`` are keys of
+    A decision for asks has beneficiaries. A quota run and a trim have ``shrink`` instead. ``confirmed``, ``vetoed`` and ``withdrawn`` are keys of
     victims; a withdrawn victim was only marked, and its eviction is no longer needed (J11).
     """
 

@@ -93,7 +93,10 @@ def _is_lowered(before: Limit | None, after: Limit) -> bool:
 
 
 def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
-    """Return the types of which the queue uses more than its max. Victims that are releasing do not count (Q3, Q9)."""
+    """Return the types of which the queue uses more than its max, or than the max of ``spec`` if that is given.
+
+    Victims that are releasing do not count (Q3, Q9).
+    """
     index = partition.types.index
     return tuple(
         name

@@ -18,7 +18,10 @@ _STOPPED: Final = QueueState.STOPPED
 
 
 def child_entry(queue: Queue, child: Child) -> ChildEntry:
-    """Return the entry of a child in a queue's heap: its key, made of its priority and share, and the child."""
+    """Return the entry of a child in a queue's heap: its key and the child.
+
+    The key has the child's priority and, except for applications of a leaf that sorts by arrival, its share.
+    """
     if isinstance(child, Queue):
         return _queue_entry(queue, child)
     return _application_entry(queue, child)

@@ -95,7 +95,10 @@ def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
 
 
 def create_path(partition: Partition, path: str) -> Queue:
-    """Return the dynamic leaf at a path; create it and missing parents, each from the template above it."""
+    """Return the leaf at a path; create it and missing parents as dynamic queues.
+
+    A new leaf gets the settings of the nearest template above it; new parents have no limits.
+    """
     names = path.split(".")
     queue = partition.root
     for depth, name in enumerate(names[1:], start=2):
