@@ -141,8 +141,8 @@ async def serve(
 ) -> int:
     """Serve until `stop` is set or the task is cancelled; `ready` is called with the address as HOST:PORT.
 
-    The files of `Access` are read again when one has changed, and when `hangup` is set. Errors in the
-    options are passed to `errors`, by default written to the error stream.
+    The files of `Access` are read again when one has changed, and when `hangup` is set. Errors in the options, and of addresses
+    that are not available, are passed to `errors`, by default written to the error stream.
     """
     say = errors or _complain
     if not structlog.is_configured():
@@ -256,7 +256,7 @@ def _open_files(options: ServeOptions) -> Iterable[Finding]:
 
 
 async def _stop_failed(endpoint: Endpoint, _kind: object, error: object, _trace: object) -> None:
-    """Close the ports of a start that failed."""
+    """Close the ports of a start that failed with BadOptionError or OSError."""
     if isinstance(error, BadOptionError | OSError):
         await endpoint.stop()
 
@@ -336,7 +336,7 @@ def _kept_configuration(text: str, path: Path | None) -> Configuration:
 
 
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
-    """Return the path at which the configuration is kept, log that path, and lock its folder. Raises BadOptionError."""
+    """Return the path at which the configuration is kept, None if there is none; lock the folder of `--state-dir`. Raises BadOptionError."""
     path = kept_file(options.state_dir, options.decision_log)
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)
@@ -405,7 +405,7 @@ def _about(
 
 
 def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
-    """Return the doctor's finding on which of two configurations was chosen, while the one chosen at the start is in force."""
+    """Return a function that finds, for the doctor, which of two configurations was chosen, while the chosen one is in force."""
     now = core.state.configuration.digest
     code = "configuration-replaced" if begun.is_file else "configuration-kept"
     message = begun.note
@@ -454,7 +454,7 @@ async def _time_and_again(job: Callable[[], object]) -> None:
 
 
 def _configuration(file: Path | None, text: str | None) -> Configuration | None:
-    """Return the checked configuration of a file; raises BadOptionError with every problem and its line."""
+    """Return the checked configuration of a file, None without a file; raises BadOptionError with every problem and its line."""
     if file is None:
         return None
     if text is None:
