@@ -61,7 +61,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration; an empty key with Exists tolerates all taints, an empty effect all effects."""
+    """A toleration. An empty key with Exists tolerates all taints; an empty effect tolerates all effects.
+
+    ``operator`` is Exists, Equal, or Gt or Lt, which compare the taint's value with ``value`` as whole numbers.
+    """
 
     key: str = ""
     operator: str = "Equal"
