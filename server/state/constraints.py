@@ -61,7 +61,7 @@ def _is_beyond(toleration: Toleration, value: str) -> bool:
     if not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(toleration.value)):
         return False
     have, want = int(value), int(toleration.value)
-    if max(abs(have), abs(want)) > _INT64_MAX:
+    if not all(-_INT64_MAX - 1 <= one <= _INT64_MAX for one in (have, want)):
         return False
     return have > want if toleration.operator == "Gt" else have < want
 

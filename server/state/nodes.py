@@ -38,9 +38,8 @@ class Node:
     - ``parts`` has the terms of its score.
     - ``opened`` says that its manager has enabled or drained it since it was added, so that all its pods are known.
     - ``holds`` counts the exclusive pledges on it. While there are any, the node takes only asks that have a pledge on it (G11).
-    - ``changes`` rises when the node opens or closes, when its capacity changes, when it is updated while it is schedulable, and
-      when capacity becomes free on it, but not when capacity is taken. An ask that requires the node and was refused is not tried
-      again while ``changes`` stays the same.
+    - ``changes`` rises when the node opens or closes, when it is updated, and when capacity becomes free on it, but not when
+      capacity is taken. An ask that requires the node and was refused is not tried again while ``changes`` stays the same.
     """
 
     __slots__ = (

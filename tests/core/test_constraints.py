@@ -242,6 +242,8 @@ def test_masks_say_what_labels_taints_and_names_say(seed: int) -> None:
         ("Gt", "5", "9223372036854775808", False),
         ("Gt", "5", "9223372036854775807", True),
         ("Lt", "0", "-1", True),
+        ("Lt", "0", "-9223372036854775808", True),
+        ("Lt", "0", "-9223372036854775809", False),
         ("Lt", "", "5", False),
     ],
 )

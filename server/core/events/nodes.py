@@ -158,6 +158,7 @@ def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> l
     if node.schedulable:
         partition.index.enter(node)
     else:
+        partition.index.touch(node)
         partition.index.mark_freed(node)
     partition.relief += 1
     dropped = open_decisions.drop_unfit(partition, node, now)
