@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from server.model.asks import UNSIZED
+from server.model.asks import UNSIZED, Constraints
+from server.model.events import NodeDrained
 from server.model.quota import NodeSort
 from server.state import journal, ranking
 from server.state.applications import Group
@@ -13,7 +14,7 @@ from server.state.invariants.check import validate
 from server.state.nodes import NUMBER_BITS
 from tests.inspect.corruption import Damage, bump, class_of, expect_found, group_of, put
 from tests.inspect.overdrafts import overdrafts
-from tests.inspect.world import World, crowd, leaf, pledge
+from tests.inspect.world import MANAGER, World, crowd, leaf, pledge
 
 
 def queue(state: Any, path: str) -> Any:
@@ -386,6 +387,25 @@ def test_a_reserved_ask_is_not_dead_where_its_own_pledge_is() -> None:
     pledge(world, "big", "n1")
     world.tick()
     assert class_of(world.partition, "big").dead
+    world.release("one")
+    validate(world.partition)
+    world.partition.index.take_freed()
+    with pytest.raises(AssertionError, match="dead, but node n1 fits"):
+        validate(world.partition)
+
+
+def test_an_ask_is_not_dead_on_a_drained_node_that_is_held_for_it() -> None:
+    """A cordon does not block an ask that requires the node, so that the ask gets what was promised to it there (C3, G11)."""
+    world = World(leaf("a"))
+    world.node("n1", vcore=2)
+    world.application("app")
+    world.allocation("one", "n1")
+    world.say(NodeDrained(MANAGER, "n1"))
+    world.ask("big", vcore=2, constraints=Constraints(required_node="n1"))
+    world.tick()
+    world.tick()
+    held, dead = world.partition.decisions.pledges["big"], class_of(world.partition, "big").dead
+    assert (held.exclusive, held.node.node_id, dead) == (True, "n1", True)
     world.release("one")
     validate(world.partition)
     world.partition.index.take_freed()

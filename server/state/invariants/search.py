@@ -81,8 +81,9 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
         return False  # the asks of such a decision are placed together, and are tried in each tick (J10)
     if held is not None and held.replaces:
         return False
-    own = held is not None and held.node is node and node.schedulable and not held.yields
-    if not own and not node.is_open_to(ask_class.constraints):
+    own = held is not None and held.node is node and not held.yields
+    takes_own = own and (node.schedulable or node.takes_required(ask_class.constraints))
+    if not takes_own and not node.is_open_to(ask_class.constraints):
         return False
     if not fits(ask_class.node_demand, _free_for(ask_class, node)):
         return False
