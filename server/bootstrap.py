@@ -215,6 +215,7 @@ async def _start(
         lambda: dict(chain.from_iterable(one.health().items() for one in writers)),
         lambda: sessions.presence.connections(clock()),
         secrets.health,
+        clock,
     )
     meters = Metrics(core, around, _metric_readers())
     traces = _traces(stack)

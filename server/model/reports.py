@@ -85,8 +85,6 @@ class PartitionReport:
     foreign_usage: Amounts
     waiting: Mapping[str, int]
     synced: bool
-    frozen_pairs: int = 0
-    """The number of pairs that are frozen because of preemption thrashing (invariant 18)."""
 
 
 @dataclass(frozen=True, slots=True)

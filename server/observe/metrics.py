@@ -83,12 +83,13 @@ Labels = Mapping[str, str]
 
 
 class Around(NamedTuple):
-    """The sources of the metrics that are not about the core itself."""
+    """The sources of the metrics that are not about the core itself. ``now`` returns the time in Unix milliseconds."""
 
     depths: Depths = dict
     records: Records = dict
     managers: Managers = dict
     secrets: Secrets = lambda: (0, {}, None)
+    now: Callable[[], int] = int
 
 
 ALONE: Final = Around()
@@ -254,7 +255,8 @@ class Metrics:
         yield "nodes", report.nodes, {}
         yield "applications", report.applications, {}
         yield "allocations", report.allocations, {}
-        yield "frozen_pairs", report.frozen_pairs, {}
+        frozen = self._core.state.partitions[report.name].thrashing.active(self._around.now())
+        yield "frozen_pairs", len(frozen), {}
         for policy, count in _open_decisions(self._core, report.name).items():
             yield "open_decisions", count, {"policy": policy}
 

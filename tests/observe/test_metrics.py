@@ -26,6 +26,7 @@ from server.model.events import (
 )
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueProperties, QueueSpec
 from server.model.resources import resource
+from server.model.thrashing import FrozenPair, Pair, TemplateInQueue
 from server.observe.metrics import Around, Metrics
 
 NOW = 1_700_000_000_000
@@ -41,13 +42,14 @@ class Observed:
     """A core whose decisions are counted."""
 
     def __init__(self) -> None:
-        self.core = Core()
+        self.core, self.now = Core(), NOW
         self.records = {"decision-log": (4, ""), "trace": (0, "no space left on device")}
         self.secrets = (2, {"tls": "", "tokens": "line 1: this is no YAML"}, 1_800_000_000_000)
         around = Around(
             lambda: {("rm", "allocation"): 3},
             records=lambda: self.records,
             secrets=lambda: self.secrets,
+            now=lambda: self.now,
         )
         self.metrics = Metrics(self.core, around)
 
@@ -172,3 +174,15 @@ def test_preemption_is_counted_and_a_queue_over_its_maximum_is_seen() -> None:
     assert observed.value("evenhand_open_decisions", **policy) == 1
     told = {"partition": "default", "code": "quota-not-enforced"}
     assert observed.value("evenhand_notices_total", **told) == 1
+
+
+def test_a_pair_counts_as_frozen_until_its_freeze_ends() -> None:
+    """No tick has to come in between: a cluster in which nothing happens has none."""
+    observed = small()
+    pair = Pair(TemplateInQueue("root.a"), TemplateInQueue("root.b"))
+    thrashing = observed.core.state.partitions["default"].thrashing
+    thrashing.frozen[pair] = FrozenPair(pair, "guaranteed", NOW, NOW + 1_000)
+    observed.now = NOW + 999
+    assert observed.value("evenhand_frozen_pairs", partition="default") == 1
+    observed.now = NOW + 1_000
+    assert observed.value("evenhand_frozen_pairs", partition="default") in {0, None}

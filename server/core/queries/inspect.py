@@ -106,7 +106,6 @@ def _partition(core: Core, partition: Partition) -> PartitionReport:
         foreign_usage=types.named(partition.foreign.usage),
         waiting=_waiting(core, partition),
         synced=core.state.synced(partition),
-        frozen_pairs=len(partition.thrashing.frozen),
     )
 
 
