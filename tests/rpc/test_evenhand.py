@@ -15,11 +15,15 @@ from evenhand.v1 import inspect_pb2 as inspect
 from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
+from server.core.queries import inspect as inspect_queries
 from server.model.queue_settings import ReachReport
-from server.rpc.evenhand import encode_queue_settings
+from server.model.reports import AllocationReport
+from server.rpc.evenhand import encode_queue_settings, inspect_service
+from server.rpc.evenhand.inspect_service import InspectService
 from server.rpc.identity import Identities, digest
-from server.rpc.roles import Caller, Role
+from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
 from si.v1 import si_pb2 as si
+from tests.inspect.world import World, leaf
 from tests.rpc.harness import (
     RM,
     Served,
@@ -203,6 +207,37 @@ async def test_the_doctor_and_the_server() -> None:
         assert (manager.rm_id, manager.version) == (RM, "1.2")
         assert sorted(manager.open_streams) == ["allocation", "application", "node"]
         assert about.config_source == "registration of rm"
+
+
+def test_reasons_of_applications_are_counted_for_no_more_asks_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The allocations of an application are not read for it, however many there are."""
+    world = World(leaf("a"))
+    world.node("n1")
+    for name, waiting in (("first", 2), ("second", 3), ("third", 1)):
+        world.application(name)
+        for at in range(3):
+            world.allocation(f"{name}-runs-{at}", "n1", name)
+        for at in range(waiting):
+            world.ask(f"{name}-waits-{at}", name, vcore=11)
+    world.tick()
+    read: list[int] = []
+    allocations = inspect_queries.allocations
+
+    def counted(*of: Any, **page: Any) -> list[AllocationReport]:
+        found = allocations(*of, **page)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(inspect_queries, "allocations", counted)
+    monkeypatch.setattr(inspect_service, "WAITING_TALLY_MAX", 4)
+    CALLER.set(LOCAL_OPERATOR)
+    none: Any = None
+    service = InspectService(world.core, none, none, none, none)
+    listed = service.list_applications(inspect.ListApplicationsRequest()).applications
+    assert [[one.count for one in each.waiting_reasons] for each in listed] == [[2], [], [1]]
+    assert sum(read) == 3
 
 
 async def test_explanations() -> None:

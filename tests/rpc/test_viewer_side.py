@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import grpc
 import pytest
 
 from evenhand.v1 import explain_pb2, explain_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from evenhand.v1 import simulate_pb2 as simulate
 from evenhand.v1 import simulate_pb2_grpc as simulate_rpc
 from server.core.core import Core
+from server.rpc.errors import CallError
 from server.rpc.evenhand.reader import Reader
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
@@ -131,6 +133,14 @@ def test_headroom_goes_down_level_by_level() -> None:
     assert report.visible_queue == "root.up.a"
     root = Reader(core, replace(VERA, queue="root")).tree("default")
     assert root.headroom == Reader(core, Caller("olga", Role.OPERATOR)).tree("default").headroom
+
+
+def test_a_partition_without_a_viewers_queue_is_not_found() -> None:
+    core = Core()
+    with pytest.raises(CallError) as told:
+        Reader(core, VERA).partition("default")
+    assert told.value.code is grpc.StatusCode.NOT_FOUND
+    assert Reader(core, replace(VERA, queue="root")).partition("").name == "default"
 
 
 def naming(field: str) -> si.NodeConstraints:

@@ -284,8 +284,8 @@ def _waiting(
     left = WAITING_TALLY_MAX
     for one in listed:
         if 0 < one.asks <= left:
-            left -= one.asks + one.allocations
+            left -= one.asks
             scope = Scope(partition, application_id=one.application_id, asks=True)
-            asks = reader.asks(scope, one.asks + one.allocations)
+            asks = reader.asks(scope, one.asks, start=one.allocations)
             counts[one.application_id] = Counter(ask.code for ask in asks)
     return counts

@@ -73,9 +73,12 @@ class Reader:
         ]
 
     def partition(self, name: str) -> PartitionReport:
-        """Return the report of a partition; raises CallError NOT_FOUND. A viewer's queue has to be in the partition."""
+        """Return the report of a partition; raises CallError NOT_FOUND, also if the partition does not have a viewer's queue."""
         known = self.partition_name(name)
-        return next(one for one in self.partitions() if one.name == known)
+        found = next((one for one in self.partitions() if one.name == known), None)
+        if found is None:
+            raise not_found(_NO_QUEUE, self._caller.queue)
+        return found
 
     def tree(self, partition: str) -> QueueReport:
         """Return the queues of a partition, or a viewer's subtree; raises CallError NOT_FOUND."""
@@ -130,9 +133,9 @@ class Reader:
             )
         )
 
-    def asks(self, scope: Scope, most: int) -> Sequence[AllocationReport]:
-        """Return the asks among the first ``most`` rows of the scope."""
-        found, _ = self.allocations(scope, Page(0, most))
+    def asks(self, scope: Scope, most: int, start: int = 0) -> Sequence[AllocationReport]:
+        """Return the asks among ``most`` rows of the scope, from row ``start``. An application's allocations come before its asks."""
+        found, _ = self.allocations(scope, Page(start, most))
         return [one for one in found if not one.node_id]
 
     def nodes(self, partition: str, page: Page) -> Listing[NodeReport]:
