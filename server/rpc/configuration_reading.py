@@ -222,6 +222,6 @@ async def _exchange(process: asyncio.subprocess.Process, message: bytes) -> byte
 
 def check_length(text: str, field: str) -> None:
     """Raise CallError for a text that is too long, in ``field`` of the request."""
-    if len(text) > CONFIGURATION_BYTES_MAX:
-        limit = f"is longer than {CONFIGURATION_BYTES_MAX} characters"
+    if len(text.encode()) > CONFIGURATION_BYTES_MAX:
+        limit = f"is longer than {CONFIGURATION_BYTES_MAX} bytes"
         raise invalid("INVALID_CONFIGURATION", (field, limit))

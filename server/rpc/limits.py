@@ -178,7 +178,7 @@ WATCH_INTERVAL_MS_MAX: Final = 60_000
 """Milliseconds between two pictures of a watch. A shorter or longer requested interval is set to the limit, 0 to the default."""
 
 CONFIGURATION_BYTES_MAX: Final = 2 << 20
-"""Length of a queue configuration; `configuration_reading` counts characters."""
+"""Bytes of a queue configuration in UTF-8."""
 
 SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
 """Characters of a configuration that is read in the event loop. A longer one is read in a process of `configuration_reading`."""

@@ -10,7 +10,7 @@ import pytest
 from evenhand.v1 import config_pb2, config_pb2_grpc
 from server.config import examine
 from server.rpc import limits
-from server.rpc.configuration_reading import Readings
+from server.rpc.configuration_reading import Readings, check_length
 from server.rpc.errors import CallError
 from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
 from si.v1 import si_pb2 as si
@@ -223,3 +223,12 @@ async def test_a_registration_with_a_text_too_long_names_its_field() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as told:
             await served.register(config=text)
         assert (told.value.details() or "").startswith("config: is longer than")
+
+
+async def test_the_limit_of_a_text_counts_bytes() -> None:
+    """A character of a comment may have several bytes (docs/overload.md)."""
+    characters = limits.CONFIGURATION_BYTES_MAX // len("漢".encode())
+    check_length("#" + characters * "漢", "yaml")
+    with pytest.raises(CallError) as told:
+        check_length("#" + (characters + 1) * "漢", "yaml")
+    assert told.value.message == "yaml: is longer than 2097152 bytes"
