@@ -51,9 +51,9 @@ _STATE: Final = attrgetter("application.state")
 BUDGET = 20_000
 """The step budget of one tick, unless the caller passes another."""
 PLANNING: Final = 1_100
-"""The most steps of a tick that a round, or a shadow's turn, may take. These steps take longer than steps of placement."""
+"""The most steps that a preemption round, or a shadow's turn, may take of one tick. These steps take longer than steps of placement."""
 CATCH_UP_ALLOCATIONS: Final = 2_000
-"""The changed allocations after which a sync writes them to the columns, in about 6 ms."""
+"""The number of changed allocations at which they are written to the columns during a sync. Writing as many takes about 6 ms."""
 
 Handler = Callable[[State, Any, int], list[Decision]]
 
@@ -117,7 +117,7 @@ _ALARMS: dict[str, Alarm] = {
         partition, subject, now
     ),
 }
-"""The action of each kind of timer; each action checks whether its timer is still valid."""
+"""The action of each kind of timer. Each action checks whether its timer is still valid, and does nothing if it is not."""
 
 
 class Core:
@@ -126,10 +126,10 @@ class Core:
     def __init__(
         self, configuration: Configuration | None = None, beginning: Beginning | None = None
     ) -> None:
-        """Start with the given configuration, or with the default configuration until the first registration brings another.
+        """Start with the given configuration, or with the default configuration until a registration brings another.
 
-        The default configuration allows any queue name. Without a ``beginning`` the configuration counts as the first revision,
-        read from a file.
+        The default configuration allows any queue name. Without a ``beginning`` the configuration is revision 1: a given one
+        counts as read from a file, and the default one has no source.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
@@ -141,14 +141,17 @@ class Core:
         return self.state.managers
 
     def handle(self, event: events.Event, now: int) -> list[Decision]:
-        """Apply one event to the state and return the replies. Invalid input gets a reply and never raises an exception."""
+        """Enqueue unqueued asks, apply one event to the state, and return the replies.
+
+        Invalid input gets a reply and never raises an exception.
+        """
         self._take_in_fresh()
         return self._handle(event, now)
 
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
-        """Apply many events before a tick, which then places the plain asks among them in a batch; return the replies.
+        """Apply many events, in order, before a tick, which then places the plain asks among them in a batch; return the replies.
 
-        Until that tick these asks are unqueued: they belong to no group.
+        Plain asks stay unqueued, in no group, until that tick, or until an event needs them enqueued or too many are unqueued.
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
@@ -166,7 +169,7 @@ class Core:
                 at += 1
 
     def _catch_up(self) -> None:
-        """During a sync, write allocations to the columns in pieces, so that the end of the sync does not take long."""
+        """Write changed allocations to the columns during a sync, once there are many, so that the end of the sync is short."""
         for partition in self.state.partitions.values():
             many = len(partition.columns.changed) >= CATCH_UP_ALLOCATIONS
             if many and not self.state.synced(partition):
@@ -195,7 +198,10 @@ class Core:
         return decisions
 
     def tick(self, now: int, budget: int = BUDGET) -> Tick:
-        """Make all decisions that are possible now, within the budget. If ``more`` is set in the result, call again at once."""
+        """Make all decisions that are possible now, within a budget of steps. If ``more`` is set in the result, call again at once.
+
+        If only a shadow has work, the tick changes nothing but the shadow's memory.
+        """
         if self._is_for_shadows(now):
             self._seen_ms = now
             return self._tick_shadows(now, budget)
@@ -218,7 +224,10 @@ class Core:
         return Tick(decisions, more or self._shadows_go_on())
 
     def next_due(self) -> int | None:
-        """Return the next instant at which `tick` could decide something without an event; None if there is none."""
+        """Return the next instant at which `tick` could decide something without an event; None if there is none.
+
+        The answer holds until the next event, and only if the last tick did not set ``more``.
+        """
         live, shadows = self._live_due(), self._shadow_due()
         return min((one for one in (live, shadows) if one is not None), default=None)
 
@@ -230,11 +239,15 @@ class Core:
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
-        """Return whether ticks include the partition: it is configured, and its manager has completed its sync."""
+        """Return whether ticks include the partition: it is configured, and its manager is unknown or has completed its sync."""
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
-        """Return whether new asks may be placed in a batch: no other decision requires that they are enqueued first."""
+        """Return whether unqueued asks may stay unqueued until placement, which then places them in a batch.
+
+        They are enqueued first if ticks leave the partition out, if shares follow weights, or if open decisions wait for their
+        recovery, asks for placeholders, or gangs for members.
+        """
         if sharing.is_shared_out(partition):
             return False
         others = partition.decisions.marks or partition.gangs.holding or partition.gangs.gathering
@@ -283,7 +296,10 @@ class Core:
             validate(partition)
 
     def digest(self) -> str:
-        """Return a hash of the whole state, which changes only if the state changes."""
+        """Enqueue unqueued asks, and return a hash of the state in hexadecimal: equal states have equal hashes.
+
+        Timers and earlier configurations are left out, and of each partition what `server.state.digest` leaves out.
+        """
         self._take_in_fresh()
         state = self.state
         text = hashlib.sha256(state.configuration.digest.encode())
@@ -335,7 +351,10 @@ class Core:
         return result.more or result.looks or unfinished or stale or displaced or bool(stays)
 
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
-        """Place every ask that fits, and return the budget that is left."""
+        """Place every ask that fits, and return the budget that is left.
+
+        While parked classes still have to be requeued, only asks with pledges are placed, and the answer is 0.
+        """
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
         told = len(placed)

@@ -15,7 +15,7 @@ REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterRes
 
 @dataclass(slots=True)
 class Manager:
-    """A registered resource manager (shim)."""
+    """A registered resource manager (shim). Instants are Unix milliseconds."""
 
     rm_id: str
     version: str
@@ -24,25 +24,27 @@ class Manager:
     explicit_sync: bool
     synced: bool
     counts: dict[str, int] = field(default_factory=dict)
-    """The number of objects accepted from the manager since it registered, compared with its own counts at the end of the sync."""
+    """Under `nodes`, the number of nodes accepted from the manager since it registered. Only the digest of the state reads it."""
     recovered: int = 0
-    """The number of allocations in its partitions when it completed its sync."""
+    """The number of its allocations, foreign pods left out, when it completed its sync."""
     recovered_asks: int = 0
-    """The number of waiting asks when it completed its sync."""
+    """The number of its waiting asks when it completed its sync."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
-    """The number of pods of each disruption group that may be evicted now (V5)."""
+    """The number of pods that may be evicted now, by disruption group (V5)."""
 
 
 Timer = tuple[int, int, str, str, str]
-"""A timer, with the fields (due, number, kind, partition, subject)."""
+"""A timer: the instant at which it is due, its number, its kind, the name of its partition, and the key or id of its subject."""
 
 
 class State:
     """The whole state of the core.
 
     ``configured`` says that a file configures the core, not registrations. Otherwise ``configured_by`` names the manager whose
-    registrations configure the core: the first manager that brought a configuration. ``given`` has by manager the digest of the
-    configuration text that it sent last, even if that text did not come into force.
+    registrations configure the core: the first manager that brought a configuration. It is empty before, and again when that
+    manager is forgotten. ``given`` has by manager the digest of the configuration text that it sent last, even if that text did
+    not come into force; it keeps the last GIVEN_MAX managers. ``past`` has earlier configurations by the number of their revision.
+    ``notes`` are decisions that the present event or tick still has to report.
     """
 
     def __init__(
@@ -68,35 +70,41 @@ class State:
             self.add_partition_of(spec.name)
 
     def add_partition_of(self, name: str) -> Partition:
-        """Create a partition according to the configuration in force."""
+        """Create the partition that the configuration in force has under this name."""
         spec = next(one for one in self.configuration.partitions if one.name == name)
         partition = self.partitions[name] = Partition(spec)
         tree.apply_spec(partition, spec)
         return partition
 
     def at(self, due: int, kind: str, partition: str, subject: str) -> None:
-        """Set a timer. Its handler checks whether the timer is still valid."""
+        """Set a timer for instant ``due``. A timer cannot be cancelled: its action checks whether the timer is still valid."""
         self.timer_numbers += 1
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
 
     def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
-        """Set a timer for each decision. The decision expires when the timer is due, unless it ended before."""
+        """Set a timer for each pair of an instant and the id of a decision, which expires then unless it ended before."""
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
 
     def due(self, now: int) -> list[Timer]:
-        """Remove and return the timers that are due, in order of their instants."""
+        """Remove and return the timers that are due, in order of their instants; among equal instants, in the order of setting."""
         timers = []
         while self.timers and self.timers[0][0] <= now:
             timers.append(heapq.heappop(self.timers))
         return timers
 
     def disruptions(self, partition: Partition) -> dict[str, int]:
-        """Return how many pods of each disruption group may be evicted, as the partition's manager reported."""
+        """Return how many pods of each disruption group may be evicted, as the partition's manager reported.
+
+        The answer is empty if no registered manager owns the partition. Do not change it: it belongs to the manager.
+        """
         manager = self.managers.get(partition.owner)
         return {} if manager is None else manager.disruptions_allowed
 
     def synced(self, partition: Partition) -> bool:
-        """Return whether the partition may place: the manager that owns it has completed its sync (1.10)."""
+        """Return whether the partition may place: the manager that owns it has completed its sync (design 1.10).
+
+        A partition that no registered manager owns counts as synced.
+        """
         manager = self.managers.get(partition.owner)
         return manager is None or manager.synced

@@ -166,7 +166,7 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
 
 
 def _take_tags(partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota) -> None:
-    """Apply the quota in a namespace's annotations to the leaf if it is dynamic and they set one (Q17).
+    """Apply the quota in a namespace's annotations to the leaf, if the leaf is dynamic and the annotations set a quota (Q17).
 
     The annotations are read only when an application enters the queue.
     """
@@ -210,7 +210,10 @@ def _note_queue(partition: Partition, queue: Queue, code: Code, what: str) -> No
 
 
 def remove(state: State, event: ApplicationRemoved, now: int) -> list[Decision]:
-    """Remove an application at its client's request: drop its asks and release its allocations."""
+    """Remove an application at its client's request: drop its asks and release its allocations at once.
+
+    For an unknown application, or one of another manager, only a note is returned.
+    """
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:

@@ -30,7 +30,7 @@ from server.state.nodes import Foreign, Node
 from server.state.partition import Partition
 
 AVOID_MS = 60_000
-"""The time for which an ask avoids a node after SCHEDULING_FAILED_ON_RM (design 1.8)."""
+"""The time for which an ask avoids a node after its binding there failed (SCHEDULING_FAILED_ON_RM, design 1.8)."""
 
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
@@ -40,7 +40,7 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add a new ask, or update in place a known ask that waits or runs."""
+    """Add a new ask, or update in place a known ask that waits or runs; return a rejection if the event is invalid."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -90,7 +90,7 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
 
 
 def owned_by_other(partition: Partition) -> str:
-    """Return the reply to a manager that names another manager's partition: each partition serves one cluster (design 1.10)."""
+    """Return why a manager may not use the partition: it has no nodes yet, or serves another manager's cluster (design 1.10)."""
     if not partition.owner:
         return f"partition {partition.name!r} has no nodes yet: register them first"
     return (
@@ -107,7 +107,7 @@ def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> Ask
 
 
 def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
-    """Store the tags of a pod that is refused, unless another pod has its key."""
+    """Store the tags of a pod that is refused, unless tags are known under its key already."""
     partition = state.partitions.get(event.partition)
     if partition is not None and not partition.tags_of(event.key):
         partition.ended.keep(event.key, event.tags)
@@ -168,7 +168,10 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
 def _update(
     state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """Update a known ask in place; it keeps its place in the order (design 6.3)."""
+    """Update a known ask or allocation in place; a waiting ask keeps its place in the order (design 6.3), but not its pledge.
+
+    Only an ask that still replaces its placeholder keeps its pledge. An event with the same spec changes nothing.
+    """
     if ask.spec is spec:
         return []
     if spec.constraints != ask.spec.constraints:
@@ -213,7 +216,7 @@ def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 
 def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
-    """Add an existing allocation, which is never rejected for lack of capacity (design 1.10)."""
+    """Add or update an existing allocation, which is never rejected for lack of capacity or headroom (design 1.10)."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -299,7 +302,10 @@ def _reject_foreign(state: State, event: ForeignAdded, reason: str) -> AskReject
 
 
 def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
-    """Release the pod that the shim names, or accept the confirmation of a release that the core ordered."""
+    """Release the pod that the shim names, or all pods of an application if no key is given.
+
+    The confirmation of a release that the core ordered gets no reply. A failed binding turns the allocation into an ask again.
+    """
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_nothing_to_release(event)]
@@ -325,7 +331,7 @@ def _nothing_to_release(event: ReleaseRequested) -> Noted:
 def _release_all(
     state: State, partition: Partition, event: ReleaseRequested, now: int
 ) -> list[Decision]:
-    """Release all pods of an application, as an empty key requests."""
+    """Release all asks and allocations of an application, as an event with an empty key requests; its asks alone with `asks_only`."""
     application = partition.applications.get(event.application_id)
     if application is None:
         return [_nothing_to_release(event)]
@@ -377,7 +383,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[
 
 
 def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
-    """Release an ask that has waited longer than its execution timeout."""
+    """Release an ask that has waited for its execution timeout; an earlier timer does nothing."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None or not 0 < ask.expires_ms <= now:
         return []

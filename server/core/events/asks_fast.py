@@ -18,10 +18,10 @@ from server.state.equivalence import is_small
 from server.state.partition import Partition
 
 GATHERED_MAX: Final = 2_100
-"""The number of unqueued asks above which asks are enqueued before the tick, a part at a time.
+"""The number of unqueued asks above which all of them are enqueued at once, without waiting for the tick.
 
-A tick of the server places at most this many asks in a batch (`rpc.limits.TICK_BUDGET`). Without this limit it would enqueue
-all other asks of a message at once.
+A tick of the server has a budget of this many steps (`rpc.limits.TICK_BUDGET`) and places no larger batch, so that it would only
+have to enqueue them itself.
 """
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
@@ -41,8 +41,8 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
     """Add the asks of the events from ``first`` on; stop before any other event, and before an ask that affects more than its queue.
 
-    Until the next tick these asks belong to no group, because the tick places most of them without one. Return the number of
-    the event after the last one taken.
+    These asks stay unqueued, in no group, because the next tick places most of them without one. If there are more than
+    GATHERED_MAX, they are enqueued. Return the number of the event after the last one taken.
     """
     at = first
     while at < len(events):
@@ -59,7 +59,7 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
 
 def _has_classes(partition: Partition) -> bool:
-    """Return whether the partition's asks are firm or lendable; a waiting firm ask reduces headroom of others at once (J4)."""
+    """Return whether the partition's asks are firm or lendable. A firm ask that waits reduces the headroom of others at once (J4)."""
     return partition.spec.preemption.lists(JOB)
 
 
@@ -80,7 +80,7 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
-    """Return whether a new template is plain; if so, record it for later asks."""
+    """Return whether a new template is plain and small; if so, record it for later asks. False for a known template."""
     new = spec not in partition.classes.by_spec and spec.is_plain
     if not new or partition.classes.crowded or not is_small(spec.resource):
         return False  # a check of totals has to count the asks that came just now

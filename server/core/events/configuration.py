@@ -23,7 +23,7 @@ PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
 """The limits on earlier configurations that are kept for comparisons: their number, and the length of all their texts."""
 GIVEN_MAX: Final = 256
-"""The number of managers whose last text is stored at most."""
+"""The number of managers of which the digest of the last text is stored at most; the oldest digest is dropped first."""
 
 
 def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
@@ -97,7 +97,7 @@ def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
 
 
 def past(state: State, base: Base) -> Configuration | None:
-    """Return the configuration of a revision; None if it is no longer kept."""
+    """Return the configuration of a revision, which a digest or else a number names; None if it is not kept."""
     for number, configuration in [
         *state.past.items(),
         (state.revision.number, state.configuration),
@@ -110,7 +110,7 @@ def past(state: State, base: Base) -> Configuration | None:
 def _replace(
     state: State, configuration: Configuration, revision: Revision, now: int
 ) -> list[Decision]:
-    """Apply a configuration as a revision. If it equals the present one, the revision does not change."""
+    """Apply a configuration as a revision. If its text equals the present one, the revision stays, and it is applied again."""
     if not _is_same(state.configuration, configuration):
         _keep_past(state)
         state.revision = revision

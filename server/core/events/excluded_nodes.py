@@ -5,7 +5,7 @@ from server.state.partition import Partition
 
 
 def over(partition: Partition, key: str, now: int) -> None:
-    """Let an ask use the nodes again that it has avoided long enough."""
+    """Let an ask use those nodes again that it had to avoid until ``now`` or earlier."""
     avoided = partition.avoided.get(key)
     if avoided is None:
         return

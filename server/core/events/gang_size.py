@@ -64,8 +64,8 @@ def joins(
 ) -> int | None:
     """Note that a member joins its gang; nothing happens if the gang has a stated size.
 
-    A gathering gang then restarts its wait, or ends the wait if the member states a size.
-    A known member (``known``) does not count as new; for such a member, return the instant since which its gang gathers.
+    A gathering gang then restarts its wait, or ends the wait if the member states a size. A ``known`` member of the gang does not
+    count as new: for such a member, return the instant since which its gang gathers, None if it does not gather.
     """
     job = application.jobs.get(spec.job_key)
     if job is None or not job.counted:
@@ -88,7 +88,10 @@ def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
 def existing(
     partition: Partition, application: Application, event: AllocationAdded, known: Ask | None
 ) -> AllocationAdded:
-    """Return the event of a running member with its gang's size. If the member is new, the size of its gang is counted again."""
+    """Return the event of a running member with its gang's size.
+
+    If the member is new and its gang states no size, the size is counted again.
+    """
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)
     job = application.jobs.get(event.spec.job_key)
@@ -125,7 +128,7 @@ def whole(partition: Partition, job: Job) -> None:
 
 
 def whole_ms(partition: Partition, job: Job) -> int:
-    """Return the instant at which a gathering gang is complete if no new member arrives."""
+    """Return the instant at which a gathering gang is complete if no new member arrives: at once if members of it run already."""
     since_ms = partition.gangs.gathering[job]
     at_once = job.placed and job.min_members == UNSIZED
     return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms

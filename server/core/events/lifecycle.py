@@ -32,7 +32,7 @@ _COMPLETES: Final = (RUNNING, ApplicationState.ACCEPTED)
 """The states of an application that completes when its last ask and allocation are gone."""
 
 COMPLETING_MS = 30_000
-"""The time that an application without asks and allocations stays Completing."""
+"""The time for which an application without asks and allocations stays Completing."""
 
 # States ---------------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def asks_added(partition: Partition, application: Application, now: int) -> list
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Make an application Running at its first allocation; if it declared placeholders, at the last placeholder's allocation."""
+    """Make an application Running at its first allocation; if it declared placeholders, once all of them are allocated."""
     if is_reserving(application) and not is_complete(partition, application):
         return []
     if application.state in _BEGINNING:
@@ -88,8 +88,8 @@ def for_held(partition: Partition, application: Application) -> None:
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
     """Start to complete an application whose last ask and allocation are gone.
 
-    The application becomes Completing, and later Completed if no ask arrives for a while, even if none of its asks ever got a
-    node. A Failing application becomes Failed at once.
+    The application becomes Completing, and Completed if no ask arrives within COMPLETING_MS, even if none of its asks ever got a
+    node. A Failing application becomes Failed at the next tick. The update for its client is added to the notes of the state.
     """
     if application.asks or application.allocations:
         return
@@ -103,7 +103,7 @@ def emptied(state: State, partition: Partition, application: Application, now: i
 
 
 def completed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Complete a completing application that got no new asks."""
+    """Complete and remove an application that has been Completing for COMPLETING_MS; otherwise do nothing."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.COMPLETING:
         return []
@@ -114,7 +114,7 @@ def completed(partition: Partition, application_id: str, now: int) -> list[Decis
 
 
 def failed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Fail a failing application that has no asks and allocations left."""
+    """Fail and remove a Failing application that has no asks and allocations left; otherwise do nothing."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.FAILING:
         return []
@@ -125,7 +125,7 @@ def failed(partition: Partition, application_id: str, now: int) -> list[Decision
 
 
 def forget(partition: Partition, application: Application) -> list[Decision]:
-    """Remove an application without asks and allocations from the state."""
+    """Remove an application without asks and allocations from the state; return notes about queues that are removed with it."""
     leaf = application.leaf
     ranking.leave(leaf, application)
     application.heap.clear()  # Outdated entries refer to groups, and these to the application.
@@ -141,7 +141,7 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
 
 
 def swept(partition: Partition, leaf: Queue) -> list[Decision]:
-    """Remove the queues on a path that are no longer needed, and return a note about each."""
+    """Remove the empty dynamic queues on a path, and return a note about each."""
     return [removed_note(partition, path) for path in tree.sweep_path(partition, leaf)]
 
 
@@ -155,7 +155,7 @@ def removed_note(partition: Partition, path: str) -> Noted:
 
 
 def released(partition: Partition, ask: Ask, termination: Termination, message: str) -> Released:
-    """Return the release of an allocation for its shim."""
+    """Return the decision that tells the shim to release an allocation. The state is not changed."""
     return Released(
         ask.rm_id,
         partition.name,
@@ -168,7 +168,7 @@ def released(partition: Partition, ask: Ask, termination: Termination, message: 
 
 
 def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
-    """Return placements for their shims, built without the keyword arguments of `Placed`, which would be slower."""
+    """Return the placements to send to the shims, in the order of the asks. Building tuples is faster than calling `Placed`."""
     name, new, made = partition.name, tuple.__new__, []
     for ask in asks:
         node, application = ask.node, ask.application
@@ -189,7 +189,10 @@ def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
 
 
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
-    """Remove an ask or allocation that will not return."""
+    """Remove an ask or allocation for good: end its decision, free what it holds, and start to complete an empty application.
+
+    Decisions that follow, such as the placement of the ask that replaces a placeholder, are added to the notes of the state.
+    """
     drop_pledge(partition, ask, "its ask is gone")
     decision = ask.released_by
     if ask.node is None:
@@ -208,7 +211,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Let the application wait for one placeholder less, because this one has ended, for whatever reason (YUNIKORN-1395)."""
+    """Let the application wait for one placeholder less, because this one has ended, whatever the reason (YUNIKORN-1395)."""
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)
@@ -219,7 +222,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 
 
 def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the real ask now that its placeholder is gone, if the node still has capacity for it."""
+    """Place the real ask now that its placeholder is gone; abort the decision if the node has no capacity for it any more."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_pledged_capacity(ask.ask_class, held):
@@ -233,6 +236,6 @@ def _take_over(state: State, partition: Partition, commitment: Commitment, now: 
 
 
 def drop_pledge(partition: Partition, ask: Ask, reason: str) -> None:
-    """Free the ask's pledge, and end the decision that made it."""
+    """Abort the decision or reservation that holds capacity for the ask, if there is one."""
     if ask.pledge is not None:
         journal.close(partition, ask.pledge.commitment, DecisionState.ABORTED, reason)

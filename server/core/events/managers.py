@@ -21,7 +21,10 @@ from server.state.partition import Partition
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
-    """Register a shim, and remove all objects that a shim with that id reported before."""
+    """Register a shim, and remove all objects that a shim with that id reported before.
+
+    The configuration that it brings is ignored if a file configures the core, and refused if another manager configures it.
+    """
     notes: list[Decision] = []
     if event.rm_id in state.managers:
         for partition in state.partitions.values():
@@ -45,7 +48,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
 
 
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
-    """Remove up to ``event.most`` asks and allocations of a shim, before it registers again."""
+    """Remove up to ``event.most`` asks and allocations of a shim, before it registers again; return decisions for other managers."""
     left = event.most
     for partition in state.partitions.values():
         for application in _applications(partition, event.rm_id):
@@ -60,7 +63,10 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
-    """Drop the registration of a shim that has no objects left. The next shim may then bring the configuration."""
+    """Drop the registration of a shim that has no objects left, unless the shim registered after ``event.since``.
+
+    If that shim configured the core, the next shim that brings a configuration does.
+    """
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
         return []
@@ -114,7 +120,11 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 
 
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
-    """Complete a shim's sync, so that placement may start. If the shim counts other numbers of objects, report this and accept the sync."""
+    """Complete a shim's sync, so that placement may start; reopen its decisions of before a restart, and start quota timers.
+
+    If the shim counts other numbers of objects than the core, report this and accept the sync. A shim that sends only zeros does
+    not count.
+    """
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
@@ -171,7 +181,7 @@ def held(state: State, rm_id: str) -> dict[str, int]:
 
 
 def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:
-    """Set how many pods of a disruption group may be evicted, as its manager last reported (V5)."""
+    """Set how many pods of a disruption group may be evicted, as its manager reports (V5); without a number, forget the group."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = REGISTER_FIRST.format(rm_id=event.rm_id)

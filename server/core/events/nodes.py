@@ -1,4 +1,4 @@
-"""The events of nodes."""
+"""The events of nodes: a node is added, updated, drained, enabled or removed."""
 
 from server.core.events import asks, excluded_nodes, lifecycle
 from server.core.preemption import open_decisions
@@ -20,7 +20,7 @@ NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
 
 def add(state: State, event: NodeAdded) -> list[Decision]:
-    """Add a node (CREATE and CREATE_DRAIN)."""
+    """Add a node (CREATE and CREATE_DRAIN); return its acceptance, or a rejection that says why it is refused."""
     refusal = _may_add(state, event)
     if refusal:
         known = state.partitions.get(event.partition)
@@ -116,7 +116,7 @@ def _open(partition: Partition, node: Node) -> None:
 
 
 def change(state: State, event: NodeChange, now: int) -> list[Decision]:
-    """Apply an event to a node that must already be known."""
+    """Update, drain, enable or remove a known node. The event is rejected if the node is unknown or of another manager."""
     if event.rm_id not in state.managers:
         return [NodeRejected(event.rm_id, event.node_id, REGISTER_FIRST.format(rm_id=event.rm_id))]
     partition = state.partitions.get(event.partition)
@@ -209,7 +209,7 @@ def _drop_pledges(
 
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Remove a node (DECOMISSION): all its pods are released, each with a message to the shim."""
+    """Remove a node (DECOMISSION), its foreign pods and its allocations, each with a release to the shim; drop its pledges."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)

@@ -10,7 +10,7 @@ from server.state.partition import Partition
 ASKS_MAX: Final = 2_000_000
 """The number of asks and allocations that one partition accepts at most."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""The total of a type up to which small asks need no check, because a partition does not accept so many that the sum reaches the bound."""
+"""The total of a type below which small asks need no check: even ASKS_MAX of them do not raise the sum to the bound."""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
@@ -36,7 +36,7 @@ def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) 
 
 
 def _total(partition: Partition, name: str) -> int:
-    """Return the sum of usage and waiting requests of one type, over the whole partition."""
+    """Return the sum of one type over the whole partition: usage, foreign pods, and waiting asks."""
     index = partition.types.index.get(name)
     if index is None:
         return 0

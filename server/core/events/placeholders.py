@@ -1,7 +1,8 @@
 """The life of placeholders: real asks replace them, and unused ones are released after a while (docs/gang-placeholders.md).
 
-The states and their messages are part of the published interface. If not all placeholders are placed in time,
-the application becomes Resuming (gang style Soft) or Failing (gang style Hard). A running application loses the placeholders that it did not need.
+The states and their messages are part of the published interface. If not all placeholders are placed in time, the application
+becomes Resuming (gang style Soft) or Failing (gang style Hard). If the application runs by then, its unused placeholders are
+released.
 """
 
 from dataclasses import replace as _with
@@ -44,14 +45,17 @@ RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 def declare(
     state: State, partition: Partition, application: Application, reserve: Reserve, now: int
 ) -> None:
-    """Record the sum of the placeholders that an application declares. The time-out also applies to their arrival."""
+    """Record the placeholders that an application declares. Their time-out starts now, even if none of them arrives."""
     application.reserve = reserve
     if reserve.wanted:
         _expect(state, partition, application, now)
 
 
 def seen(state: State, partition: Partition, ask: Ask) -> None:
-    """Count a new placeholder. The time-out starts when the application's oldest placeholder was created, whether or not the application declared any."""
+    """Count a new placeholder; other asks are ignored.
+
+    The time-out starts when the application's oldest placeholder was created, whether or not the application declared any.
+    """
     if not ask.spec.placeholder:
         return
     application = ask.application
@@ -106,7 +110,7 @@ def _expect(state: State, partition: Partition, application: Application, since:
 
 
 def replace(state: State, partition: Partition, now: int) -> list[Decision]:
-    """Let asks of task groups replace their placeholders, before ordinary placement (cycle step 2)."""
+    """Let asks of task groups replace their placeholders, before ordinary placement; return the releases and notes to send."""
     decisions: list[Decision] = []
     for swap in placeholders.swaps(partition) if partition.gangs.holding else ():
         if swap.node is None:
@@ -117,7 +121,7 @@ def replace(state: State, partition: Partition, now: int) -> list[Decision]:
 
 
 def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
-    """Release a placeholder that is smaller than the real pod, which becomes an ordinary ask (peers 2.10)."""
+    """Release a placeholder that is smaller than the real pod, whose ask becomes an ordinary one."""
     ask, placeholder = swap.ask, swap.placeholder
     pending.let_go(partition, ask)
     message = (
@@ -128,7 +132,7 @@ def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
 
 
 def _release_unreplaced(partition: Partition, placeholder: Ask, message: str) -> Decision:
-    """Release a placeholder that no ask replaces."""
+    """Order the release of a placeholder that no ask replaces."""
     journal.set_releasing(partition, placeholder, releasing=True)
     return lifecycle.released(partition, placeholder, Termination.TIMEOUT, message)
 
@@ -148,10 +152,8 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
     """Return whether a changed ask still replaces its placeholder. If so, the ask has its new spec afterwards.
 
-    The ask still replaces its placeholder if its size and priority are unchanged and the node still suits it.
-
-    Other nodes may suit the ask as well, but on another node it would not use the capacity that its placeholder frees. Besides,
-    the nodes that suit the ask may change whenever a pod elsewhere changes.
+    The ask still replaces its placeholder if its size and priority are unchanged and the node of its pledge still suits it. Other
+    nodes that suit the ask do not matter: there it would not use the capacity that its placeholder frees.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
@@ -202,9 +204,9 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
 ) -> list[tuple[int, str]]:
-    """Continue, if possible, a replacement that was under way before a restart (C8); return when it expires.
+    """Continue, if possible, a replacement that was under way before a restart (C8); return its expiry and id, [] if it ends.
 
-    If that is not possible, the placeholder ends anyway, and the real ask becomes an ordinary one.
+    If that is not possible, the placeholder ends anyway, and the real ask waits as before.
     """
     node = partition.index.nodes.get(node_id)
     if node is None or ask.pledge is not None or not placeholders.fits_into(ask, placeholder):
@@ -220,7 +222,11 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
 
 
 def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Handle the time-out of an application's placeholders, depending on whether the application runs (peers 2.10)."""
+    """Handle the time-out of an application's placeholders; a timer that is no longer valid does nothing.
+
+    If the application is still Accepted, it becomes Resuming (Soft) or Failing (Hard). In any case its unused placeholders are
+    released. Before the sync is complete, the time-out is checked again later.
+    """
     application = partition.applications.get(application_id)
     reserve = application.reserve if application is not None else None
     if application is None or reserve is None:
@@ -253,7 +259,7 @@ def _is_told(state: State, partition: Partition) -> bool:
 def _release_unused(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Release unused placeholders, except those that are preempted or replaced already and so end anyway (G1)."""
+    """Release unused placeholders, except those that are preempted or replaced already and so end anyway."""
     message = "its application did not use it in time"
     decisions: list[Decision] = [
         _release_unreplaced(partition, one, message)

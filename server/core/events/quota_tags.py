@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class TagQuota(NamedTuple):
-    """The quota that the tags request; None and 0 stand for values that the tags do not set."""
+    """The quota that the tags request; (), None and 0 are the values that the tags do not set."""
 
     guaranteed: Limit
     max: Limit | None
@@ -37,7 +37,7 @@ def quota(tags: Mapping[str, str]) -> TagQuota | str:
 def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
     """Return the amounts in a tag: JSON as published, {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
 
-    A number may be in quotes, as 64-bit numbers in JSON often are.
+    A number may be in quotes, as 64-bit numbers in JSON often are. None without the tag; raise ValueError if it is invalid.
     """
     text = tags.get(tag, "")
     if not text:

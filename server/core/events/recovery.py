@@ -1,7 +1,7 @@
 """The recovery of decisions that were open when the core ended, from the annotations (marks) on their victims (C8).
 
-A mark names the decision, the preemptor and the node. Until all pods are known (the end of the sync, or the ask's arrival if no
-manager declares one) the victims only count as releasing.
+A mark names the decision, the preemptor and the node. Until the decision is reopened, its victims only count as releasing. It is
+reopened at the end of the sync, when all pods are known; if the manager declares no sync, when the preemptor has arrived.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,10 +42,10 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Reopen each decision whose preemptor waits; the decision of a gang is reopened once all its members have arrived (J10).
+    """Reopen each decision that was made for no ask, or whose preemptor waits; for a gang, once enough members have arrived (J10).
 
-    When all pods are known, the remaining decisions are given up. Return the decisions to report, and when each reopened
-    decision expires.
+    When all pods are known, the remaining decisions are reported as aborted. Return the decisions to report, and pairs of the
+    instant at which a reopened decision expires and its id.
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []
@@ -81,7 +81,7 @@ def rebuild(
 
 
 def _is_complete(ask: Ask) -> bool:
-    """Return whether the ask can be planned for: it is a single ask, or all members of its gang are waiting."""
+    """Return whether the ask can be planned for: it is a single ask, or the members that its gang needs have arrived."""
     return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
 
 
@@ -109,7 +109,7 @@ def _free_enough(node: Node, marks: Iterable[str], ask: Ask) -> bool:
 def _assignments(
     partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
 ) -> list[Assignment]:
-    """Return the node for the ask as its mark says, or a node for each member of its gang (J10)."""
+    """Return the node for the ask as its mark says, or a node for each member of its gang (J10); [] if a member gets none."""
     if isinstance(ask.group, Job):
         return due_gangs.reassign(partition, ask.group, marks.values())
     node = partition.index.nodes.get(mark.node_id)

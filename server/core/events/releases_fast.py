@@ -80,7 +80,10 @@ def _take(
 
 
 def _is_quiet(ask: Ask) -> bool:
-    """Return whether no decision waits for the allocation's end, and its application and class still have other asks."""
+    """Return whether the allocation's end affects nothing but usage.
+
+    No decision waits for that end, the allocation is not firm, and its application and its class have other asks.
+    """
     application = ask.application
     return (
         not ask.releasing
@@ -93,7 +96,7 @@ def _is_quiet(ask: Ask) -> bool:
 
 
 def leaves_alone(state: State, event: Event) -> bool:
-    """Return whether the event ends an allocation, and so does not affect unqueued asks."""
+    """Return whether the event ends a plain allocation, and so does not affect unqueued asks."""
     if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
         return False
     partition = state.partitions.get(event.partition)

@@ -34,14 +34,17 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 class Written(NamedTuple):
-    """The decisions to report, each before its releases, and the instants at which decisions expire."""
+    """The decisions to report, each before its releases, and pairs of the instant at which a decision expires and its id."""
 
     decisions: list[Decision]
     expiring: list[tuple[int, str]]
 
 
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
-    """Write one plan into the state."""
+    """Write one plan into the state, or continue the suspended decision that it replans; return what to report.
+
+    In a partition that only observes, only a record is made, and only if the same decision was not shown before (P8).
+    """
     if plan.facts.reserves:
         return _reserve(partition, plan, now)
     settings = partition.spec.preemption
@@ -89,7 +92,7 @@ def is_shown(partition: Partition, plan: Plan) -> bool:
 
 
 def show(partition: Partition, plan: Plan) -> None:
-    """Record that a decision was shown, until its subject no longer waits."""
+    """Record that a decision was shown. Records of asks that no longer wait are dropped once there are too many records."""
     shown = partition.round.observed
     if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
         for key in [key for key in shown if not _waits(partition, key)]:
@@ -168,7 +171,7 @@ def _node(partition: Partition, pledge: PlannedPledge) -> Node:
 
 
 def _make_way(partition: Partition, pledge: PlannedPledge) -> list[Decision]:
-    """Drop the ask's own reservations, and other asks' reservations on its node (design 6.6)."""
+    """Drop the ask's own reservation, and other asks' reservations on the pledge's node; return notes to these other asks (design 6.6)."""
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()
     held = [one for one in known if one.reserves and not one.commitment.suspended]
@@ -230,7 +233,7 @@ def _beneficiaries(
 
 
 def delivery(partition: Partition, policy: PolicyFacts) -> str:
-    """Return how victims of a policy are evicted; for gangs `podShouldBeDeletedWhenPreempted` takes precedence (J11)."""
+    """Return how victims of a policy are evicted: `delivery`, or for gangs `podShouldBeDeletedWhenPreempted` if set (J11)."""
     settings = partition.spec.preemption
     if not policy.gang or settings.job_delete is None:
         return settings.delivery
@@ -263,7 +266,7 @@ def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
 
 
 def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
-    """Reserve the node for the ask, for as long as a reservation may last."""
+    """Reserve the node for the ask, for `reservations.timeout`, or without limit if that is 0. The ask must wait without a pledge."""
     assert ask.node is None, f"a node is reserved for {ask.key}, which runs"
     assert ask.pledge is None, f"a node is reserved for {ask.key}, which has some"
     timeout = partition.spec.reservations.timeout_ms

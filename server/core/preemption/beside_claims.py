@@ -25,7 +25,7 @@ _NUMBER: Final = attrgetter("number")
 
 
 class Part:
-    """The groups that a tick looks at; they wait for preemption, and their leaves are open to it."""
+    """The groups that a tick looks at: groups that wait for preemption, in leaves that are open to preemption."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.groups: list[Group] = []
@@ -48,7 +48,7 @@ class Part:
 
     @property
     def is_last(self) -> bool:
-        """Return whether no groups are left for the next ticks."""
+        """Return whether no groups are left for the next ticks. Between two rounds (P1) this is True."""
         return self._look is None or len(self._look.groups) <= PART_MOST
 
     def settle(self, *, cut: bool) -> bool:
@@ -72,7 +72,7 @@ class Part:
 
 
 def _is_needed(partition: Partition) -> bool:
-    """Return whether the partition lets asks replace others of their queue, or lets gangs claim and single asks not."""
+    """Return whether asks may replace others of their queue, or single asks count as gangs because only gangs may claim."""
     settings = partition.spec.preemption
     as_gangs = settings.lists(JOB) and not settings.lists(GUARANTEED)
     return settings.enabled and (as_gangs or any(map(settings.lists, REPLACING)))
@@ -117,7 +117,7 @@ def _in_order(partition: Partition) -> list[Group]:
 
 
 def _planned_again(partition: Partition) -> Iterator[Group]:
-    """Yield the groups of asks whose decisions are planned again after a veto: these do not wait for their part or round."""
+    """Yield the groups of asks whose decisions are planned again after a veto: these groups do not wait for a part or a round."""
     for key in partition.decisions.suspended:
         ask = partition.asks.get(key)
         if ask is not None and isinstance(ask.group, Group) and _waits(ask.group):

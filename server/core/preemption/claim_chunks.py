@@ -85,7 +85,7 @@ class ClaimsOfLook(Claims):
         self._shortage = shortage
         self._now = now
         self._last_served = pacing.last_served(partition)
-        """The bound is read before the tick begins a round, because the round serves further chunks as well."""
+        """The arrival number of the last ask that this round serves, None for all: read before the tick can begin another round."""
         self._look = look = _look(partition, shortage, now)
         if look.again_ms is not None:
             due_claims.call_again(partition, look.again_ms)
@@ -119,7 +119,10 @@ class ClaimsOfLook(Claims):
         return look.is_over and look.mark != due.marks(self._partition)
 
     def _next(self, leaf: str) -> Sequence[Ask]:
-        """Return the next claims of a leaf. At this call the last claim read so far has its turn, but the budget may not suffice to try it."""
+        """Return the next claims of a leaf, when its last claim read so far has its turn.
+
+        That claim is kept among the untried ones, because the budget may not suffice to try it.
+        """
         self._left = len(self._look.found.get(leaf, ()))
         last = self._chunks[leaf][-1:]
         chunk = self._read(leaf)
@@ -127,7 +130,7 @@ class ClaimsOfLook(Claims):
         return chunk
 
     def _read(self, leaf: str) -> list[Ask]:
-        """Return the untried claims of a leaf, and the next ones up to the size of a chunk; check `_left` asks at the most."""
+        """Return the untried claims of a leaf, and the next ones up to the size of a chunk; check at most `_left` of these."""
         look = self._look
         chunk = [ask for ask in look.untried.pop(leaf, ()) if self._may_claim(ask)]
         found = look.found.get(leaf, [])
@@ -215,7 +218,7 @@ def _is_outdated(look: ClaimsLook, mark: tuple[int, ...], now: int) -> bool:
 
 
 def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
-    """Return the groups of all leaves that may be below an entitlement."""
+    """Return the groups of all open leaves on whose path a queue has an entitlement."""
     return [
         group
         for leaf in due_claims.open_leaves(partition)
@@ -226,7 +229,7 @@ def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
 
 
 def _search(partition: Partition, look: ClaimsLook, shortage: Shortage, now: int) -> None:
-    """Look at this tick's share of the groups, and add their claims to those found by the ticks before."""
+    """Look at this tick's share of the groups, and add their claims to the claims that earlier ticks found."""
     left, runs = LOOK_MOST, dict[str, list[InTurn]]()
     while look.groups and left > 0:
         group = look.groups.pop()

@@ -86,14 +86,14 @@ def _still(
 
 
 def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
-    """Return the candidates that the rules protected, in the form that people read."""
+    """Return the candidates that the rules protected, in the form that decision records have."""
     return tuple(Spared(one.rule.value, one.leaf, one.count, one.keys) for one in answer.spared)
 
 
 def refused(
     snapshot: Snapshot, policy: str, refusal: Refusal, now: int, retry_ms: int = 0
 ) -> Verdict:
-    """Return a refusal in the form that people read."""
+    """Return a refusal as a verdict, which explanations show. A ``retry_ms`` of 0 says that no instant is set for the next attempt."""
     return Verdict(
         policy,
         refusal.rule.value,
@@ -108,7 +108,7 @@ def refused(
 
 
 def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tuple[Victim, ...]:
-    """Return the victims in the form that people read. Running times are 0 unless ``ran_ms`` gives them."""
+    """Return the plan's victims in the form that decision records have. Running times are 0 unless ``ran_ms`` gives them."""
     columns, releases, rows = trial.snapshot.allocations, plan.releases, plan.rows.tolist()
     found_specs = list(map(columns.specs.__getitem__, rows))
     assert None not in found_specs, "a victim has no spec"
@@ -138,7 +138,7 @@ def asks_of(partition: Partition, releases: Sequence[Release]) -> list[Ask]:
 def with_running_times(
     trial: Trial, plan: Plan, asks: Sequence[Ask], now: int
 ) -> tuple[Victim, ...]:
-    """Return the victims with the time that each had run.
+    """Return the plan's victims, each with the milliseconds that it had run; ``asks`` are the victims in the same order.
 
     The times equal those of `Ask.ran_until`. They are computed without a call for each victim, because a decision may have tens
     of thousands of victims.

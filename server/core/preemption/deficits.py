@@ -35,7 +35,7 @@ class Shortage:
 
     @property
     def known(self) -> Proportion | None:
-        """Return the shares if they were computed already, else None."""
+        """Return the deserved shares if they were computed already, else None. No shares are computed by this call."""
         return self.__dict__.get("shares")
 
     @cached_property

@@ -38,7 +38,7 @@ def marks(partition: Partition) -> tuple[int, ...]:
 
 
 def is_called_for(partition: Partition, now: int) -> bool:
-    """Return whether a change that the last round has not considered may make a decision possible."""
+    """Return whether a round is open, or a change that the last round has not considered may make a decision possible."""
     state = partition.round
     return (
         state.open
@@ -51,7 +51,7 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """Return the instants from which an ask may reserve, and an ask may claim, without any other event."""
+    """Return the instants from which an ask may reserve, and an ask may claim, without any other event; None for never."""
     return partition.round.due_ms, pacing.due_ms(partition)
 
 
@@ -89,7 +89,10 @@ def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> sn
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now (P1): shares follow weights, and usage exceeds capacity (W3)."""
+    """Return whether surplus may be reclaimed now (P1): shares follow weights, and usage exceeds capacity (W3).
+
+    If only the pace forbids it, schedule a call in the next round.
+    """
     settings = partition.spec.preemption
     shared_out = settings.enabled and sharing.is_shared_out(partition)
     is_due = shared_out and sharing.is_too_much_used(partition)

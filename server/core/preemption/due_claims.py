@@ -20,7 +20,10 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return the asks that may claim now, of each group as many as the deficits of its queues admit. For later asks, set the instant of the next try."""
+    """Return the asks that may claim now, of each group as many as the deficits of its queues admit.
+
+    If asks may claim only later, schedule a round for the first of them.
+    """
     if not are_claims_on(partition):
         return []
     asks: list[Ask] = []
@@ -63,7 +66,7 @@ def of_group(partition: Partition, group: Group, shortage: Shortage, now: int) -
 
 
 def stuck_groups(leaf: Queue) -> Iterator[Group]:
-    """Yield the groups of the leaf for whose asks placement finds no capacity."""
+    """Yield the groups of the leaf that have waiting asks and wait for preemption (see `is_stuck`)."""
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.live and is_stuck(group):
@@ -71,9 +74,10 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 
 
 def is_stuck(group: Group) -> bool:
-    """Return whether the group lacks a node or headroom, has no pledge of a decision, and its user's limits have headroom.
+    """Return whether preemption may help the group: it lacks a node or a queue's headroom, and no decision holds capacity for it.
 
-    Asks that require a node by name are planned for on that node alone, whatever their queue is entitled to (G1, G11).
+    The answer is no if a limit of a user or group, or the limit of firm pods, blocks the group too. It is also no for asks that
+    require a node by name: these are planned for on that node alone, whatever their queue is entitled to (G1, G11).
     """
     ask_class = group.ask_class
     held = ask_class.pledge
@@ -90,9 +94,9 @@ def is_stuck(group: Group) -> bool:
 
 
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
-    """Yield the group's first asks that waited long enough for a policy and were not refused a moment ago (G1, I5).
+    """Yield up to ``most`` first asks of the group whose delay and back-off under a policy are over (G1, I5).
 
-    A group without a due ask rests until the first of its asks is due.
+    A group without a due ask rests: its asks are not examined again until the first of them is due.
     """
     if _rests(partition, group, now, policy):
         return
@@ -121,7 +125,10 @@ def _rests(partition: Partition, group: Group, now: int, policy: str) -> bool:
 def _instants(
     partition: Partition, group: Group, now: int, policy: str
 ) -> Iterator[tuple[Ask, int]]:
-    """Yield each ask of a group with the instant from which it may preempt; stop after the first that is within its delay."""
+    """Yield the asks of a group, in the order of P4, each with the instant from which it may preempt.
+
+    Asks that may not preempt are left out. If all asks of the group are sorted by age, stop after the first within its delay.
+    """
     delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = _refused_ms(partition, group, policy)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=pending.by_turn):
@@ -136,10 +143,10 @@ def _instants(
 
 
 def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
-    """Return when preemption was last refused to a group, 0 for never.
+    """Return the instant at which preemption was last refused to a group, 0 for never.
 
-    A look that takes several ticks ignores a refusal that its round made: that refused a claim, and the same ask may still
-    replace others of its queue.
+    For replacements within a queue, a refusal since the present look began does not count: a claim was refused in the same
+    round, and the ask may still replace others of its queue.
     """
     refused_ms, look = partition.round.tries.refused_ms(group), partition.round.groups_look
     is_of_look = look is not None and refused_ms >= look.began_ms and facts(policy) in REPLACING
@@ -147,9 +154,9 @@ def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:
-    """Return whether the ask was due when its group was refused.
+    """Return whether an ask that may preempt from ``instant`` on was due when its group was refused, 0 for never refused.
 
-    An ask whose delay ended later, or that may be tried at once, was not refused then.
+    An ask that became due after that refusal does not wait for the back-off.
     """
     return bool(refused_ms) and instant <= refused_ms
 
@@ -157,7 +164,7 @@ def _was_refused(instant: int, refused_ms: int) -> bool:
 def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
     """Return the instant from which a policy may plan for a waiting ask (G1, I5), and whether a back-off sets that instant.
 
-    Gangs and DaemonSet pods have no delay.
+    Gangs, and asks that require a node by name (DaemonSet pods), have no delay.
     """
     group = ask.group
     assert group is not None, f"ask {ask.key} waits"
@@ -172,20 +179,20 @@ def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
 
 
 def backoff_of(partition: Partition, ask: Ask) -> int:
-    """Return the back-off of an ask after a refusal; for a gang the longest back-off of its members (C6)."""
+    """Return the back-off of an ask after a refusal, in milliseconds; for a gang the longest back-off of its members (C6)."""
     return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
 
 
 def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
-    """Return the longest back-off of the asks after a refusal. Decisions without effect make it longer (C6)."""
+    """Return the longest back-off of the asks after a refusal, in milliseconds. Decisions without effect double it (C6)."""
     return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
 
 
 def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
-    """Return how long an ask waits before it may claim (G1) or replace others of its queue (I5).
+    """Return how many milliseconds an ask of the leaf waits before it may claim (G1) or replace others of its queue (I5).
 
-    A share by weight may be claimed at once (W6). Preemption within a queue has a delay even there, because it gives no queue a
-    larger share.
+    If shares follow weights, an ask may claim at once (W6). Preemption within a queue has its delay even then, because it gives
+    no queue a larger share.
     """
     delay = facts(policy).delay
     if delay is Delay.NONE:
@@ -196,7 +203,7 @@ def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
 
 
 def call_again(partition: Partition, instant: int) -> None:
-    """Schedule a round for an instant, because an ask may claim from then on; the pace may delay the round (P1)."""
+    """Schedule a round for an instant, because an ask may preempt from then on; the pace may delay the round (P1)."""
     if instant == NEVER:
         return
     known = partition.round.claims_ms
@@ -207,7 +214,7 @@ def call_again(partition: Partition, instant: int) -> None:
 
 
 def requiring(partition: Partition) -> list[Ask]:
-    """Return waiting asks that require a node by name, if that node changed since they were last refused (G11)."""
+    """Return waiting asks that require a node by name, if that node is open and has changed since they were last refused (G11)."""
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(REQUIRED_NODE):
         return []

@@ -77,7 +77,10 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """Return by member its gang, for gangs of several members for which a decision holds capacity, even while that decision is planned again."""
+    """Return by the key of each member its gang, for gangs of several members for which an open decision holds capacity.
+
+    Decisions that are being planned again are included.
+    """
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
@@ -116,7 +119,7 @@ def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[A
 def _worth_a_look(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
     """Yield groups in whose leaf another application runs (I2), and groups for which capacity is becoming free anyway (G8).
 
-    If two applications run in a leaf, every group shares the leaf with an application that is not its own.
+    For each leaf, two running applications are looked up: at least one of them is not the group's own.
     """
     coming, running = _coming(partition), dict[Queue, list[Application]]()
     for group in groups:
@@ -141,7 +144,10 @@ def _coming(partition: Partition) -> list[Coming]:
 
 
 def _gets_capacity(group: Group, coming: Iterable[Coming]) -> bool:
-    """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4)."""
+    """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4).
+
+    If limits lack headroom now, only these limits are checked, not the nodes.
+    """
     ask_class = group.ask_class
     full = [
         one for one in group.application.limits_of(ask_class) if not one.has_headroom(ask_class)
@@ -179,7 +185,7 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 
 
 def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
-    """Return the end of the back-off after a refusal, 0 if there was none. There is no delay (J3)."""
+    """Return the instant at which the group's back-off after a refusal ends, 0 if there is none. Gangs have no delay (J3)."""
     tried = max(ask.tried_ms for ask in asks)
     refused_ms = partition.round.tries.refused_ms(group)
     if not refused_ms or tried > refused_ms:
@@ -204,10 +210,10 @@ def _foremost(group: Group) -> list[Ask]:
 
 
 def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
-    """Return a node for every member of a gang whose decision was open before a restart (J10, 19); [] if a member gets no node.
+    """Return a node for every member of a gang whose decision was open before a restart (J10); [] if a member gets no node.
 
-    Members for which pods are evicted get the nodes that are named in the victims' annotations. Members that needed no victim
-    get the first node in the order of names that has capacity for them once all ordered releases are done.
+    Members for which pods are evicted get the nodes that the victims' annotations name. The other members, and members whose
+    node lacks capacity, get the first node by name that has capacity for them once all ordered releases are done.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

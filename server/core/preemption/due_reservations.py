@@ -66,7 +66,7 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Clear the record of classes that no node could hold, if a node opened or a pledge ended."""
+    """Clear the record of classes that no node could hold, if a node opened or changed its shape, or a pledge ended."""
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -97,7 +97,7 @@ def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
 
 
 def is_stuck(partition: Partition, group: Group) -> bool:
-    """Return whether the group lacks only a node, and its class is not known to be too large for every node."""
+    """Return whether the group lacks only a node, has no pledge, and its class is not known to be too large for every node."""
     ask_class = group.ask_class
     return (
         ask_class.dead
@@ -126,7 +126,7 @@ def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
 
 
 def _is_plain_again(group: Group) -> bool:
-    """Return whether an ask that qualifies joined the group since its asks were last reported."""
+    """Return whether an ask that qualifies joined the group since the reasons of its asks were last reported."""
     return any(_is_plain(ask, group) for ask in group.untold)
 
 
@@ -137,7 +137,10 @@ def _is_plain(ask: Ask, group: Group) -> bool:
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Yield the asks that have waited long enough, and set the instant at which the first other ask will have waited long enough."""
+    """Yield the asks, which are sorted by age, up to the first that may not reserve yet; set the instant from which that one may.
+
+    An ask may reserve `reservation.RESERVE_AFTER_MS` after it began to wait, and not before its application may reserve again.
+    """
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
         instant = max(comes, ask.application.reserves_from_ms)

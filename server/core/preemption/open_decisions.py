@@ -19,14 +19,18 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 Weak = Counter[tuple[Queue, int]]
-"""The promises of pledges that give way to claims, by queue and type. They do not count against any maximum."""
+"""The promises of pledges that give way to claims, by queue and type. These promises do not count against any maximum."""
 Over = Set[tuple[Queue, int]]
 
 # Vetoes -------------------------------------------------------------------------------------------------------------
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """Let a victim that the shim could not release run on. No plan chooses it for a while, and its decision is planned again."""
+    """Let a victim that the shim could not evict run on; no plan chooses it for the length of a back-off (C6, V6).
+
+    Quota runs, and decisions whose pledges no longer fit, are planned again. If the pod is not being released for the decision
+    that the veto names, only a note is returned.
+    """
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
         if partition.owner != event.rm_id or ask is None:
@@ -67,7 +71,10 @@ def _vetoed(
 
 
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Let the victim run on; no plan chooses it for a while. Call this before its decision ends, or else the victim counts as lost."""
+    """Let the victim run on, and keep plans from choosing it until the back-off is over.
+
+    Call this before its decision ends: when a replacement ends, a placeholder that is still its victim is set to releasing.
+    """
     journal.spare(partition, ask)
     ask.vetoed = True
     partition.columns.changed[ask] = None
@@ -109,7 +116,7 @@ def veto_over(partition: Partition, key: str) -> None:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """Expire a decision that lasted too long: it is planned again, and the release of its victims is ordered again."""
+    """Expire a decision that lasted too long (C5): order the release of its victims again, and let its asks be planned for again."""
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():
@@ -159,7 +166,10 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """End a pledge and the decision that made it. For a reservation, return a note; the end of other decisions is reported with them."""
+    """End a pledge and the decision that made it, unless that ended already; its asks are planned for again.
+
+    For a reservation, return a note with ``code``. The end of any other decision is reported by `decision_events.moves`.
+    """
     ask, reserved = held.ask, held.commitment.facts.reserves
     if partition.decisions.pledges.get(ask.key) is not held:
         return []  # the decision ended with another of its pledges
@@ -171,7 +181,11 @@ def give_up(
 
 
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Give up the pledges on a changed node to asks that it can no longer take: it is closed, too small, or excluded by their constraints."""
+    """Give up the pledges on a changed node whose asks it can no longer take.
+
+    That is so if the node takes no placements, is too small for the ask, or is excluded by its constraints. A drained node
+    keeps the pledges of asks that require it by name.
+    """
     notes: list[Decision] = []
     for held in list(node.pledges.values()):
         large = fits(held.demand, node.capacity)
@@ -183,7 +197,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 
 
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
-    """End pledges that do not fit any more after a maximum was lowered or a node shrank, the newest first (G10).
+    """End pledges that no longer fit their node or queues, because a maximum was lowered or capacity was lost, newest first (G10).
 
     ``node`` is the node that changed, if nothing else changed.
     """
@@ -235,7 +249,10 @@ def _fits_planned(held: Pledge, over: Over) -> bool:
 
 
 def planned_free(node: Node) -> list[int]:
-    """Return a node's free capacity once all ordered evictions are done. Reservations count as free, pledges of decisions as used."""
+    """Return a node's free capacity once all ordered evictions are done.
+
+    Pledges count as used, except reservations and pledges of decisions that are being planned again.
+    """
     free = node.free_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():

@@ -66,7 +66,7 @@ def last_served(partition: Partition) -> int | None:
 
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
-    """Let an ask that was put off earlier in a continued round wait for the next round (P5)."""
+    """Schedule a call in the next round for an ask that was put off earlier in this round (P5), if its policy waits for rounds."""
     if facts(policy).waits_for_rounds and earliest_ms(partition) > now:
         due_claims.call_again(partition, now)
 
@@ -83,7 +83,10 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def begin(partition: Partition, now: int) -> None:
-    """Begin a round of claims, unless a round continues, or the plans to come belong to the last round."""
+    """Begin a round of claims, unless a round continues, or the next round may not begin yet (P1).
+
+    Plans that are made before the next round may begin count as releases of the last round.
+    """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):
         return
@@ -109,7 +112,7 @@ def over_use(partition: Partition, trial: Trial) -> OverUse:
 
 
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
-    """Count the releases of a decision for its round."""
+    """Count the releases of a plan for the latest round, if the policy has a budget and the pace is bounded (P5)."""
     if not plan.facts.budgeted or not pace.is_bounded(partition.spec.preemption):
         return
     state = partition.round

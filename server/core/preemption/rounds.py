@@ -57,10 +57,13 @@ ROWS_PER_STEP: Final = 256
 class RoundResult:
     """The result of a round: decisions to report, steps spent, and whether there is more to do at once.
 
-    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule that refused them, ``moves``
-    is the takeover that is made unless the round made a plan, ``expiring`` has the decisions with the instants at which they
-    expire. ``held_back``: that takeover comes before asks that may reserve. ``looks``: the next tick goes on to look for asks
-    that may reserve, or begins to look for asks that may claim.
+    - ``cut``: the budget of steps ended before the round did.
+    - ``refused`` counts intents by the rule that refused them.
+    - ``moves`` is the takeover that was found before planning. It is searched again if the round made plans, and not made while
+      ``more`` is set or a look for asks that may reserve goes on.
+    - ``held_back``: asks that may reserve were not offered a node, because a takeover comes first or a look goes on.
+    - ``looks``: the next tick goes on to look for asks that may reserve, or begins another look for these or for asks that claim.
+    - ``expiring`` has pairs: the instant at which a decision expires, and its id.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -75,7 +78,7 @@ class RoundResult:
 
 
 Beside = Callable[[Trial | None], None]
-"""The callback that gets the Trial with the plans of a round before they are written, None if nothing was due (see `shadow`)."""
+"""A callback that gets the Trial with the plans of a round before they are written, None if nothing was due (see `shadow`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,10 @@ def next_due(partition: Partition, now: int) -> int | None:
 
 
 def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
-    """Run one round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable.
+    """Run one round, or its continuation, if one is called for. Call it when nothing more is placeable.
 
-    ``beside`` plans on the same state, after this round has planned and before anything is written.
+    No attempt begins after ``budget`` steps; the last one may exceed them. ``beside`` plans on the same state, after this round
+    has planned and before anything is written.
     """
     result = RoundResult()
     partition.thrashing.forget_old(now)
@@ -131,7 +135,10 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
 
 
 def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
-    """Move a reservation, once nothing else is left to decide. Asks that become placeable are placed before the next move."""
+    """Carry out the takeover of a reservation, once nothing else is left to decide.
+
+    A tick carries out one at the most, so that asks that become placeable are placed before the next takeover.
+    """
     found = result.moves
     if result.more or found is None or due_reservations.is_looking(partition):
         return
@@ -246,7 +253,10 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 
 
 def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
-    """Plan the intents of each policy in order, each as if the plans before it were carried out already."""
+    """Plan the intents of each policy in order, each as if the plans before it were carried out already.
+
+    Planning stops when the budget is spent; then ``cut`` and ``more`` are set in the result.
+    """
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
     for policy in POLICIES:
@@ -315,7 +325,7 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
 
 
 def _is_masked(partition: Partition, intent: Intent) -> bool:
-    """Return whether the intent was refused in this round already.
+    """Return whether the intent was refused in this round already, or is a reservation for a class that no node could hold.
 
     Without this check, a round that its budget cut off would try the same intents again in each tick, and never reach the later
     ones.
@@ -397,9 +407,8 @@ def _refused(
 ) -> list[Decision]:
     """Keep a refused ask from being tried again in this round; return a note if the refusal has to be reported.
 
-    A class that no node could hold is not tried again until a node or pledge changes.
-
-    Ports are taken and freed with every pod, so a class with ports is tested in each round.
+    If no node could hold the class of an ask that may reserve, the class is not tried again until a node or pledge changes.
+    Classes with host ports are tried in each round, because pods take and free ports all the time.
     """
     partition.round.masked.add((intent.policy, intent.ask.key))
     if facts(intent.policy).retry is not Retry.ROUND:

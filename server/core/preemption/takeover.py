@@ -68,7 +68,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
 
 
 def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
-    """Return the asks that reserve before this takeover."""
+    """Return the asks that come before this takeover's ask in the order of reservations; all asks if there is no takeover."""
     if found is None:
         return asks
     every = in_order(dict.fromkeys((*asks, found.ask)))
@@ -112,7 +112,7 @@ class _Search:
                         yield from _of_age(self.partition, group, now)
 
     def may_have_headroom(self, ask: Ask) -> bool:
-        """Return whether the ask's limits have headroom if no reservation counts. In `best`, only those that the ask outranks do not count."""
+        """Return whether the ask's limits have headroom if no reservation counts: a necessary condition for `best`."""
         ask_class = ask.ask_class
         return all(
             fits(ask_class.demand, self._most.get(one, one.headroom))
@@ -124,7 +124,10 @@ class _Search:
         return self.ranks.below(ask.application.leaf, ask.spec.priority)
 
     def _takes(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that these asks may take over. If no further node may be reserved for the leaf, these are only the leaf's own."""
+        """Return the reservations that the leaf's asks of this priority may take over.
+
+        If no further node may be reserved for the leaf, these are only the leaf's own reservations.
+        """
         at = (leaf, priority)
         found = self._open.get(at)
         if found is None:
@@ -151,7 +154,7 @@ class _Search:
         return self._others[ask_class]
 
     def best(self, ask: Ask, below: Below) -> Takeover | None:
-        """Return the takeover that is possible for the ask while all reservations that it outranks are lifted, or None."""
+        """Return the takeover that is possible for the ask, or None. Call it while all reservations that the ask outranks are lifted."""
         ask_class, leaf = ask.ask_class, ask.application.leaf
         if not all(one.has_headroom(ask_class) for one in ask.application.limits_of(ask_class)):
             return None
@@ -169,7 +172,7 @@ class _Search:
         return Takeover(ask, node, taken.get(node))
 
     def _unpledged(self, leaf: Queue) -> list[Node]:
-        """Return the nodes without pledges that may be reserved for the leaf."""
+        """Return the nodes without pledges, if a further node may be reserved for the leaf; else []."""
         if not self.may_reserve or leaf in self.full:
             return []
         return [node for node in self.partition.index.nodes.values() if not node.pledges]

@@ -68,7 +68,10 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 
 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
-    """End all freezes after an accepted external event: another configuration, or other nodes."""
+    """End freezes after an accepted configuration, in all partitions, or after an accepted change of nodes, in their partition.
+
+    A configuration also clears the recorded deficits, because entitlements may have changed.
+    """
     if isinstance(event, ConfigurationApplied):
         if any(
             isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers
@@ -85,7 +88,10 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
 
 
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
-    """Record a plan that is about to be applied; return notes about the pairs that are frozen because of the plan."""
+    """Record a plan that is about to be applied; return notes about the pairs that are frozen because of the plan.
+
+    Plans that continue a decision after a veto, and plans in a partition that only observes, count no strike.
+    """
     snapshot = trial.snapshot
     if plan.facts.scope is Scope.NODE:
         _count_lost(partition, snapshot, plan.releases)
@@ -128,7 +134,7 @@ def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
-    """Return by queue the amounts that the plan takes from it."""
+    """Return by queue the amounts that the plan's victims free in it or below it, by the index of their type."""
     found: dict[str, Counter[int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):
@@ -155,7 +161,7 @@ def _short(level: Level) -> int:
 
 
 def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
-    """Return the deficit after the plan. Victims inside the queue, which are evicted for other types, add to the deficit (G2)."""
+    """Return the level's deficit after the plan. Victims inside the queue, evicted for other types, add to the deficit (G2)."""
     wanted = sum(
         quantity
         for one in plan.pledges

@@ -115,9 +115,10 @@ def _reason(ask: Ask) -> str:
 
 
 def _units(partition: Partition) -> list[list[Ask]]:
-    """Return the victims that may stay, in units that stay or leave together: the victims of a quota run, the rest of a gang, or one pod.
+    """Return the victims that may stay, in units that stay or leave together.
 
-    Units without an open decision for asks come first, so that they are the first that may stay.
+    A unit is the victims of a quota run, the rest of a gang, or one pod. Units whose victims are not wanted by an open decision
+    for asks come first, so that these are the first that may stay.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -135,7 +136,7 @@ def _is_for_asks(ask: Ask) -> bool:
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
-    """Return the key of the unit. All victims of a decision that shrinks a queue are one unit."""
+    """Return the key of the victim's unit. All victims of a decision that shrinks a queue are one unit."""
     if ask.released_by is not None and ask.released_by.queue:
         return ("run", ask.released_by.commitment_id)
     key, fewest = ask.spec.job_key, ask.spec.min_members
@@ -172,7 +173,7 @@ def _is_awaited(partition: Partition, ask: Ask) -> bool:
 
 
 def _waits_without_decision(partition: Partition, key: str) -> bool:
-    """Return whether the ask waits without a decision. If it has a pledge, that pledge is checked instead."""
+    """Return whether the ask waits and no decision holds capacity for it. Pledges of decisions are checked by `_is_pledged`."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None:
         return False

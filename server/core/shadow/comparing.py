@@ -49,7 +49,7 @@ def choices(
 
 
 def added(known: Sum, choice: Choice) -> Sum:
-    """Return the totals with one more decision added."""
+    """Return the totals of decisions and of lost work with one more decision added."""
     return Sum(known.decisions + 1, known.lost.plus(lost_of(choice.victims)))
 
 
@@ -69,7 +69,10 @@ def _content(one: Choice) -> tuple[object, ...]:
 
 
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
-    """Return why one side made no decision for a subject although the other side made one under this policy."""
+    """Return why one side made no decision for a subject although the other side made one under this policy.
+
+    ``side`` is the live partition or the shadow's copy of it, ``key`` the ask, or the queue for surplus reclaim.
+    """
     settings = side.spec.preemption
     if facts(policy).shrinks is Shrinks.PARTITION:
         return Why("", "no pod has to be evicted")

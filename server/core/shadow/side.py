@@ -20,7 +20,7 @@ from server.state.thrashing import ThrashingTables
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
-    """Return the memory of the partition's shadow; None without a shadow. A new configuration starts a new shadow."""
+    """Return the memory of the partition's shadow; None without a shadow. A new configuration starts a new, empty memory."""
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
         return known
@@ -41,7 +41,10 @@ def next_due(partition: Partition, now: int) -> int | None:
 
 
 def seen(partition: Partition, known: Shadow) -> Partition:
-    """Return the partition with the shadow's settings and round, and a copy of the pairs that are frozen now."""
+    """Return a copy of the partition with the shadow's settings and round, and a copy of the pairs that are frozen now.
+
+    Everything else is shared with the live partition and must not be changed.
+    """
     other = copy.copy(partition)
     other.spec, other.round = known.spec, known.round
     other.round.cycles = partition.round.cycles
@@ -52,7 +55,10 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Apply the shadow's bounds of leaves (W2) while it takes snapshots, and then restore the live side's facts of queues."""
+    """Apply the shadow's bounds of leaves (W2) to its copy, and yield its deficits; take the shadow's snapshots inside.
+
+    On leaving, the live side's columns of queues are restored, because snapshots replace them.
+    """
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
     other.deserved = _bounds(other, shortage)

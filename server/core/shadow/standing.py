@@ -1,7 +1,7 @@
 """The standing decisions of a shadow, which hold as long as the ask still waits and the victims still run.
 
-In each of the shadow's rounds they are applied to the Trial first, so that the same decision is not reported again and no
-victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim is
+In each of the shadow's rounds the standing decisions are applied to the Trial first, so that the same decision is not reported
+again and no victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim is
 gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
 """
 
@@ -37,7 +37,7 @@ def held(plan: Plan) -> OpenShadowDecision:
 
 
 def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
-    """End the decisions that the present state rules out; return the reasons by subject."""
+    """End the decisions that the present state rules out; return the reasons by subject. Without a change of state, do nothing."""
     state = (
         partition.relief,
         partition.placements,
@@ -97,14 +97,14 @@ def _of_victim(partition: Partition, key: str) -> str:
 
 
 def is_due(known: Shadow, now: int) -> bool:
-    """Return whether to check standing decisions against the rules again, although no ask is due."""
+    """Return whether CHECK_MS have passed since standing decisions were last checked against the rules."""
     return bool(known.held) and now >= known.checked_ms + CHECK_MS
 
 
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
-    """Apply the standing decisions to the Trial, oldest first, and end those that would break a rule now.
+    """Apply the standing decisions to the Trial, oldest first. End decisions that would break a rule now, with reasons in ``ended``.
 
-    Each turn checks the rules for CHECKED_MAX decisions, in rotation.
+    Each turn checks the rules for at most CHECKED_MAX decisions, in rotation. The others are applied unchecked.
     """
     checked = _next_checked(known, trial.snapshot.now)
     with _seen_waiting(other, trial, list(known.held.values())) as waiting:
@@ -118,9 +118,9 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
-    """Return the next decisions to check, at most CHECKED_MAX, and remember the last of them.
+    """Return the names of the next decisions to check, at most CHECKED_MAX, and remember the last of them.
 
-    The next one follows the decision that was checked last; after the end of the list comes its beginning.
+    The first follows the decision that was checked last; after the end of the list comes its beginning.
     """
     known.checked_ms = now
     names = list(known.held)
@@ -163,7 +163,7 @@ def _seen_waiting(
 
 
 def _plan(other: Partition, one: OpenShadowDecision, waiting: Mapping[str, WaitingAsk]) -> Plan:
-    """Return the plan with the row numbers of a snapshot that is taken now."""
+    """Return a standing decision as a plan, with the row numbers that a snapshot of this instant has."""
     nodes = other.index.nodes
     pledges = tuple(
         PlannedPledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)

@@ -27,9 +27,9 @@ LIVE, SHADOW = "live", "shadow"
 
 
 def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
-    """Begin the turn of the partition's shadow at this instant; None without a shadow.
+    """Return the turn of the partition's shadow at this instant; None without a shadow.
 
-    Each ask that is tried costs at least one step; asks beyond the budget are tried in the next tick.
+    Each ask that is tried costs at least one step of the budget. Asks beyond the budget are tried in the next tick.
     """
     if not partition.spec.preemption.shadow and partition.shadow is None:
         return None
@@ -40,7 +40,7 @@ def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
 class Turn:
     """The planning and the report of one turn.
 
-    Call `plan` with the plans of the live round, then `told` with its decisions.
+    Call `plan` with the plans of the live round before they are written, then `told` with the round's result.
     """
 
     def __init__(self, partition: Partition, known: Shadow, now: int, budget: int) -> None:
@@ -54,7 +54,7 @@ class Turn:
         self._drafts: list[ShadowRecord] = []
 
     def plan(self, live: Trial | None) -> None:
-        """Decide under the shadow's settings, and compare with the plans of the live side."""
+        """Decide under the shadow's settings, and compare with the plans of the live side; ``live`` is None if nothing was due."""
         known, now = self._known, self._now
         self._ended = standing.sweep(self._partition, known)
         mine: dict[str, Choice] = {}
@@ -70,7 +70,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """Return the records to report. Call this after the live side's decisions got their ids."""
+        """Store and return the records to report. Call this after the live side's decisions got their ids."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
@@ -87,11 +87,11 @@ class Turn:
 
     @property
     def _pauses(self) -> bool:
-        """Return whether more groups of equal asks wait than a shadow examines in one turn: it then makes no new decisions."""
+        """Return whether more groups of equal asks wait than a shadow examines in one turn. The shadow then makes no new decisions."""
         return self._partition.classes.groups > LOOK_MOST
 
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
-        """Return by subject the shadow's new decisions. They are made after its standing decisions were applied."""
+        """Apply the shadow's standing decisions to a Trial, make new decisions on it, and return these by subject."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
             asks = due.claimants(other, shortage, Part(other, now).groups, now)
@@ -164,7 +164,10 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """Return the record of a subject as of this turn; None if there is nothing new to report."""
+        """Return the record of a subject as of this turn; None if there is nothing new to report.
+
+        If one side decided nothing now, its last decision counts as long as it stands.
+        """
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
             stands = self._stands(key, before)

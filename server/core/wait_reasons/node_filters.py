@@ -20,14 +20,15 @@ PORT: Final = "host-port"
 RESERVED: Final = "reserved"
 EXAMPLES_MAX: Final = 3
 SHORT: Final = "short-"
-"""The prefix of reasons about capacity; the type that lacks most, relative to the node's capacity, follows."""
+"""The prefix of reasons about capacity. The type that lacks most, relative to the node's capacity, follows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of nodes by the first reason that excludes the ask; ``missing`` has by type the amounts that node ``nearest`` lacks.
+    """The number of nodes by the first reason that excludes the ask, the most frequent reason first; FITS counts nodes it fits on.
 
-    ``examples`` names the first few nodes of each reason.
+    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is the node that lacks least among the nodes that the
+    constraints allow, None if they allow none; ``missing`` has by type what that node lacks.
     """
 
     counts: dict[str, int]
@@ -41,7 +42,10 @@ _NO_PART: Final = Constraints(tolerations=ANY_TAINT)
 
 
 def parts(constraints: Constraints) -> list[Part]:
-    """Return the parts of a constraint that an explanation names, each as a constraint of its own; empty parts are left out."""
+    """Return the parts of a constraint that an explanation names, each with its name, as a constraint of its own.
+
+    Parts that exclude no node are left out.
+    """
     names = Constraints(
         tolerations=ANY_TAINT,
         node_name=constraints.node_name,
@@ -97,7 +101,7 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Return a sort key: nodes that could hold the ask when empty come first; among these, nodes that lack least."""
+    """Return a sort key, and the node: nodes that could hold the ask when empty come first, then nodes that lack less."""
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
     # Pledges beyond the free capacity are missing, too.
@@ -107,7 +111,7 @@ def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
 
 
 def _capacity_reason(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return the code of the lack of capacity for which a node does not take the ask; FITS if the ask fits."""
+    """Return why a node that the constraints allow lacks capacity for the ask; FITS if the ask fits."""
     demand = ask.ask_class.node_demand
     if not fits(demand, node.capacity):
         return TOO_SMALL
@@ -126,7 +130,7 @@ def _capacity_reason(partition: Partition, ask: Ask, node: Node) -> str:
 
 
 def free_for(ask: Ask, node: Node) -> Amounts:
-    """Return a node's free capacity as the ask sees it: the ask's own pledge counts as free."""
+    """Return a node's free capacity as the ask sees it: the ask's own pledge counts as free. Do not change the result."""
     held = node.pledges.get(ask.key)
     if held is None:
         return node.free

@@ -21,7 +21,7 @@ TELL_MAX = 2_500
 TELL_BESIDE_MAX = 1_000
 """The number of asks that a tick with placements reports at most. Placements are sent when the tick ends, and must not wait for texts."""
 RETELL_MS = 60_000
-"""The time in which a group of asks gets at most one report that another reservation keeps it waiting."""
+"""The time within which a group of asks gets at most one report that a reservation other than the reported one keeps it waiting."""
 
 
 def tell(
@@ -75,7 +75,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
 
 
 def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
-    """Return the code in words. A reservation that the text names is recorded, so that its end is reported."""
+    """Return the code in words. If the text names a reservation, record that, so that the reservation's end is reported."""
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Job):
         return reason_of(code, group, ask)
@@ -129,7 +129,7 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
 
 
 def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
-    """Return the code in words, for the object's own event."""
+    """Return the code in words, for the event of the pod; "" for a code that needs no words."""
     if isinstance(group, Job) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
         reserve = group.application.reserve
         wanted = quantities({} if reserve is None else reserve.wanted)

@@ -1,4 +1,4 @@
-"""The first rule that keeps an ask waiting, as a code. Read-only: no heap is touched."""
+"""The first obstacle that keeps an ask waiting, as a code. Read-only: the state is not changed."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,7 +22,7 @@ FEW_SIZES: Final = 16
 
 
 class Obstacles:
-    """The obstacles of one partition's asks. An object of this class examines each group and class once."""
+    """The obstacles of one partition's asks. An object examines each group and class once, so use it only while nothing changes."""
 
     def __init__(self, state: State, partition: Partition) -> None:
         self._partition = partition
@@ -32,7 +32,7 @@ class Obstacles:
         self._sizes: dict[NodeMask, list[Amounts]] = {}
 
     def code(self, ask: Ask) -> Code:
-        """Return why the ask waits; NOT_TRIED if no rule is known to block it."""
+        """Return why the waiting ask waits: the answer for the first ask of its group. NOT_TRIED if no obstacle is known."""
         if not self._synced:
             return Code.NOT_SYNCED
         group = ask.group
@@ -57,7 +57,7 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Return why no node takes the ask. For an ask that avoids nodes, only its original constraints count."""
+        """Return why no node takes the ask, by its original constraints: nodes that it avoids for now count as allowed."""
         ask_class = ask.ask_class
         if ask.key in self._partition.avoided or ask.pledge is not None:
             return node_code(self._partition, ask)
@@ -117,8 +117,8 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 def node_code(partition: Partition, ask: Ask) -> Code:
     """Return why no node takes the ask.
 
-    The codes mean: there are no nodes, no node is allowed, no node is large enough, or no node has enough unreserved free
-    capacity now.
+    The codes mean: no node takes placements, the constraints allow none, none that they allow is large enough, one has enough
+    free capacity that is reserved, or none has enough free capacity now.
     """
     constraints = ask.spec.constraints
     if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):
@@ -133,7 +133,7 @@ def node_code(partition: Partition, ask: Ask) -> Code:
 
 
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
-    """Return the nodes that the ask's constraints can allow: only the named nodes if the constraints name some."""
+    """Return the nodes that the ask's constraints may allow: only the named nodes if the constraints name some, else all."""
     nodes, names = partition.index.nodes, ask.ask_class.mask.names
     if names is None or ask.key in partition.avoided:
         return iter(nodes.values())
@@ -145,7 +145,7 @@ def _without_capacity(partition: Partition, ask: Ask) -> Code:
 
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
-    """Return the reservations that keep the ask off nodes on which it would fit now otherwise, in the order in which they end."""
+    """Return the reservations without which the ask would fit on a node now, in the order in which they end."""
     found = [
         held
         for held in partition.decisions.reservations.values()

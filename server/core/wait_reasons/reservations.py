@@ -30,7 +30,10 @@ def bound(partition: Partition, made_ms: int) -> int:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """End a reservation whose time is over; its application reserves nothing for as long as it has lasted."""
+    """End a reservation whose time limit is reached; its application may reserve nothing for the same length of time.
+
+    A reservation whose limit was removed stays.
+    """
     if not commitment.expires_ms:
         return []
     lasted = commitment.expires_ms - commitment.created_ms
@@ -45,7 +48,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Apply changed settings: reservations that are switched off end, other reservations get their new end."""
+    """Apply changed settings: reservations end if they are switched off or no longer fit the limits; others get their new end."""
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
     notes = _drop_unfit(partition, now) if settings.enabled else []
@@ -88,7 +91,10 @@ def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
 
 
 def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
-    """Return the report of a reservation: the capacity that is kept, for which ask, and until when."""
+    """Return the report of a reservation or another pledge: the node, the ask, and the end (0 if none is set).
+
+    ``missing`` is what the node still lacks for the ask, by type.
+    """
     commitment, ask = held.commitment, held.ask
     return Reserved(
         held.node.node_id,
@@ -106,7 +112,10 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
 
 
 def sentence(ask: Ask, found: list[Pledge]) -> str:
-    """Return a sentence: what is reserved, for which kind of ask and until when. Queue and pod are left out, because other tenants read it."""
+    """Return a sentence: how many nodes are reserved, for asks of which priority, and until when.
+
+    The sentence names no queue, pod or node, because other tenants read it.
+    """
     nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
     return f"{nodes} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
 
@@ -131,7 +140,7 @@ def _range(numbers: list[int]) -> str:
 
 
 def until(held: Pledge) -> str:
-    """Return when a reservation ends at the latest, in words."""
+    """Return when a reservation ends at the latest, in words: its time of day in UTC, with the date from a day on."""
     instant = held.commitment.expires_ms
     if not instant:
         return "until that ask has a node"
