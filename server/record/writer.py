@@ -38,7 +38,7 @@ class Scribe:
     def close(self) -> None:
         """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that and stop waiting.
 
-        Later jobs are then lost if the process ends before their turn.
+        The jobs behind it run if it returns before the process ends, so that no line is lost without need; otherwise they are lost.
         """
         self._jobs.put(None)
         done = -1

@@ -67,6 +67,22 @@ def test_a_job_that_never_returns_does_not_hold_up_the_end(stuck: Stuck) -> None
     assert not done
 
 
+def test_a_sync_that_returns_late_lets_the_jobs_behind_it_run_once_and_in_order(
+    stuck: Stuck,
+) -> None:
+    """Their lines are missing only if the process ends first."""
+    scribe, done, last = Scribe(), list[int](), threading.Event()
+    scribe.run(stuck.sync)
+    for number in range(10):
+        scribe.run(partial(done.append, number))
+    scribe.run(last.set)
+    scribe.close()
+    assert not done
+    stuck.let_go.set()
+    assert last.wait(PATIENCE_S)
+    assert done == list(range(10))
+
+
 async def test_a_durable_core_ends_although_a_sync_never_returns(
     tmp_path: Path, stuck: Stuck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
