@@ -251,7 +251,7 @@ def _answering(behaviour: Behaviour, parse: _Parse) -> _Write:
     read = _one(parse)
 
     async def write(requests: Requests, context: Context) -> None:
-        await _send(context, await behaviour(await read(requests), context))
+        await _send(context, await behaviour(await read(requests), context), headers=True)
 
     return write
 

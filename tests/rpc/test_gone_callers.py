@@ -94,19 +94,34 @@ async def unretrieved() -> AsyncIterator[list[str]]:
     loop.set_exception_handler(None)
 
 
-async def test_a_call_whose_first_message_is_not_read_gets_the_status_when_it_is_taken_away() -> (
-    None
-):
-    ended = asyncio.Event()
+async def streamed(_request: bytes, _context: Context) -> AsyncIterator[bytes]:
+    """Yield an answer that waits for its reader."""
+    yield b"-" * UNREAD_BYTES
 
-    async def answer(_request: bytes, _context: Context) -> AsyncIterator[bytes]:
-        yield b"-" * UNREAD_BYTES
+
+async def at_once(_request: bytes, _context: Context) -> bytes:
+    """Return an answer that waits for its reader."""
+    return b"-" * UNREAD_BYTES
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        grpc.unary_stream_rpc_method_handler(streamed),
+        grpc.unary_unary_rpc_method_handler(at_once),
+    ],
+    ids=["stream", "one answer"],
+)
+async def test_a_call_whose_first_message_is_not_read_gets_the_status_when_it_is_taken_away(
+    handler: Any,
+) -> None:
+    ended = asyncio.Event()
 
     def called(_method: str, _context: Context) -> Any:
         return lambda _code: ended.set()
 
     guard = Guard(Identities(), called, lambda: 0)
-    async with guarded(guard, grpc.unary_stream_rpc_method_handler(answer)) as channel:
+    async with guarded(guard, handler) as channel:
         stream = Stream(channel.unary_stream(METHOD)(b""))
         await stream.call.initial_metadata()
         closed = Identities(open_to_all=False)
