@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from server.core.state import State
 from server.model.decisions import Decision, Noted
 from server.model.fit import Demand
-from server.model.phrases import quantities, span
+from server.model.phrases import count, quantities, span
 from server.model.policies import QUOTA, Shrinks
 from server.model.quota import PartitionSpec
 from server.model.reasons import Code
@@ -139,6 +139,7 @@ def _summary(shrink: Shrink, *, observed: bool) -> str:
     ]
     if shrink.missing:
         parts.append(f"{quantities(shrink.missing)} missing")
+    parts.append(count(shrink.candidates, "candidate"))
     if shrink.blocked_by:
         where = f" of queue {shrink.blocking_queue}" if shrink.blocking_queue else ""
         parts.append(f"the rest is protected by {shrink.blocked_by}{where}")
