@@ -35,7 +35,7 @@ SYNC_MS: Final = 300_000
 ALONE_MS: Final = 60_000
 """The time after the start of the core from which the absence of any manager is reported."""
 UNSCHEDULABLE_SHARE: Final = 5
-"""The share of nodes, as one in this number, from which on a warning is given: more nodes than that are closed to placements."""
+"""A warning is given if more than one node in this number takes no placements."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
@@ -45,7 +45,7 @@ CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource ma
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The facts that the core cannot know by itself: when it started, and which managers are away."""
+    """The facts that are outside the core: the instant at which it started, and the managers that are away."""
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
@@ -59,9 +59,11 @@ def doctor(
     around: Around | None = None,
     name: Namer = by_key,
 ) -> list[Finding]:
-    """Return all findings, errors first; only the findings of one partition if it is named (KeyError for an unknown name).
+    """Return all findings, errors first.
 
-    Without an instant there are no findings about durations. Findings name asks by ``name``.
+    If a partition is named, findings about other partitions are left out, but not those about managers; KeyError for an unknown
+    partition. Without the instant ``now`` there are no findings about durations, and without ``around`` none about managers
+    that are away. Findings name asks by ``name``.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
@@ -118,7 +120,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
 
 
 def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
-    """Yield a finding if a node's pods take more than its capacity, so that its free capacity would be negative even without pledges."""
+    """Yield a finding if the pods on a node take more than its capacity; pledges do not count."""
     over = [-free for free in node.free]
     for held in node.pledges.values():
         for index, amount in held.node_demand:
@@ -136,7 +138,7 @@ def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
 
 
 def _lost(partition: Partition, name: Namer) -> Iterator[Finding]:
-    """Yield a finding about allocations on nodes that no manager reported."""
+    """Yield a finding about allocations on nodes that the partition does not have."""
     lost = [
         ask
         for ask in partition.asks.values()
@@ -194,7 +196,7 @@ def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[F
 
 
 def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
-    """Return sentences on how a queue's usage will be reduced to its maximum, and on what people can do."""
+    """Return sentences that say whether and when pods are evicted for a queue over its maximum, and what to do instead."""
     why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
     if why is not None:
         return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
@@ -208,7 +210,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 
 
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Yield a finding for each node with pods that should have ended by now."""
+    """Yield a finding for each node with victims that should have ended by now: after their grace period and RELEASE_MS."""
     late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.records.values():
         ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)
@@ -227,7 +229,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 
 
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
-    """Return the victims of a decision that were ordered to end and still run; no victims once the decision is fulfilled."""
+    """Return the victims of a decision that are releasing and still run; none if the decision is fulfilled or only observed."""
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
     victims = (partition.asks.get(one.key) for one in record.victims)
@@ -346,7 +348,7 @@ def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _unmet_guarantees(state: State, partition: Partition, now: int) -> Iterator[Finding]:
-    """Yield a finding about unmet guarantees of queues whose asks have waited for long; the unmet-guarantee report has the reasons."""
+    """Yield a finding about queues below their entitlement in which an ask has waited for longer than WAITING_MS."""
     if not partition.ask_count:
         return
     found = needs.read(state, partition, "", now).queues

@@ -20,7 +20,7 @@ from server.state.partition import Partition
 NEAR_MAX: Final = 5
 """The most near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""The most keys that are compared letter by letter to find near matches."""
+"""The most keys that are compared letter by letter to find near matches, split equally among the kinds of objects."""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
 """The most keys that one sentence names."""
@@ -35,8 +35,8 @@ def explain(
     """Return what the key names (an ask, allocation, application, node or queue, or nothing known), and explain its state.
 
     The explanation's ``code`` says why an ask waits, in which state an application or queue is, or whether a node is
-    schedulable. Without a partition all partitions are searched, in the order of the configuration. Sentences name asks by
-    ``name``.
+    schedulable. Without a partition all partitions are searched, and the first that knows the key answers. For an unknown key
+    or partition the explanation's kind is `unknown`. Sentences name asks by ``name``.
     """
     state = core.state
     known = state.partitions
@@ -76,7 +76,7 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
-    """Return known keys that resemble this one: keys that contain it, else the most similar of the first thousand keys."""
+    """Return up to NEAR_MAX known keys that resemble this one: the shortest that contain it, else the most similar of NEAR_AMONG."""
     if not key:
         return []
     names = (
@@ -127,7 +127,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Return a sentence if the allocation is being released, with the decision that ordered it."""
+    """Return a sentence if the allocation is being released, with the open decision that ordered it; else []."""
     decision = ask.released_by
     if decision is not None:
         return [f"It is being released by decision {decision.commitment_id} ({decision.policy})."]
@@ -202,9 +202,9 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 
 
 def _gang_member(partition: Partition, named: Application) -> str:
-    """Return the key of the first member of the gang that has the application's name, waiting members first.
+    """Return the key of the first member of the gang that has the application's name, waiting members first; "" for none.
 
-    A gang of the application itself comes first. A gang of another application is found only while it waits.
+    A gang of the application itself comes first. A gang of another application is found only while members of it wait.
     """
     name = named.application_id
     for application in (named, *partition.applications.values()):

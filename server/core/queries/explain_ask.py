@@ -61,7 +61,10 @@ class Answer:
 
 
 def explain_ask(answer: Answer, ask: Ask) -> Explanation:
-    """Return the whole answer for an ask that waits."""
+    """Return the explanation of a waiting ask: why it waits, its queues and limits, the nodes, and its place in the order.
+
+    It is written for callers that may see the whole cluster, except ``brief``, which names no node.
+    """
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)
     only = only_node(ask.spec.constraints)
@@ -155,7 +158,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
 def _in_full(
     partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> str:
-    """Return the reason with numbers, for readers who may see the whole cluster; "" if there are no numbers."""
+    """Return the reason with the numbers of nodes or of the gang, for callers that may see the whole cluster; "" if there are none."""
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
     only = only_node(ask.spec.constraints)
@@ -165,7 +168,7 @@ def _in_full(
 
 
 def only_node(constraints: Constraints) -> str:
-    """Return the only node on which an ask may run, if its constraints name one node, as a DaemonSet pod's constraints do."""
+    """Return the only node on which an ask may run, if its constraints name one, as those of a DaemonSet pod do; else ""."""
     named = constraints.required_node or constraints.node_name
     if not named and len(constraints.allowed_nodes) == 1:
         (named,) = constraints.allowed_nodes
@@ -195,7 +198,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how the waiting members of the ask's gang fit together now; None if the ask does not wait for a gang."""
+    """Return how the waiting members of the ask's gang fit together now; None if the ask is no waiting member of a gang."""
     job, partition = ask.group, answer.partition
     if not isinstance(job, Job) or isinstance(job, Hold):
         return None
@@ -272,7 +275,7 @@ def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
 
 
 def _limiter(ask: Ask, code: Code) -> Limiter | None:
-    """Return the first limit without headroom, if a limit is why the ask waits."""
+    """Return the first limit without headroom, if the code says that a limit is why the ask waits; else None."""
     return first_blocker(ask) if code in _LIMIT_CODES else None
 
 
@@ -425,7 +428,7 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 
 
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
-    """Return sentences with the ranks of the ask in its application, of the application in its queue, and of each queue on the path."""
+    """Return sentences with ranks: the ask in its application, the application in its queue, and each queue among its siblings."""
     application = ask.application
     waiting = [one for one in application.leaf.applications.values() if one.asks]
     older = sum(one.number < application.number for one in waiting)
@@ -442,7 +445,10 @@ def _asks_before(ask: Ask) -> int:
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
-    """Return a sentence with the rank of a queue by share alone. Its priority is left out, because the priority changes with every placement."""
+    """Return a sentence with the rank of a queue by share alone among siblings with waiting asks.
+
+    Priorities, which come before the share in the order, are left out: they change with every placement.
+    """
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}
     own = shares[queue.path]

@@ -69,7 +69,10 @@ def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
-    """Yield a sentence about the guaranteed types if `held` differs from usage, or if amounts are reserved: promised, releasing and reserved amounts."""
+    """Yield a sentence with the promised, releasing and reserved amounts, if there are any.
+
+    The amounts are those of the guaranteed types, or of all types if the queue has no guarantee.
+    """
     kinds = dict(queue.spec.guaranteed) or partition.types.names
     promised = _amounts(_promised(partition, queue), kinds)
     leaving = _amounts(_named(partition, queue.releasing), kinds)
@@ -175,7 +178,7 @@ def _no_claims(settings: PreemptionSettings) -> str:
 
 
 def _claims_of(queue: Queue, found: ReachReport) -> str:
-    """Return the queues whose pods this queue's asks may claim, in words."""
+    """Return in words the queues whose pods the asks of this queue, or below it, may claim."""
     if not found.claims:
         asks = "Asks below it" if queue.children else "Its asks"
         top = found.scope if found.fences else "root"

@@ -97,7 +97,7 @@ def _subject(limit: LimitFit) -> str:
 
 
 def gang_lines(fit: GroupFit) -> Iterator[str]:
-    """Yield a sentence for each node of the report, then one on further nodes, and one on how many members were tried if not all were."""
+    """Yield a sentence for each node of the report, then one on further nodes, and one if not all members were tried."""
     for one in fit.nodes:
         yield f"node {one.node_id} {_node_text(one)}."
     if fit.nodes_left_out:

@@ -58,7 +58,7 @@ RESERVING: Final = "reservations that end and are made again go on alike"
 """The assumption for partitions in which reservations end and are made again forever: they repeat themselves (see `queries.settling`)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
-"""The time that a forecast looks ahead."""
+"""The time that a forecast looks ahead at most; a longer forecast is cut off."""
 TICKS_MAX: Final = 5_000
 """The most ticks of one forecast; a longer forecast is cut off."""
 _TOO_MANY_TICKS: Final = f"a simulation ends after {TICKS_MAX:,} ticks of the core"
@@ -76,7 +76,10 @@ _CHANGES: Final = (
 
 
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
-    """Return what would follow if the configuration were applied now. The live core is not changed."""
+    """Return what would follow if the configuration were applied now. The live core is not changed.
+
+    If pods would be evicted, a second copy runs without the change, to mark the victims that would be evicted anyway.
+    """
     captured = Captured(core)
     copy = captured.rebuild()
     change = _Course(copy, now)
@@ -138,7 +141,7 @@ class _Found:
 
 
 class _Course:
-    """The run of one copy from ``now`` on. After the change, the only events are the ends of pods whose release the copy orders."""
+    """The run of one copy from ``now`` on. The only events, apart from the change, are the ends of pods that were ordered to end."""
 
     def __init__(self, copy: Core, now: int) -> None:
         self._core = copy
@@ -161,7 +164,7 @@ class _Course:
             self._is_gone(name, partition)
 
     def _is_gone(self, name: str, partition: Partition) -> None:
-        """Record allocations whose release was ordered before the forecast began. In the forecast they end at once, as later victims do."""
+        """Record allocations whose release was ordered before the forecast began. Like later victims, these end at once."""
         for ask in partition.asks.values():
             if ask.node is not None and ask.is_replaced:
                 self._going[name, ask.key] = Termination.PLACEHOLDER_REPLACED
@@ -200,7 +203,7 @@ class _Course:
                 self._now = due
 
     def _instant(self) -> None:
-        """Run one instant: ticks, and the ends of the pods that these ticks evict."""
+        """Run one instant: ticks, and the ends of the pods that these ticks evict, until neither does anything more."""
         while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1
@@ -299,9 +302,9 @@ class _Course:
     # The assumed events of the cluster --------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
-        """Return the release of every pod that was ordered to end.
+        """Return the events by which every pod that was ordered to end does end.
 
-        Each victim lowers the disruption budgets in which it counts by one.
+        Each victim of preemption also lowers its disruption budgets by one.
         """
         events: list[Event] = []
         for (name, key), why in self._going.items():

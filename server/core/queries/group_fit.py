@@ -38,7 +38,11 @@ class PersonLimit(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The asks that have to fit together, in placement order. ``size`` is 0 if they are not a gang."""
+    """The asks that have to fit together, in placement order.
+
+    ``running`` counts members that run already. ``size`` is the number of members that the gang needs, 0 without a gang or a
+    known size. ``people`` are the limits of users and groups, ``excluded`` the large enough nodes that constraints exclude.
+    """
 
     name: str
     asks: Sequence[WaitingAsk]
@@ -52,7 +56,7 @@ class Members(NamedTuple):
 
 
 def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
-    """Return the limits of an application's user and group."""
+    """Return the limits of an application's user and group with their headroom now; () for None."""
     found: Iterable[Limiter] = () if application is None else application.limiters
     return tuple(
         PersonLimit(one.kind, one.name, one.queue.path, tuple(one.headroom))
@@ -126,7 +130,7 @@ def free_row(trial: Trial, ask: WaitingAsk) -> int:
 
 
 class _Assignment:
-    """The tentative assignment, with the asks of each node."""
+    """The tentative assignment of members to nodes, with the number of members that each node takes or is charged for."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -151,7 +155,7 @@ class _Assignment:
         return row >= 0
 
     def missing(self) -> dict[str, int]:
-        """Return the sum that the nodes lack."""
+        """Return by type the sum that the nodes lack for the members that are charged to them."""
         total = Counter[str]()
         for row in self._owed:
             total.update(self._lacks(row))

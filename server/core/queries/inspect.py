@@ -1,8 +1,7 @@
 """The read side: the state of the core, as plain values. No function changes the state.
 
-The cost of each function is proportional to its result. An unknown partition gives an empty result; callers that treat this as
-an error check the partition first. The order of lists changes only with events, so that callers can page with `start` and
-`size`.
+Lists of applications, nodes and allocations are empty for an unknown partition; all other functions that take a partition raise
+KeyError. The order of lists changes only with events and decisions, so that callers can page with `start` and `size`.
 """
 
 from collections import Counter
@@ -55,7 +54,7 @@ Row = TypeVar("Row")
 
 
 def managers(core: Core) -> list[ManagerReport]:
-    """Return the registered resource managers in order of their registration."""
+    """Return the registered resource managers, in the order in which each registered first."""
     return [
         ManagerReport(
             one.rm_id,
@@ -73,7 +72,7 @@ def managers(core: Core) -> list[ManagerReport]:
 
 
 def holdings(core: Core) -> Holdings:
-    """Return how many objects the core holds."""
+    """Return how many nodes, pods, applications and queues all partitions have. Waiting asks and foreign pods count as pods."""
     known = core.state.partitions.values()
     return Holdings(
         nodes=sum(len(one.index.nodes) for one in known),
@@ -84,7 +83,7 @@ def holdings(core: Core) -> Holdings:
 
 
 def partitions(core: Core) -> list[PartitionReport]:
-    """Return the totals of every partition, by name."""
+    """Return the totals of every partition, by name. This examines every waiting ask, to count asks by reason."""
     known = core.state.partitions
     return [_partition(core, known[name]) for name in sorted(known)]
 
@@ -132,7 +131,10 @@ def user_limits(core: Core, partition: str) -> Reports:
 def queue_settings(
     core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
 ) -> list[SettingsReport]:
-    """Return the settings of a queue and all queues below it, parents first; KeyError for an unknown partition."""
+    """Return the settings of a queue and all queues below it, parents first; [] for an unknown queue.
+
+    "" is the root. KeyError for an unknown partition.
+    """
     one_partition = core.state.partitions[partition]
     top = one_partition.queues.get(path) if path else one_partition.root
     rows = top.walk() if top is not None else iter(())
@@ -140,7 +142,7 @@ def queue_settings(
 
 
 def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
-    """Return the queues from which a queue may claim, and the queues that may claim from it; KeyError for an unknown queue."""
+    """Return the queues from which a queue may claim, and the queues that may claim from it; KeyError if either name is unknown."""
     one_partition = core.state.partitions[partition]
     return reach(one_partition, one_partition.queues[path])
 
@@ -261,7 +263,10 @@ def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
     start: int = 0,
     size: int | None = None,
 ) -> list[AllocationReport]:
-    """Return allocations and, unless a queue or application is named, foreign pods. With ``asks`` also return waiting asks."""
+    """Return allocations and, unless a queue or application is named, foreign pods.
+
+    With ``asks``, waiting asks are returned as well, unless a node is named. ``queue`` includes all queues below it.
+    """
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:
         return []

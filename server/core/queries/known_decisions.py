@@ -21,9 +21,9 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
     open_only: bool = False,  # noqa: FBT001, FBT002 - the flag of the wire
     since_ms: int = 0,
 ) -> list[DecisionRecord]:
-    """Return decisions, oldest first.
+    """Return the decisions that match all given filters, oldest first.
 
-    ``queue`` includes all queues below it; ``since_ms`` is compared with the instant at which a decision was made or ended.
+    ``queue`` includes all queues below it. Decisions that were made and ended before ``since_ms`` are left out.
     """
     found = [
         one
@@ -37,7 +37,7 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 
 
 def decision(core: Core, decision_id: str) -> DecisionRecord | None:
-    """Return the decision with this id; None if it is unknown or ended long ago."""
+    """Return the decision with this id; None if it is unknown, or ended so long ago that its record was dropped."""
     for state in core.state.partitions.values():
         if decision_id in state.decisions.records:
             return state.decisions.records[decision_id]
@@ -54,7 +54,7 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 
 
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
-    """Return the numbers, at the time of the decision, of the queues that influenced it and of the victims' own queues.
+    """Return the amounts that the queues that influenced the decision, and the victims' own queues, had when it was made.
 
     The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free, and in requested
     types that have a guarantee on the path of the victim's queue.
@@ -71,7 +71,7 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
 
 
 def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
-    """Return a record completed with data that is stored separately: every candidate that stays, and the victims' queues."""
+    """Return the record with `spared` and `levels` completed from the ranking, which is stored separately."""
     return replace(record, spared=spared(core, record), levels=levels(core, record))
 
 

@@ -13,7 +13,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 GROUPS_MAX: Final = 2
-"""The most groups of nodes that are reported; the nodes of a group are excluded for the same reason."""
+"""The most groups of nodes that are reported. The nodes of a group are excluded by the same parts of the constraints."""
 NAMED_MAX: Final = 3
 SEVERAL: Final = 2
 TAINT: Final = "taint"
@@ -24,11 +24,11 @@ _OF_CLUSTER: Final = "node.kubernetes.io/"
 def excluded(
     partition: Partition, constraints: Constraints, demand: Demand
 ) -> tuple[Excluded, ...]:
-    """Return the nodes that are large enough, grouped by the parts of the constraints that exclude them. Unhealthy nodes are left out.
+    """Return the nodes that are large enough, grouped by the parts of the constraints and the taints that exclude them.
 
-    Only groups with the fewest such parts are returned, first those with the most nodes that have enough free capacity now.
-
-    The result is empty if the constraints allow at least one node that is large enough.
+    The result is empty if the constraints allow a node that is large enough. Nodes that are unhealthy or take no placements are
+    left out. Of the groups that the fewest parts exclude, at most GROUPS_MAX are returned: first those with the most nodes that
+    have enough free capacity now.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}
@@ -72,9 +72,9 @@ def excluded_text(groups: Sequence[Excluded]) -> str:
 
 
 def counted_text(groups: Sequence[Excluded]) -> str:
-    """Return how many nodes are large enough and why they are not allowed, without names and taints of nodes.
+    """Return how many nodes are large enough and why they are not allowed, as the end of a sentence.
 
-    This is for readers that may not see the nodes.
+    The text has no names and no taints of nodes, for callers that may not see the nodes.
     """
     return "; ".join(_excluded(one, count(len(one.nodes), "node"), ()) for one in groups)
 
@@ -104,7 +104,7 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return for each group the step that lets the ask run on its nodes; a group without node names gives a step without names."""
+    """Return for each group the change of the ask that lets it run on the nodes of the group; without node names, on "a node"."""
     return [_allowing(one) for one in groups]
 
 

@@ -8,17 +8,20 @@ from server.state.lost_work import LossKey, LostWork
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
-    """Return lost work by policy, claimant and victim queue; KeyError for an unknown partition."""
+    """Return lost work by policy, preempting queue and victim queue; KeyError for an unknown partition."""
     return _whole(core.state.partitions[partition].lost.by_queue)
 
 
 def lost_owners(core: Core, partition: str) -> list[LostLine]:
-    """Return lost work by policy, claimant and victim queue, user and application of the victims."""
+    """Return lost work by policy, preempting queue, victim queue, and user and application of the victims; KeyError as `lost_work`."""
     return _whole(core.state.partitions[partition].lost.by_owner)
 
 
 def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the work lost to evictions ordered since the minute of an instant, and the instant from which the sums are complete."""
+    """Return the work lost to evictions ordered since the minute of an instant, and the instant from which the sums are complete.
+
+    Instants are Unix milliseconds. KeyError for an unknown partition.
+    """
     found, begin = core.state.partitions[partition].lost.by_queue.since(instant)
     return _lines(found), begin
 

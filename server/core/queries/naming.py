@@ -1,6 +1,6 @@
-"""The names of asks in sentences: their keys, unless the caller has names for people.
+"""The names of asks in sentences: their keys, unless the caller passes a function that returns another name.
 
-Clients send the names of pods in tags. The core does not read tags, so the read side passes a function that reads the name.
+Clients send the names of pods in tags, which the core does not read; so the caller of a query passes a function that does.
 """
 
 from collections.abc import Callable, Sequence

@@ -39,7 +39,10 @@ class NotEvicted:
 
 
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
-    """Return why an allocation was not evicted by the latest decision that judged its node, and by the latest other one that judged its queue."""
+    """Return why an allocation was not evicted by two decisions: the latest that considered its node, and its queue elsewhere.
+
+    Only decisions since the allocation was placed count. A decision that did evict it gives no entry.
+    """
     here, queue = "", ""
     found: list[NotEvicted] = []
     for record, ranking in _rankings(partition, ask):
@@ -136,6 +139,6 @@ def difference_of(ranking: Ranking, own: Ranked, other: Ranked) -> tuple[str, Ra
 
 
 def first_difference(own: Ranked | Rival, other: Ranked | Rival) -> int:
-    """Return the first place at which two lists of values differ."""
+    """Return the first place at which two lists of values differ; they must differ somewhere."""
     pairs = zip(own, other, strict=True)
     return next(at for at, (one, another) in enumerate(pairs) if one != another)

@@ -44,7 +44,7 @@ _CONSTRAINTS: Final = {
 
 
 def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, ...]:
-    """Return the next steps for a waiting ask, the best first."""
+    """Return the next steps for a waiting ask, the best first; () if none is known. ``verdict`` is that of preemption, None without."""
     helped = _by_preemption(verdict, now)
     if helped:
         return (helped,)
@@ -112,7 +112,7 @@ def of_gathering(fit: GroupFit) -> str:
 
 
 def _choices(fit: GroupFit) -> str:
-    """Return the changes that would let all members be placed: remove every obstacle, or make the group smaller."""
+    """Return the changes that would let all members be placed: remove every obstacle, or, for a gang, need fewer members."""
     queues = [one for one in fit.limits if one.kind == "queue"]
     needed = [_of_maxima(queues)] if queues else []
     needed += [_of_limit(one, "pods") for one in fit.limits if one.kind != "queue"]
@@ -151,7 +151,7 @@ def _of_missing(fit: GroupFit) -> str:
 
 
 def _of_maxima(limits: Sequence[LimitFit]) -> str:
-    """Return the step that gives a group headroom under the maxima of several queues on one path."""
+    """Return the step that gives a group headroom below the maxima of these queues."""
     raised = listed([f"of queue {one.name} by {quantities(one.missing)}" for one in limits])
     return f"raise the max {raised}, or wait until pods there end"
 

@@ -66,7 +66,7 @@ def _queue_report(
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
-    """Return the share report of each queue, if shares follow weights (W4, W5)."""
+    """Return the share report of each queue by its path, if shares follow weights (W4, W5); else {}."""
     if not sharing.is_shared_out(partition):
         return {}
     shares = Shortage(partition).shares
@@ -89,7 +89,7 @@ def _share_report(partition: Partition, share_of: Share, standing: QueueStanding
 
 
 def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
-    """Return by type name the usage of a queue beyond its maximum; victims that are releasing count as gone."""
+    """Return by type name the usage of a queue beyond its maximum, only types above it; releasing allocations count as gone."""
     index, most = partition.types.index, dict(queue.spec.max or ())
     return {
         kind: queue.usage[index[kind]] - queue.releasing[index[kind]] - most[kind]
@@ -115,7 +115,7 @@ def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Return whether any queue on the path limits the type that has this headroom."""
+    """Return whether a headroom comes from a limit; a type that no queue on the path limits has about NO_LIMIT."""
     return left < NO_LIMIT >> 1
 
 
@@ -128,7 +128,7 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 
 
 def share_ppm(partition: Partition, queue: Queue) -> int:
-    """Return the dominant share in millionths, from present usage and configuration."""
+    """Return the dominant share in millionths; UNBOUNDED_PPM if the queue uses a type of which it is entitled to nothing."""
     found = share(queue.usage, _basis(partition, queue))
     return (
         UNBOUNDED_PPM
@@ -145,7 +145,7 @@ def dominant_type(partition: Partition, queue: Queue) -> str:
 
 
 def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
-    """Return in words the amount by which the usage of a type is divided to get its share (6.3, W8)."""
+    """Return in words the amount by which the usage of a type is divided to get its share (O2, W5)."""
     if partition.shared_for is not None:
         return "what it is entitled to by weight"
     if kind in dict(queue.spec.guaranteed):

@@ -27,7 +27,7 @@ NO_LIMIT: Final = "no limit"
 
 
 def settings_report(partition: Partition, queue: Queue) -> SettingsReport:
-    """Return the settings of one queue, in the order of the configuration page."""
+    """Return the settings of one queue, each with its origin, in the order of the configuration page."""
     return SettingsReport(
         queue.path,
         queue.leaf,
@@ -109,7 +109,7 @@ def _property_origin(queue: Queue, name: str) -> tuple[Origin, str]:
 
 
 def _without_effect(partition: Partition, queue: Queue, name: str) -> str:
-    """Return why a property in the configuration has no effect; "" if it has an effect, or is the default."""
+    """Return why a property has no effect, or only in a case; "" if it has its effect, or the default value."""
     if getattr(queue.spec.properties, PROPERTY_FIELDS[name]) == getattr(
         QueueProperties(), PROPERTY_FIELDS[name]
     ):

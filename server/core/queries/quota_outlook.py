@@ -21,8 +21,9 @@ from server.state.partition import Partition
 class QuotaOutlook:
     """The effect of one queue's next run on an allocation.
 
-    ``victims`` counts the pods that the run would evict; if there are none, ``refusal`` says why. ``observed`` says that the
-    partition is in observe mode, in which no eviction is sent.
+    ``over`` is the usage beyond the maximum by type, ``due_ms`` the instant at which the run begins, ``standing`` the rank of the
+    allocation among the candidates, or the rule that protects it. ``victims`` counts the pods that the run would evict; if there
+    are none, ``refusal`` says why. ``observed`` says that the partition is in observe mode, in which no eviction is sent.
     """
 
     queue: str
@@ -97,7 +98,7 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Apply a plan to the trial; return why no pod is evicted, None if a pod is evicted."""
+    """Apply a plan to the Trial if it breaks no rule, and return None; else return why no pod is evicted."""
     refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)

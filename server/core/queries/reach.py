@@ -62,12 +62,12 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
 
 
 def is_disabled(queue: Queue) -> bool:
-    """Return whether the queue neither claims nor loses pods to claims."""
+    """Return whether the queue's preemption policy is disabled, so that it neither claims nor loses pods to claims (G3)."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.DISABLED
 
 
 def is_fence(queue: Queue) -> bool:
-    """Return whether claims of leaves in the queue stay inside it."""
+    """Return whether the queue is a fence: claims of leaves in it stay inside it (G3)."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE
 
 

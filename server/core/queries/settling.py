@@ -87,7 +87,7 @@ def _ticks(state: State, partition: Partition) -> bool:
 
 
 def _dues(state: State, known: list[Partition]) -> Iterator[int]:
-    """Yield the instants of dues. Timers of partitions that are no longer configured are included."""
+    """Yield the instants of dues. Timers of partitions that are not ticked, such as unsynced ones, are included."""
     for due, _, kind, name, subject in state.timers:
         partition = state.partitions.get(name)
         if partition is not None and (kind != _EXPIRY or _expires(partition, subject)):

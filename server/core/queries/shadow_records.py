@@ -14,7 +14,7 @@ from server.state.shadow import Shadow
 
 
 def reports(core: Core, partition: str = "") -> list[ShadowReport]:
-    """Return a report for each partition with a shadow, or only for the partition that is named."""
+    """Return a report for each partition whose shadow has begun, or only for the partition that is named."""
     known = core.state.partitions.values()
     return [report for one in known if partition in ("", one.name) for report in _report(one)]
 
@@ -36,7 +36,8 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 def would(core: Core, key: str, now: int) -> Verdict | None:
     """Return what the shadow would do for a waiting ask, or the rule that forbids it.
 
-    The result is None without a shadow, or for a key that does not wait.
+    The result is None for a key that does not wait or waits for a placeholder, and if no shadow of the present configuration has
+    begun.
     """
     for partition in core.state.partitions.values():
         ask, known = partition.asks.get(key), partition.shadow

@@ -1,6 +1,6 @@
 """The simulation of asks that were not submitted. No function changes the state.
 
-It uses a snapshot and a Trial between ticks, with the same planners as live decisions (design 6.12).
+The simulation uses a snapshot and a Trial between ticks, with the same planners as live decisions (design 6.12).
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,15 @@ from server.state.partition import Partition
 def simulate_asks(
     core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
 ) -> list[AskSimulation]:
-    """Return for each ask what would happen if it were submitted now, after the asks before it in the list, and had no delay to wait for."""
+    """Return for each ask what would happen if it were submitted now, after the asks before it in the list.
+
+    Each ask counts as one whose preemption delay is over. KeyError for an unknown partition.
+    """
     return list(prepared(core, partition, asks, now).answers())
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the simulation of the asks, which also counts equal asks in groups.
+    """Return the simulation of the asks, which also counts equal asks in groups; KeyError for an unknown partition.
 
     This is the only step that reads the state, and it refreshes the partition's ``disruptions``. Later steps read the snapshot.
     """
@@ -56,7 +59,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks with the names that people gave them as keys. A number is added to a name that is already in use."""
+    """Return the asks with keys that no other ask has: their given names, with a number added if a name is missing or in use."""
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
         key = ask.key or f"{simulation_answers.NAME}-{number}"

@@ -32,7 +32,7 @@ Key = tuple[str, str, str]
 
 
 def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks with the sizes of their gangs; a gang without a stated size is complete with the given members (J1)."""
+    """Return the asks with the sizes of their gangs; a new gang without a stated size is complete with the given members (J1)."""
     keys = Counter(_name(ask) for ask in asks if _is_unsized(ask))
     sizes = {key: _counted(partition, key, asked) for key, asked in keys.items()}
     specs = {
@@ -104,9 +104,9 @@ class _Alike(NamedTuple):
 
 
 class Simulation:
-    """The answers to simulated asks, each given after the asks before it; and, once all are answered, the groups of equal asks.
+    """The answers to simulated asks, each given after the asks before it; and, once all are answered, the groups of asks.
 
-    The state is not read.
+    A group is a gang, or the equal asks that wait. The state is not read.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ def _steps(job: WaitingJob, fit: GroupFit, verdict: Verdict | None, now: int) ->
 def _waits(
     by_key: Mapping[str, SimulatedAsk], job: WaitingJob, why: tuple[GroupFit, Refusal, Verdict]
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang that waits: how many members fit, what the others lack, and what preemption does."""
+    """Return the answers of a gang that waits: how many members fit, what the others lack, and why preemption does not help."""
     fit, refusal, verdict = why
     lacks = fit_text(fit) if job.gathered and fit.left else ""
     return {
@@ -256,7 +256,7 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang for which pods would be evicted: each has its member's node, and the first names all victims."""
+    """Return the answers of a gang for which pods would be evicted: each names its member's node, the first also all victims."""
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulation_answers.victims(trial, plan)

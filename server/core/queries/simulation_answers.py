@@ -1,4 +1,4 @@
-"""The answers to simulated asks, one after another on one Trial, in the form that people read (design 6.12)."""
+"""The answers to simulated asks, one after another on one Trial, with sentences for people (design 6.12)."""
 
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
 
 
 class SimulatedAsk(NamedTuple):
-    """The spec of an ask that was not submitted. If it names a known application, the limits of that application's user count."""
+    """An ask that was not submitted. If it names a known application, the limits of that application's user and group apply."""
 
     queue: str
     application_id: str
@@ -66,7 +66,7 @@ def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> As
 def preempts(
     trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, plan: Plan, now: int
 ) -> AskSimulation:
-    """Return the answer to an ask for which others are evicted."""
+    """Return the answer to an ask for which preemption found a plan."""
     verdict = verdicts.of_answer(trial.snapshot, waiting, plan, now)
     node_id = plan.pledges[0].node_id
     return AskSimulation(
@@ -101,5 +101,5 @@ def waiting_for(
 
 
 def victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
-    """Return the victims of a plan that is not carried out."""
+    """Return the victims of a plan that is not carried out, without running times."""
     return decision_records.victims(trial, plan)

@@ -30,10 +30,7 @@ from server.state.placeholders import Hold
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
-    """Return the verdict on a waiting ask.
-
-    The result is None for a key that does not wait, waits for a placeholder, or could be placed at once.
-    """
+    """Return the verdict on a waiting ask; None for a key that does not wait, or that waits for a placeholder."""
     for partition in core.state.partitions.values():
         ask = partition.asks.get(key)
         if ask is not None and ask.node is None:
@@ -43,13 +40,16 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
 
 
 Lay = Callable[[Trial], object]
-"""The callback that applies other decisions to a Trial before the verdict."""
+"""A callback that applies other decisions to a Trial before the verdict."""
 
 
 def of_ask(
     partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """Return the verdict on one ask, after ``lay`` has applied other decisions."""
+    """Return the verdict on one waiting ask, after ``lay`` has applied other decisions; None if the ask waits for a placeholder.
+
+    If a decision frees capacity for the ask already, the verdict names that decision.
+    """
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
@@ -123,7 +123,7 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
 
 
 def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
-    """Return a clause that names the setting by which a policy is off. The caller knows that the policy is off."""
+    """Return a clause that names the setting by which a policy is off. Call it only for a policy that is off."""
     if not settings.enabled:
         return "preemption.enabled is false in this partition"
     return f"preemption.policies of this partition does not list {policy.name}"
@@ -135,7 +135,10 @@ def main(ask: WaitingAsk) -> PolicyFacts:
 
 
 def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
-    """Return the policies that may serve the ask, in the order of a round. If policy `guaranteed` is not listed, `job` takes its place (J4)."""
+    """Return the policies that are on and may serve a single ask, in the order of a round.
+
+    If policy `guaranteed` is not listed, `job` takes its place (J4).
+    """
     if ask.spec.constraints.required_node:
         found = [REQUIRED_NODE]
     else:
@@ -154,7 +157,7 @@ def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
-    """Return a plan or a refusal in the form that people read."""
+    """Return the plan or the refusal for an ask as a verdict."""
     policy = next(iter(serving(snapshot.settings, ask)), main(ask)).name
     if isinstance(answer, Plan):
         policy = answer.policy
@@ -175,9 +178,9 @@ def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: 
 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
-    """Return the verdict with the instant of the next attempt, which is after the queue's delay and the back-off of a refusal (G1).
+    """Return the verdict with the instant of the next attempt: after the queue's delay, the back-off, or the pace (G1, P1, P5).
 
-    For a DaemonSet pod only a change of its node counts (G11).
+    For a DaemonSet pod only a change of its node counts (G11), so its verdict has no instant.
     """
     if facts(found.policy).retry is Retry.NODE:
         return found
@@ -209,7 +212,7 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """Return the verdict with the instant of the next round that may act (P1, P5). The verdict stays unchanged if a rule forbids the plan."""
+    """Return the verdict with the instant of the next round that may act (P1, P5); unchanged if a rule forbids the plan."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

@@ -9,7 +9,7 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The comparison of a victim with the next candidate in the order that was not evicted (the candidate that stays).
+    """The comparison of a victim with the next candidate in the order that was not evicted: the candidate that stays.
 
     ``place`` is the victim's rank among ``total`` candidates, 0 if it comes before the excerpt that is kept. ``stays`` is the
     key of the candidate that stays, "" for none, ``stays_place`` its place. ``key`` is the first sort key in which the two
@@ -30,7 +30,10 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class NextNode:
-    """The comparison of the chosen node with the next one in the order; ``next_value`` is a lower bound."""
+    """The comparison of the chosen node with the next one in the order, by the first key in which they differ.
+
+    ``next_value`` is a lower bound, because the search ends before it knows the exact value.
+    """
 
     chosen: str
     following: str
@@ -40,7 +43,7 @@ class NextNode:
 
 
 def compared(record: DecisionRecord, ranking: Ranking, victim: str) -> Compared | None:
-    """Return how a victim compares with the next candidate that stays; None for a victim that was never ranked."""
+    """Return how a victim compares with the next candidate that stays; None for a victim that was not ranked."""
     place = ranking.place(victim)
     if not place:
         return Compared(victim, 0, ranking.total) if ranking.start else None

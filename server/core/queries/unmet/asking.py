@@ -62,9 +62,9 @@ class Planner:
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
-        """Return the planner's present answer, computed once per kind; None if the claimant fits without a plan.
+        """Return the planner's present answer; None if the claimant fits without a plan. Raise OutOfPlansError.
 
-        Raises OutOfPlansError if the answer needs a search, and the budget is spent.
+        An answer that needs no search for victims costs nothing. The error is raised if it needs one, and the budget is spent.
         """
         if fits(self._now, claimant):
             return None
@@ -79,7 +79,7 @@ class Planner:
         raise OutOfPlansError
 
     def then(self, snapshot: Snapshot, claimant: Claimant) -> Plan | Refusal | None:
-        """Return the planner's answer on a snapshot with one difference. Raises OutOfPlansError."""
+        """Return the planner's answer on a snapshot with one difference; None if the claimant fits there. Raise OutOfPlansError."""
         if self._spent >= self._until:
             raise OutOfPlansError
         self._count(claimant)
@@ -88,16 +88,19 @@ class Planner:
         return None if fits(trial, claimant) else _plan(trial, claimant)
 
     def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
-        """Return whether the claimant gets capacity, or a plan for it, on a snapshot with one difference."""
+        """Return whether the claimant gets capacity, or a plan for it, on a snapshot with one difference. Raise OutOfPlansError.
+
+        If so, `served` tries further equal asks on that snapshot.
+        """
         found = not isinstance(self.then(snapshot, claimant), Refusal)
         if found:
             self._helped = snapshot, claimant
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the last helpful change serves, and why it does not serve the next; None if it serves all that are tried.
+        """Return how many equal asks the last helpful change serves, and why it does not serve the next. Raise OutOfPlansError.
 
-        At most SERVED_MAX asks are tried, one after another. Raises OutOfPlansError.
+        At most SERVED_MAX asks are tried, one after another. None if the change serves all of them, or was tried for a gang.
         """
         snapshot, first = self._helped or (self.snapshot, None)
         if not isinstance(first, WaitingAsk):
@@ -122,7 +125,7 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """Return the refusal of a claimant that may not claim at all, which needs no search for victims; None if the claimant may claim."""
+        """Return the refusal of a claimant that may not claim at all; None if only a search for victims has the answer."""
         policies = _serving(self.snapshot.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)
@@ -132,7 +135,7 @@ class Planner:
         return _may_have_others_go(self._now, policies[0], claimant)
 
     def _no_leaf_exceeds(self, ask: Claimant) -> bool:
-        """Return whether no other leaf exceeds its entitlement in a requested type, so that nothing is evicted (rule 5).
+        """Return whether no other leaf exceeds its entitlement in a requested type, so that nothing is evicted (G2).
 
         The result is False for gangs and for asks that replace others, because pods of their own queue may be evicted.
         """
@@ -147,7 +150,7 @@ class Planner:
 
 
 def _over(trial: Trial) -> dict[int, set[str]]:
-    """Return by type the leaves that exceed their entitlement in it."""
+    """Return by type index the leaves that exceed their entitlement in it; for host ports, all leaves."""
     found: dict[int, set[str]] = {}
     for path, queue in trial.snapshot.queues.items():
         pairs = zip(trial.eff(path), entitlement.floor(trial, path), strict=True)
@@ -158,7 +161,10 @@ def _over(trial: Trial) -> dict[int, set[str]]:
 
 
 def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
-    """Return the least number above ``low`` that helps. ``high`` must help; and if a number helps, every larger number must help, too."""
+    """Return the least number above ``low`` that helps, found by bisection.
+
+    ``high`` must help; and if a number helps, every larger number must help as well.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if helps(middle) else (middle, high)
@@ -179,7 +185,7 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
 
 
 def _assign(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether the ask gets a node after the members before it got theirs. If so, the Trial holds the node for the ask."""
+    """Return whether placement would give the ask a node now. If so, the Trial holds that node's capacity for the ask."""
     row = group_fit.free_row(trial, ask)
     if row >= 0:
         trial.apply(Plan(group_fit.NAME, (PlannedPledge(ask, row, trial.snapshot.nodes.ids[row]),)))

@@ -22,7 +22,7 @@ def kinds(claimant: Claimant) -> tuple[ClassFacts, ...]:
 
 
 def whole(claimant: Claimant) -> WaitingAsk:
-    """Return all members as one ask."""
+    """Return all members as one ask, which requests the sum of their requests."""
     return eligibility.whole(claimant) if isinstance(claimant, WaitingJob) else claimant
 
 
@@ -40,7 +40,7 @@ def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Clai
 
 
 def saying(claimant: Claimant, **fields: Any) -> Claimant:  # noqa: ANN401 - fields of AskSpec
-    """Return the claimant with these values in every pod's template."""
+    """Return the claimant with these fields of `AskSpec` changed in every ask."""
     return each(claimant, lambda one: what_if.saying(one, **fields))
 
 

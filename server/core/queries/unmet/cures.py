@@ -37,7 +37,7 @@ Try = Callable[[Planner, Need, Refusal], Iterator[Cure]]
 
 
 def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
-    """Return the first single change that helps; None if none helps. Raises OutOfPlansError."""
+    """Return the first single change that helps; None if none helps. Raise OutOfPlansError if the budget does not suffice."""
     return next((found for one in TRIES for found in one(planner, need, refusal)), None)
 
 
@@ -167,9 +167,9 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """Yield the cure of raising the priority to the lowest one with which the claimant gets victims outside its queue (rule 6).
+    """Yield the cure of raising the priority to the lowest one with which the claimant gets capacity from outside its leaf (G5).
 
-    Victims inside that queue would not raise its usage.
+    A plan whose victims are all in its own leaf does not count, because it does not raise what the leaf has.
     """
     own = claimants.priority(need.claimant)
 
@@ -205,7 +205,10 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 
 
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of adding a node with exactly the capacity that the ask requests; for a gang, the requests of the fewest members that suffice."""
+    """Yield the cure of adding a node with exactly the capacity that the ask requests.
+
+    For a gang the node has the capacity for the fewest members, largest first, that suffice.
+    """
     largest = _by_size(planner.snapshot, need)
 
     def helps(number: int) -> bool:
@@ -225,7 +228,7 @@ def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 
 def _by_size(snapshot: Snapshot, need: Need) -> list[WaitingAsk]:
-    """Return the asks that need a node, the largest first. The size of an ask is the largest share of the partition that it requests in any type."""
+    """Return the asks that need a node, the largest first. The size of an ask is its dominant share of the partition's capacity."""
 
     def share(ask: WaitingAsk) -> Fraction:
         parts = (Fraction(more, max(snapshot.capacity[at], 1)) for at, more in ask.kind.demand)
@@ -239,9 +242,9 @@ def _by_size(snapshot: Snapshot, need: Need) -> list[WaitingAsk]:
 def _with_node(
     snapshot: Snapshot, need: Need, some: Sequence[WaitingAsk]
 ) -> tuple[Snapshot, Claimant]:
-    """Return the snapshot with a node for some of the members, and the claimant with every class allowed on it.
+    """Return the snapshot with a new node that has capacity for some of the members, and the claimant allowed on that node.
 
-    The new node has one of each port.
+    The new node has each requested host port.
     """
     shape = {
         at: 1 if snapshot.ports[at] else more

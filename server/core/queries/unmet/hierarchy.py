@@ -6,7 +6,7 @@ from server.snapshot.snapshot import Snapshot
 
 
 def allows(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> bool:
-    """Return whether `config apply` accepts this guarantee of a queue: each amount that changes must keep its bounds."""
+    """Return whether `config apply` accepts this guarantee of a queue. Amounts that do not change are not checked."""
     return all(
         one == before or _is_kept(snapshot, path, at, one)
         for at, (one, before) in enumerate(
@@ -27,7 +27,7 @@ def allows_max(snapshot: Snapshot, path: str) -> bool:
 
 
 def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
-    """Return whether an amount of one type fits the queue's max, the guarantees below it, and the bounds of its ancestors."""
+    """Return whether a guarantee of one type fits the queue's max, the guarantees below it, and the bounds of its ancestors."""
     queue = snapshot.queues[path]
     most = queue.max[at]
     if amount > queue.guaranteed[at]:
@@ -48,7 +48,7 @@ def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
 
 
 def _needs(snapshot: Snapshot, path: str, at: int) -> int:
-    """Return the guarantee that a queue needs: its own amount, or else the sum of the queues below it."""
+    """Return what a queue needs of its parent's guarantee: its own guarantee, or if that is 0 the sum of the queues below it."""
     return snapshot.queues[path].guaranteed[at] or _below(snapshot, path, at)
 
 

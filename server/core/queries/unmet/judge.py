@@ -79,7 +79,11 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
-    """Return the whole answer for one kind of asks. ``over_promised`` has the types whose guarantees together exceed the capacity."""
+    """Return the whole answer for one kind of asks: what binds them, and the change that would help, if one was found.
+
+    ``over_promised`` has the types whose guarantees together exceed the capacity. If the planner has no questions left, the
+    answer says so.
+    """
     planner.begin(need.claimant)
     ready = _before_planning(need)
     if ready is not None:
@@ -129,7 +133,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Return the answer for asks that only wait for time to pass, or whose partition is in observe mode (P8)."""
+    """Return the answer for asks for which there is a plan: they wait for time to pass, or the partition only observes (P8)."""
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)

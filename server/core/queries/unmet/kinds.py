@@ -14,7 +14,10 @@ ALIKE_MAX: Final = 32
 
 
 class Kind(NamedTuple):
-    """The asks that are judged together: the first ask, their number, and their gang, if any. Without a gang only the first ask is judged."""
+    """The asks that are judged together: the first ask, their number, and their gang, if any.
+
+    Of single asks, which are all equal, only the first is judged.
+    """
 
     first: Ask
     number: int
@@ -46,7 +49,10 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 
 
 def _together(known: Kind, kind: Kind) -> Kind:
-    """Return two kinds with equal keys as one kind. A gang's members are not summed up, because each member with a pledge has a group of its own."""
+    """Return two kinds with equal keys as one kind.
+
+    The number of a gang's members is not added up: each member with a pledge has a group of its own, which counts all members.
+    """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number
     return Kind(first, number, known.job)
@@ -61,10 +67,10 @@ def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]
 
 
 def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
-    """Yield asks that represent a group, each with the number of asks for which it stands.
+    """Yield asks that represent a group, each with the number of asks that it represents.
 
-    For a gang this is its first member. Of other groups the first asks stand for themselves, because they may differ in fields
-    that their class does not cover; the last ask stands for all others.
+    A gang is represented by its first member. In other groups each of the first asks represents itself, because asks may differ
+    in fields that their class does not cover; the last ask represents all others.
     """
     if isinstance(group, Job):
         if group.members:
@@ -80,7 +86,10 @@ def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
 
 
 def _key(kind: Kind) -> tuple[object, ...]:
-    """Return the key by which kinds are combined: asks with equal keys are judged together; two gangs of one name have different keys."""
+    """Return the key by which kinds are combined: asks with equal keys are judged together.
+
+    Gangs of one name in different applications have different keys.
+    """
     ask, spec = kind.first, kind.first.spec
     if kind.job is not None:
         return ask.application.application_id, kind.job.key

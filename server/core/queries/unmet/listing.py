@@ -35,7 +35,7 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 
 
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
-    """Return by queue the firm amounts that are held once all ordered evictions are done, and their sum with the firm requests."""
+    """Return by queue the firm amounts that are held once all ordered evictions are done, and the same plus waiting firm asks."""
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
     dying = set(partition.columns.allocations.dying())

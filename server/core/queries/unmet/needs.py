@@ -32,14 +32,14 @@ KINDS_MAX: Final = 3
 
 
 class Limited(NamedTuple):
-    """A limit of a user or group that has no headroom, and the amounts that it lacks."""
+    """A limit of a user or group that has no headroom for the asks, and the amounts that it lacks for them, by type."""
 
     name: str
     lacks: dict[str, int]
 
 
 class Wait(NamedTuple):
-    """The instant from which a policy may plan, and whether a refusal is the reason."""
+    """The instant from which a policy may plan for an ask, and whether a back-off after a refusal sets it."""
 
     due_ms: int
     backs_off: bool
@@ -76,7 +76,7 @@ class Need(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """A queue below its entitlement, and the types that it lacks while asks below it wait."""
+    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of asks that wait, and how many others."""
 
     queue: str
     types: tuple[UnmetType, ...]
@@ -98,7 +98,7 @@ class Needs(NamedTuple):
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
-    """Return the unmet queues of a partition at or below a queue, the worst first."""
+    """Return the unmet queues of a partition, the worst first; only ``queue`` and those below it unless that is ""."""
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshotting.take(partition, now)), queue)
     groups = _groups(state, partition, short)

@@ -74,7 +74,7 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
 def _least_headroom(
     planner: Planner, need: Need, path: str, lack: dict[int, int]
 ) -> dict[int, int]:
-    """Return the smallest raise that helps. It is less than the lacking amount if victims below the maximum can free a part (G9)."""
+    """Return the smallest raise of a maximum that helps: less than what lacks, if victims below the maximum free a part (G9)."""
 
     def helps(more: dict[int, int]) -> bool:
         return _helps_with_max(planner, need, path, more)
@@ -85,7 +85,7 @@ def _least_headroom(
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return the smallest amounts that help. The search begins with ``enough``, which must help, and minimizes type by type."""
+    """Return amounts that help and of which none can be lowered alone, by type; ``enough`` must help."""
     found = dict(enough)
     for index, most in enough.items():
 
@@ -100,7 +100,7 @@ def _least_of_each(
 def _rounded(
     snapshot: Snapshot, amounts: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return amounts rounded up to whole cores and GiB if these help too, else the exact amounts."""
+    """Return amounts rounded up to whole cores and GiB if these help as well, else the exact amounts."""
     found = dict(amounts)
     for at, amount in amounts.items():
         unit = UNITS.get(snapshot.types[at], 1)
@@ -110,7 +110,7 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising one guarantee on the claimant's path: one that is too small, or one that is used up and so stops claims of ancestors."""
+    """Yield the cure of raising the guarantee of a queue on the claimant's path, if one queue's guarantee alone stops the claim."""
     short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
@@ -145,7 +145,10 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 def _raised(
     planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
 ) -> Iterator[Cure]:
-    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts; with ``least_of``, by the smallest amounts that help."""
+    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts, if that helps and can be applied.
+
+    With ``least_of``, the guarantee is raised by the smallest amounts that help.
+    """
     snapshot = planner.snapshot
 
     def helps(amounts: dict[int, int]) -> bool:
@@ -164,7 +167,7 @@ def _raised(
 
 
 def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return the amounts without the types in which the raised guarantee would exceed the queue's max or its parents' bounds."""
+    """Return the amounts without the types in which a configuration may not have the raised guarantee."""
     return {
         at: more
         for at, more in lack.items()
@@ -178,7 +181,10 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return by queue the amounts by which to raise guarantees that are used up. Such a guarantee stops claims of ancestors (rule 4)."""
+    """Return by queue the amounts by which to raise guarantees that are met, so that their queues may claim again (G2).
+
+    A queue whose guarantee of a type is met decides that its asks may not claim the type, whatever its ancestors lack.
+    """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
     for level in refusal.levels:
@@ -203,7 +209,10 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return by how much the guarantee of a gang's queue is too small. Pods are evicted for a gang only until its queue has its guarantee (J7)."""
+    """Return by how much the guarantee of a gang's queue is too small; {} unless one queue alone decides.
+
+    Pods of other queues are evicted for a gang only until its queue has its guarantee (J7).
+    """
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
         return {}
@@ -248,7 +257,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
-    """Return the queues with a guarantee that do not contain the ask: first those that protect most candidates, then the others by path."""
+    """Return the queues with a guarantee that do not contain the ask, those that protect most candidates first, the rest by path."""
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
     return [
@@ -268,9 +277,9 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering the guarantee of a queue; None if that does not help.
+    """Return the cure of lowering the guarantee of a queue by as little as the search finds; None if none helps.
 
-    A guarantee of zero is tried first. If it helps, the guarantee keeps as much as the planner's victims allow.
+    A guarantee of zero is tried first. If it gives a plan, the guarantee keeps as much as the plan's victims allow.
     """
     snapshot = planner.snapshot
     before = snapshot.queues[path].guaranteed
@@ -350,7 +359,10 @@ def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the most that a guarantee may keep. As long as one unit more helps, the search continues from the usage after the new plan's victims."""
+    """Return the most that a guarantee may keep, found upwards from ``kept``.
+
+    As long as one unit more still gives a plan, the search continues from what the queue has after that plan's victims.
+    """
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):
         for _ in range(ROUNDS_MAX):

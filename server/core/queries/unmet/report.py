@@ -1,4 +1,4 @@
-"""The report: every queue below its entitlement while asks below it wait (4.1.12). No function changes the state.
+"""The report: every queue below its entitlement while asks below it wait. No function changes the state.
 
 The state is read first; all later steps read only an immutable snapshot.
 """
@@ -38,7 +38,7 @@ class Prepared:
             yield UnmetQueue(one.queue, one.types, asks, one.others)
 
     def finish(self, queues: Sequence[UnmetQueue]) -> UnmetReport:
-        """Return the whole report."""
+        """Return the report with these queues, which `queues` yielded, and the facts about all queues."""
         left_out = max(0, len(self._found.queues) - QUEUES_MAX)
         snapshot = self._found.snapshot
         return UnmetReport(
@@ -53,7 +53,7 @@ class Prepared:
         return known
 
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
-        """Add to a cure that raises a maximum a note on how long reservations may still hold headroom below it."""
+        """Return the asks; to a cure that raises a maximum, a note is added until when a reservation may take the new headroom."""
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
@@ -62,15 +62,15 @@ class Prepared:
 
 
 def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
-    """Read the state for a report on all queues, or on ``queue`` and those below it. KeyError for an unknown partition.
+    """Read the state for a report on all queues, or on ``queue`` and the queues below it; KeyError for an unknown partition.
 
-    Later steps do not read the state.
+    The steps of the returned report do not read the state.
     """
     return Prepared(needs.read(core.state, core.state.partitions[partition], queue, now))
 
 
 def report(core: Core, partition: str, now: int, queue: str = "") -> UnmetReport:
-    """Return the whole report at once."""
+    """Return the whole report at once, for all queues or for ``queue`` and those below it; KeyError for an unknown partition."""
     found = prepared(core, partition, now, queue)
     return found.finish(list(found.queues()))
 
