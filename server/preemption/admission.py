@@ -1,9 +1,8 @@
 """The amounts that firm or lendable pods may use in a queue: the formulas of J4, for the leaf and every queue above it.
 
-With a firm ask added, the usage of firm pods must stay within the guarantee, for each type that the queue guarantees. The usage of
-all pods must stay within the maximum. With a lendable ask added, the usage of all pods must stay within the maximum less the
-part of the guarantee that firm asks wait for.
-Usage here is what the queue will hold, with plans and promised capacity.
+With a firm ask added, the usage of firm pods must stay within the guarantee, for each type that the queue guarantees, and the
+usage of all pods within the maximum. With a lendable ask added, the usage of all pods must stay within the maximum less the part
+of the guarantee that firm asks wait for. Usage here is what the queue will hold, with plans and promised capacity.
 """
 
 from collections.abc import Mapping
@@ -25,8 +24,9 @@ def most(
 ) -> int | None:
     """Return the most that the queue may hold of a type when asks of this class are added; None means no limit (J4).
 
-    With ``claiming`` only the queue's maximum counts. The share that it deserves by plain weights is ignored (W2), because
-    evictions in other queues do not change that share.
+    The limit is the maximum, or with plain shares by weight the deserved share if that is less. With ``claiming`` only the
+    maximum counts, because evictions in other queues do not change the deserved share (W2). For lendable asks, what is kept for
+    firm asks is subtracted.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.job_class is not JobClass.LENDABLE:
@@ -51,8 +51,8 @@ def within_guarantee(
 ) -> Refusal | None:
     """Return a refusal when firm asks of this amount would exceed the guarantee of a queue from the leaf up; else None (J4).
 
-    A type that a queue does not guarantee is not limited. With ``reserving``, capacity that is reserved for firm asks counts,
-    too.
+    An ask that is not firm is never refused. A type that a queue does not guarantee is not limited. With ``reserving``, capacity
+    that is reserved for firm asks counts as well. ``wanted`` may be the sum of several asks.
     """
     for queue in trial.snapshot.path_up(leaf) if kind.firm else ():
         held = list(trial.firm_held(queue.path))
@@ -70,9 +70,10 @@ def within_guarantee(
 
 
 def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when no capacity may be held for the ask; None when capacity may be held.
+    """Return a refusal when no capacity may be held for the ask; None when capacity may be held (J4).
 
-    A firm ask beyond the guarantees of its queues would not be placed (J4).
+    Nothing is held for a firm ask beyond the guarantees of its queues, because it would not be placed. No node is reserved for a
+    lendable ask that would use what is kept for firm asks.
     """
     wanted, reserving = dict(ask.kind.demand), policy.reserves
     if reserving and not _leaves_what_is_kept(trial, ask):

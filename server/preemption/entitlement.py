@@ -26,7 +26,7 @@ OPENNESS: Final = "openness"
 
 
 class Deciding(NamedTuple):
-    """A queue that decides for an ask, in the resource type with index ``at``; ``entitled`` is its entitlement (E) there."""
+    """A queue that decides for an ask in the resource type with index ``at``; ``entitled`` is its entitlement (E) to that type."""
 
     at: int
     queue: QueueFacts
@@ -51,7 +51,7 @@ class Openness:
 
     @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
-        """Return the key that must be equal for asks of one class to share a search. For closed types the key contains no queue."""
+        """Return the key that asks of one class must have in common to share a search. For closed types it names no queue."""
         return (
             *((one.at, one.queue.path) for one in self.open),
             *((one.at, "") for one in self.closed),
@@ -69,10 +69,10 @@ class Openness:
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
-    """Return E of a queue: no claim brings the queue below E. A missing guarantee counts as 0.
+    """Return by type the entitlement (E) of a queue, below which no claim brings it. A missing guarantee counts as 0.
 
-    With shares by weight, E of the root is 0: the root has no sibling that could claim its share, so that a pod that is larger
-    than the ask may be evicted.
+    With shares by weight, E of the root is 0. The root has no sibling that could claim its share, and a pod that is larger than
+    the ask may be evicted.
     """
     if path == ROOT and trial.snapshot.is_shared_out:
         return (0,) * len(trial.snapshot.types)
@@ -95,8 +95,8 @@ def may_cross(trial: Trial) -> bool:
 def may_improve(trial: Trial) -> bool:
     """Return whether the victims of one claim can make other nodes than theirs better for the next claim (W8).
 
-    A pod that keeps its queue from falling below its share may be evicted once the queue is below it; and where no legal set is
-    left, one pod may cross the share. In other partitions a plan only leaves less for later claims.
+    That is so if shares protect only queues that have their whole share: once a queue is below it, its other pods may be evicted.
+    It is also so if one victim may bring its queues below their shares. In other partitions a plan only leaves less.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
@@ -107,7 +107,7 @@ def scope(snapshot: Snapshot, leaf: str) -> Iterator[QueueFacts]:
 
 
 def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
-    """Return the highest queue of a leaf's scope (the scope root): victims run below it (G3, rule 7)."""
+    """Return the highest queue of a leaf's scope, the scope root: victims run below it (G3)."""
     *_, top = scope(snapshot, leaf)
     return top
 
@@ -174,7 +174,7 @@ def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """Yield for each type the path of the lowest queue, from the leaf to the scope root, that is entitled to it, and the type's index.
+    """Yield, for each type, a path and the type's index: the lowest queue from the leaf to the scope root that is entitled to it.
 
     The leaf's distance from its entitlement is measured at these queues (P4).
     """
@@ -186,7 +186,7 @@ def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
 
 
 def meeting(snapshot: Snapshot, one: str, other: str) -> str:
-    """Return the lowest queue that contains both queues."""
+    """Return the path of the lowest queue that contains both queues."""
     return next(queue.path for queue in snapshot.path_up(other) if is_below(one, queue.path))
 
 
@@ -215,7 +215,7 @@ def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
 def levels(
     trial: Trial, found: Iterable[Deciding], closed: Collection[Deciding] = ()
 ) -> tuple[Level, ...]:
-    """Return the numbers of deciding queues for an explanation; queues that decide ``closed`` types are marked as blocking."""
+    """Return the amounts of deciding queues for an explanation, with the plans so far; those of ``closed`` types are blocking."""
     return tuple(
         Level(
             one.queue.path,
@@ -231,7 +231,7 @@ def levels(
 
 
 def numbers(trial: Trial, leaves: Iterable[str]) -> tuple[QueueNumbers, ...]:
-    """Return the numbers of leaves and of the queues above them, without the root, before any eviction."""
+    """Return the amounts of leaves and of the queues above them, without the root, with the plans so far applied."""
     snapshot = trial.snapshot
     queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in snapshot.path_up(leaf)}
     return tuple(

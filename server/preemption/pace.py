@@ -1,6 +1,6 @@
-"""Paced rounds (seed 002): how much the claims of a round may release, and how far queues exceed their entitlement.
+"""Paced rounds: how much the claims of a round may release, and how far queues exceed their entitlement (P5, P9).
 
-A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's total,
+A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's capacity,
 by type. A budget limits the sum of what a round's victims hold, over all victims, the victims in one queue, or the victims of
 one application (P5). A decision that would exceed a budget is postponed to a later round. The first decision of a round that
 has victims is never postponed, because otherwise a large gang could never run. Required nodes and quota runs have no budget and
@@ -9,7 +9,7 @@ do not count against one.
 With a natural termination factor a queue loses in a round at most this share of its over-use: of what it had over its
 entitlement when the round began, or of what a round may release if that is less (P9). As with the dead zone, this holds for
 each queue that has a victim below it and does not hold the preemptor: each of them may have a guarantee, and a queue that only
-replaces its own pods loses nothing. A type in which a queue has no over-use has no such limit; for such a type rule 2 decides
+replaces its own pods loses nothing. A type in which a queue has no over-use has no such limit; for such a type G4 decides
 whether the queue may lose any of it.
 """
 
@@ -52,7 +52,7 @@ def is_natural(settings: PreemptionSettings) -> bool:
 
 
 def over_use(trial: Trial) -> OverUse:
-    """Return by queue and type how much the queue is over its entitlement at this point (P9)."""
+    """Return by queue and type index how much the queue is over its entitlement, with the plans so far (P9); no zeros."""
     return {
         (path, index): eff - entitled
         for path in trial.snapshot.queues
@@ -106,7 +106,10 @@ def _losers(snapshot: Snapshot, plan: Plan) -> dict[str, list[str]]:
 
 
 class Account:
-    """The budgets of a round, given a snapshot and the plans since. ``over`` is the over-use at the beginning of the round."""
+    """The budgets of a round, with what its earlier decisions used up. ``over`` is the over-use when the round began.
+
+    Call `refusal` for each plan, and `count` for each plan that is carried out.
+    """
 
     def __init__(self, snapshot: Snapshot, over: OverUse) -> None:
         self._view = snapshot
@@ -117,7 +120,7 @@ class Account:
         self._decided = snapshot.pace.decided
 
     def refusal(self, plan: Plan) -> Refusal | None:
-        """Return the refusal of a plan that would exceed a budget; None if the plan may be decided now."""
+        """Return the refusal of a plan that would exceed a budget; None if it may be carried out now, as the first one always may."""
         if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None
         passed = next(self._passed(amounts(self._view, plan)), None)
@@ -133,7 +136,7 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """Return the most that a round may release of what is named: a kind of budget, a path and a type; None for no limit."""
+        """Return the most that a round may release under a budget, which a kind, a name and a type index identify; None for no limit."""
         kind, path, index = what
         if kind != LOSS:
             return self._share(kind, index)
@@ -144,7 +147,7 @@ class Account:
         return least * self._view.settings.natural_permyriad // PERMYRIAD
 
     def _share(self, kind: str, index: int) -> int | None:
-        """Return the budget of a kind as an amount of the partition's total; None if there is no limit."""
+        """Return the budget of a kind as an amount of the partition's capacity; None if there is no limit."""
         share = self._shares.get(kind)
         return None if share is None else self._view.capacity[index] * share // PERMYRIAD
 
@@ -159,7 +162,7 @@ class Account:
         )
 
     def count(self, plan: Plan) -> None:
-        """Count a plan that is decided."""
+        """Count a plan that is carried out; a plan without victims uses nothing up."""
         if self._bounded and plan.facts.budgeted and plan.releases:
             self._taken += amounts(self._view, plan)
             self._decided = True

@@ -47,7 +47,7 @@ class Rule(enum.StrEnum):
     DELAY = "preemption-delay"
     """The ask has not yet waited for its queue's `preemption.delay` (G1, I5)."""
     BACK_OFF = "back-off"
-    """The ask was tried less than `backoff` ago (G1)."""
+    """The ask was refused less than its back-off ago (G1, C6)."""
     PACE = "pace"
     """A budget of the round is used up, and the decision is postponed (P5)."""
     ROUND = "round-interval"
@@ -55,7 +55,7 @@ class Rule(enum.StrEnum):
     NO_GUARANTEE = "no-guarantee"
     """No queue on the ask's path within the fence guarantees a type that the ask requests (G2)."""
     OVER_GUARANTEE = "over-guarantee"
-    """A deciding queue already has its guarantee (rule 4, G2)."""
+    """A deciding queue already has its guarantee (G2)."""
     OVER_MAX = "over-max"
     """A queue on the ask's path is over its maximum (G9)."""
     NO_VICTIMS = "no-covering-victims"
@@ -76,21 +76,21 @@ class Rule(enum.StrEnum):
     """The ask's queue claimed from another queue again and again, and these claims are frozen for a while (invariant 18)."""
     # Rules on a candidate.
     OWN_APPLICATION = "own-application"
-    """The candidate belongs to the preemptor's application (I2, rule 3), or to its gang (J7)."""
+    """The candidate belongs to the preemptor's application (I2), or to its gang (J7)."""
     GANG = "gang-broken"
     """The candidate's gang would have fewer members than it needs, and not all of them may be evicted (J12)."""
     OTHER_QUEUE = "other-queue"
-    """The candidate runs in another queue, from which a replacement takes no victim (I2), or the gang may not claim any type (J7)."""
+    """The candidate runs in another queue: a replacement takes no victim there (I2), nor does a gang that may claim no type (J7)."""
     OWN_QUEUE = "own-queue"
-    """The candidate runs in the preemptor's leaf, so its application may be the preemptor's (G3, rule 3)."""
+    """The candidate runs in the preemptor's leaf, in which a claim takes no victim (G3)."""
     FENCE = "outside-fence"
-    """The candidate runs outside the preemptor's fence (rule 7, G3)."""
+    """The candidate runs outside the preemptor's fence (G3)."""
     DECIDING_QUEUE = "inside-deciding-queue"
     """The candidate runs below a queue whose deficit lets the ask claim: evicting it would not help that queue (G2)."""
     CANDIDATE_DISABLED = "victim-queue-disabled"
     """The candidate's queue is protected by `preemption.policy: disabled` (G3)."""
     PRIORITY = "higher-priority"
-    """The candidate's priority is higher than the preemptor's, as seen where their paths meet (rule 6, G5)."""
+    """The candidate's priority is higher than the preemptor's, as seen where their paths meet (G5)."""
     REQUIRED_NODE = "required-node"
     """The candidate is a DaemonSet's pod (G6, Q10)."""
     RELEASING = "already-releasing"
@@ -106,9 +106,9 @@ class Rule(enum.StrEnum):
     BUDGET = "disruption-budget"
     """No pod of the candidate's group may be disrupted now, and the partition respects disruption budgets (V5)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
-    """The candidate's queue, or one above, does not exceed its guarantee in a lacking type by more than the dead zone (rule 5, G4, P9)."""
+    """The candidate's queue, or one above, does not exceed its guarantee in a lacking type by more than the dead zone (G4, P9)."""
     BELOW_GUARANTEE = "below-guarantee"
-    """A queue would be below its guarantee without the candidate (rule 2, G4, Q12)."""
+    """A queue would be below its guarantee without the candidate (G4, Q12)."""
     OVERSHOOT = "overshoot"
     """The candidate is larger than what is left of the target, with `overshoot: none` (Q13)."""
     NOT_NEEDED = "not-needed"
@@ -123,7 +123,7 @@ class Rule(enum.StrEnum):
     VICTIM_TWICE = "victim-twice"
     """Another decision evicts the victim already (invariant 10)."""
     NO_ROOM_MADE = "no-room-made"
-    """The beneficiary would not fit after the releases (invariant 12)."""
+    """The preemptor would not fit after the releases (invariant 12)."""
     PART_OF_JOB = "part-of-a-job"
     """The plan serves some members of a gang and not all (J8, invariant 9)."""
     OVER_SHARE = "beyond-the-guarantee"
@@ -134,7 +134,7 @@ class Rule(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """An ask for which a policy wants capacity."""
+    """A policy's wish to plan for an ask, or for a gang."""
 
     policy: str
     ask: WaitingAsk
@@ -144,7 +144,10 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkIntent:
-    """A quota run to begin: a queue has to be brought down to its maximum. ``replans`` names the open run that it continues."""
+    """A quota run or surplus reclaim to plan: a queue has to give back what exceeds its maximum, or the root its capacity.
+
+    ``replans`` is the id of the open decision that the plan continues, "" for none.
+    """
 
     policy: str
     queue: str
@@ -153,7 +156,7 @@ class ShrinkIntent:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPledge:
-    """Capacity on a node for an ask, before it is free. ``row`` is the node's row in the snapshot of the plan.
+    """A pledge that a plan makes: capacity on a node for an ask, before it is free. ``row`` is the node's row in the snapshot.
 
     With ``exclusive``, no other ask gets capacity on the node until this one is placed (G11).
     """
@@ -187,10 +190,10 @@ class ProtectedCandidates:
 class Plan:
     """A plan: either all of its releases and pledges are carried out, or none.
 
-    ``levels`` has the numbers of queues that explain the plan to users, ``shrink`` those of a quota run.
-
-    ``replans`` is the id of an open decision that the plan continues instead of making a new one. ``ranking`` says in which
-    order the victims were considered; a plan without victims has none.
+    ``levels`` has the amounts of queues that explain the plan to users, ``shrink`` those of a quota run or surplus reclaim, which
+    have no pledges. ``spared`` has the candidates that rules protected. ``replans`` is the id of an open decision that the plan
+    continues instead of making a new one. ``ranking`` says in which order the victims were considered; a plan without victims
+    has none.
     """
 
     policy: str
@@ -204,12 +207,12 @@ class Plan:
 
     @cached_property
     def facts(self) -> PolicyFacts:
-        """Return the row of the plan's policy, which every rule reads."""
+        """Return the row of the plan's policy in the table of policies, which every rule reads."""
         return facts(self.policy)
 
     @cached_property
     def rows(self) -> Array:
-        """Return the rows of the victims, which every rule reads."""
+        """Return the victims' rows in the snapshot as an array, in the order of the releases."""
         return as_column(map(_ROW, self.releases))
 
 
@@ -236,7 +239,7 @@ class Policy(Protocol):
     """A preemption policy: it names the asks that want capacity, and plans for each.
 
     A policy has no memory and sees neither other policies nor the live state: every fact is in the snapshot. Quota enforcement
-    is not such a policy, because no ask gets the capacity that it frees; it answers a `ShrinkIntent`.
+    and surplus reclaim are no such policies, because no ask gets the capacity that they free; they answer a `ShrinkIntent`.
     """
 
     @property
@@ -245,7 +248,7 @@ class Policy(Protocol):
         ...
 
     def intents(self, trial: "Trial") -> Iterator[Intent]:
-        """Yield the policy's intents, most important first; lazily, so that each is made after the plans before it."""
+        """Yield the policy's intents, most important first. Each is made only when requested, after the plans before it."""
         ...
 
     def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:

@@ -1,4 +1,4 @@
-"""Shares by weight (seed 004): what each queue deserves of each type, and how its usage compares.
+"""Shares by weight: what each queue deserves of each type, and how its usage compares (W1 to W7).
 
 W1: every level splits its parent's share by weight; no queue gets more than it requests or may have, nor less than its floor,
 which follows from guarantees. W2: a type is contended at a level that requests more than it has. Of a contended type a queue is
@@ -21,7 +21,12 @@ Families = list[list[tuple[int, int]]]
 
 
 class Share(NamedTuple):
-    """The share of one queue, by type index. ``cap`` is the most that it may have, None for no limit."""
+    """The share of one queue, by type index.
+
+    ``demand`` is what the queue holds and requests, ``cap`` the most that it may have (None for no limit), ``floor`` the least
+    that it gets, ``deserved`` its part by weight, ``entitled`` what it may claim, ``contended`` whether siblings want more than
+    there is.
+    """
 
     demand: FrozenAmounts
     cap: Bounds
@@ -40,7 +45,10 @@ class ShareLevel(StrEnum):
 
 
 class QueueStanding(NamedTuple):
-    """The usage of a queue compared with its share, by type index: seed 004's Allocated and Preempting, and its three cases."""
+    """The usage of a queue compared with its share, by type index: over, even or under, and the reported amounts (W4, W5).
+
+    ``preempting`` is the part of the deserved share that siblings use, ``allocated`` the rest of the share.
+    """
 
     sides: tuple[ShareLevel, ...]
     allocated: FrozenAmounts
@@ -60,7 +68,7 @@ class Proportion:
     _known: dict[str, Share] = field(default_factory=dict)
 
     def of(self, path: str) -> Share:
-        """Return the share of a queue."""
+        """Return the share of a queue, computed once; KeyError for an unknown path."""
         known = self._known.get(path)
         if known is None:
             known = self._known[path] = self._of(self._rows[path])
@@ -92,9 +100,9 @@ class Proportion:
     # The report ---------------------------------------------------------------------------------------
 
     def standings(self) -> dict[str, QueueStanding]:
-        """Return the standing of all queues, level by level (W4, W5).
+        """Return the standing of all queues by path, level by level (W4, W5).
 
-        While the root is over its total, Allocated is what each queue deserves (W3).
+        While the root uses more of a type than its total, Allocated is what each queue deserves of the type (W3).
         """
         paths = list(self._rows)
         root = self._queues[paths[0]]
@@ -122,14 +130,17 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return the part of a queue's share that others use: the siblings' excess, divided in proportion to the amount that each queue lacks (W5)."""
+    """Return for each sibling the part of its share that others use (W5).
+
+    The siblings' excess is divided in proportion to the amounts that they lack of their shares.
+    """
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
     return share.largest_remainder(min(sum(used) - sum(deserved) + lacking, lacking), gaps)
 
 
 def _side(used: int, deserved: int, wanted: int) -> ShareLevel:
-    """Return how a usage compares with the share (W4). A queue that has less than it deserves and requests no more is even."""
+    """Return how a usage compares with the deserved share (W4). A queue that has less and requests no more is even."""
     if used > deserved:
         return ShareLevel.OVER
     return ShareLevel.UNDER if used < deserved and wanted > used else ShareLevel.EVEN
@@ -169,7 +180,7 @@ def proportion(
 
 
 def of_view(snapshot: Snapshot) -> Proportion:
-    """Return the shares computed from a snapshot."""
+    """Return the shares of the queues of a snapshot. A Trial calls this once, and keeps the result while plans are applied."""
     demand_cap = snapshot.settings.demand_cap
     return proportion(snapshot.queues, snapshot.pending, snapshot.total, demand_cap=demand_cap)
 

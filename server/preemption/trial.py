@@ -30,8 +30,8 @@ class Trial:
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches; a rollback empties it.
     ``further_claims`` reads the claims that the snapshot lacks; ``further_claims`` is None if the snapshot has all claims.
-    ``steps`` counts what searches cost, in units of one placement. With ``brief``, refusals leave out the protected candidates,
-    because nothing will read them.
+    ``steps`` counts what searches cost, in units of one placement. With ``brief``, refusals of claims leave out the protected
+    candidates, because nothing will read them.
     """
 
     __slots__ = (
@@ -117,16 +117,16 @@ class Trial:
         return self._plans[mark:]
 
     def apply(self, plan: Plan) -> None:
-        """Apply a plan, so that later questions count it as carried out."""
+        """Apply a plan, so that every answer from now on counts it as carried out. The plan is not checked."""
         self._plans.append(plan)
         self._change(plan, 1)
 
     def mark(self) -> int:
-        """Return a mark to which `rollback` can return."""
+        """Return a mark for `rollback`: the number of plans so far."""
         return len(self._plans)
 
     def rollback(self, mark: int) -> None:
-        """Undo all plans that were applied after the mark."""
+        """Undo all plans that were applied after the mark, and empty the cache ``kept``."""
         assert mark <= len(self._plans), "the mark was rolled back already"
         while len(self._plans) > mark:
             self._change(self._plans.pop(), -1)
@@ -161,7 +161,7 @@ class Trial:
         self._promise(plan, pledge, sign)
 
     def _promise(self, plan: Plan, pledge: PlannedPledge, sign: int) -> None:
-        """Count a pledge in the queues."""
+        """Count a pledge in the promised, reserved and firm amounts of the queues on its path; ``sign`` -1 removes it again."""
         kind = pledge.ask.kind
         for queue in self.snapshot.path_up(pledge.ask.leaf):
             self._known_held.pop(queue.path, None)
@@ -222,7 +222,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """Return a queue's usage less the amounts that are being released: its usage as a victim (effective usage, see G4)."""
+        """Return a queue's effective usage by type: its usage less what is being released, plans included (G4)."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.snapshot.queues[path])
@@ -230,19 +230,19 @@ class Trial:
         return known
 
     def used(self, path: str) -> FrozenAmounts:
-        """Return a queue's usage less the amounts that the plans release.
+        """Return a queue's usage by type less what the plans release.
 
-        Releases that the snapshot has already are still counted as used.
+        Amounts that were already being released when the snapshot was taken still count as used.
         """
         queue = self.snapshot.queues[path]
         return tuple([a + b for a, b in zip(self.eff(path), queue.releasing, strict=True)])
 
     def promised(self, path: str) -> FrozenAmounts:
-        """Return what open decisions and plans will add to a queue."""
+        """Return by type what open decisions, reservations and plans will add to a queue."""
         return tuple(self._promised.get(path) or self.snapshot.queues[path].promised)
 
     def held(self, path: str) -> FrozenAmounts:
-        """Return what a queue will have once every open decision is carried out: its usage as a claimant.
+        """Return by type what a queue will have once every open decision and plan is carried out; claims are measured by it (G2).
 
         Reservations are left out, because their capacity may never become free, and they yield to claims.
         """
@@ -262,7 +262,7 @@ class Trial:
         return self._shares
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return the entitlement of a queue (design 1.6)."""
+        """Return the entitlement of a queue by type: its guarantee, or with shares by weight its entitled share (W2)."""
         snapshot = self.snapshot
         return (
             self.shares.entitled(path)
@@ -271,11 +271,11 @@ class Trial:
         )
 
     def firm_held(self, path: str) -> FrozenAmounts:
-        """Return what firm asks of a queue will hold once every open decision is carried out (J4)."""
+        """Return by type what firm asks of a queue will hold once every open decision and plan is carried out (J4)."""
         return tuple(self._firm.get(path) or self.snapshot.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
-        """Return what is reserved for firm asks of a queue, which `firm_held` leaves out."""
+        """Return by type what is reserved for firm asks of a queue, which `firm_held` leaves out."""
         return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
     def has_headroom(self, leaf: str, demand: Demand) -> bool:
@@ -302,9 +302,9 @@ class Trial:
         return tuple((self._free_now[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
-        """Return by node and type the usage beyond the node's capacity once everything that was ordered to end is gone.
+        """Return by node row and type index the usage beyond the node's capacity once all that was ordered to end is gone.
 
-        Only the given types are looked at. Promised capacity does not count as used.
+        Only the given types are examined. Promised capacity does not count as used.
         """
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
         free = self.snapshot.nodes.free + coming
@@ -313,14 +313,14 @@ class Trial:
         return {row: dict(pairs) for row, pairs in node_search.overfull(free, types)}
 
     def free_for_claim(self, row: int) -> list[int]:
-        """Return what a node will have free for a claim; reservations yield to claims."""
+        """Return what a node will have free for a claim once all that was ordered to end is gone; reservations count as free."""
         found: list[int] = self._claimable()[row].tolist()
         return found
 
     def _claimable(self) -> Array:
-        """Return what all nodes will have free for a claim.
+        """Return what all nodes will have free for a claim. Do not change the array.
 
-        The array is cached; the next call updates the rows that plans changed.
+        It is cached; the next call updates the rows that plans changed.
         """
         known, touched = self._free_for_claims, len(self.touched)
         if known is not None and self._claims_known_to == touched:
@@ -373,8 +373,8 @@ class Trial:
     ) -> tuple[Mask, Array]:
         """Return the nodes that could take the ask if nothing ran on them, and by row what must be freed there for it.
 
-        That is what the node will lack, and at least the amounts in ``least``, by type index. Nodes where some of a ``closed``
-        type must be freed are left out (G2).
+        What must be freed is what the node will lack, and at least the amounts in ``least``, by type index. Nodes where some of a
+        ``closed`` type must be freed are left out (G2).
         """
         return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
@@ -393,7 +393,7 @@ class Trial:
         return bool(self.standing[rows].all())
 
     def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:
-        """Return what each leaf would lose without these allocations: (type index, quantity) pairs."""
+        """Return what each leaf would lose without these allocations, as pairs of a type index and a quantity; no ports."""
         columns, ports = self.snapshot.allocations, self.snapshot.ports
         totals = sums.by_leaf(columns.leaves, columns.resources, rows)
         return [
@@ -411,7 +411,7 @@ class Trial:
         return self.snapshot.allocations.standing if self._standing is None else self._standing
 
     def disruptions_left(self, group: str) -> int:
-        """Return how many more pods of a disruption group may be evicted; a group that was never reported allows 0."""
+        """Return how many more pods of a disruption group may be evicted, plans counted; a group that was never reported allows 0."""
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
@@ -424,23 +424,26 @@ class Trial:
         return node_search.best(self._nodes, self._free_now, kind, self.snapshot.sort)
 
     def tentative(self) -> Tentative:
-        """Return a tentative assignment that starts from what is free now, with plans counted."""
+        """Return an empty tentative assignment, which starts from what is free now, with plans counted."""
         evicted = None if self._coming is None else self._coming - self.snapshot.nodes.releasing
         return Tentative(self._nodes, self._free_now, self.snapshot.sort, evicted)
 
     def free_on(self, row: int) -> FrozenAmounts:
-        """Return what a node has free now, plans counted."""
+        """Return by type what a node has free now, plans counted; victims still use their capacity."""
         return tuple(self._free_now[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
-        """Return the row of the node that lacks least now, among nodes without commitments that could hold the ask if empty; else -1."""
+        """Return the row of the node that lacks least now for asks of the class, -1 for none.
+
+        Only nodes count that could hold such an ask if empty, and on which nothing is held for an ask.
+        """
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
         candidates = node_search.able_when_empty(nodes, self._free_now, kind) & ~held
         return node_search.least_short(nodes, self._free_now, kind, candidates)
 
     def is_held(self, row: int) -> bool:
-        """Return whether a commitment or a pledge of a plan holds capacity on the node."""
+        """Return whether a decision, a reservation or a plan holds capacity on the node."""
         return bool((self.snapshot.nodes.held if self._held is None else self._held)[row])
 
     # Commitments ----------------------------------------------------------------------------------
@@ -450,11 +453,11 @@ class Trial:
         return self._open[policy, leaf]
 
     def is_served(self, key: str) -> bool:
-        """Return whether a decision holds capacity for this ask already."""
+        """Return whether a decision or a plan holds capacity for this ask already; reservations do not count."""
         return key in self._served
 
     def is_reserved(self, key: str) -> bool:
-        """Return whether a node is reserved for this ask."""
+        """Return whether a reservation, in the snapshot or in a plan, holds capacity for this ask."""
         return key in self._reserving
 
 

@@ -1,9 +1,8 @@
 """The order of victims: lists of keys, compared one after the other, the allocation's own key last (V2, P6).
 
-Each policy has a list. It begins with the keys that the policy's seed fixes; a partition may replace the others
-(`preemption.order`). A key is a whole number or a text that is read from a row of the snapshot; the allocation with the lower
-one is evicted first. A policy searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is
-decided elsewhere.
+Each policy has a list. The list begins with fixed keys; a partition may replace the others (`preemption.order`). A key is a
+whole number or a text that is read from a row of the snapshot; the allocation with the lower one is evicted first. A policy
+searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is decided elsewhere.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -25,12 +24,12 @@ MOVING: Final = frozenset({"fit", "job-broken"})
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return all keys of one list: claim, quota, required-node, job or trim."""
+    """Return all keys of the list ``what``: claim, quota, required-node, job or trim; the fixed keys come first."""
     return (*FIXED[what], *tail(settings, what))
 
 
 def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the keys of a list that a partition may replace."""
+    """Return the keys of a list that a partition may replace: those that it wrote, else the usual ones."""
     written = {
         "claim": settings.order_claim,
         "quota": settings.order_quota,
@@ -70,7 +69,7 @@ class Comparator:
         return sorted(rows, key=self._key if self._moves else self._kept)
 
     def ranks(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[Ranked]:
-        """Return for each row the values by which it is compared, the allocation's own key last."""
+        """Return for each row, in the given order, the values by which it is compared, the allocation's own key last."""
         self._lacking = lacking
         return list(map(self._key if self._moves else self._kept, rows))
 
@@ -85,7 +84,7 @@ class Comparator:
         return known
 
     def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
-        """Return the values of the keys, without the allocation's own key."""
+        """Return the values of the keys of a row, without the allocation's own key."""
         self._lacking = lacking
         return tuple([read(row) for read in self._reads])
 
@@ -141,7 +140,7 @@ class Comparator:
         return lambda row: self._running_ms(row) * self._size(row)
 
     def size(self) -> Read:
-        """Return the key by which the smaller dominant share comes first: a whole number over a common multiple."""
+        """Return the key by which the smaller dominant share of the partition's capacity comes first: an exact whole number."""
         return self._size
 
     def _size(self, row: int) -> int:
@@ -156,12 +155,12 @@ class Comparator:
         return known
 
     def fit(self) -> Read:
-        """Return the key of the closest match: how many types the allocation holds that are not lacking (seed 000)."""
+        """Return the key by which the closest match comes first: how many types the allocation holds that are not lacking."""
         demands = self.trial.snapshot.allocations.demands
         return lambda row: sum(index not in self._lacking for index, _ in demands[row])
 
     def job(self) -> Read:
-        """Return the key that keeps the members of one gang together."""
+        """Return the key that keeps the members of one gang together: the gang's name, "" for a pod without a gang."""
         specs = self.trial.snapshot.allocations.specs
 
         def read(row: int) -> str:

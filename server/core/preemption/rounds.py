@@ -260,7 +260,7 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
     for policy in POLICIES:
-        if policy is guarantee:  # 7.3: after required nodes, before claims
+        if policy is guarantee:  # O6: after required nodes, before claims
             side.runs(trial, result)
             _trim(partition, trial, result, due=trims)
         for intent in policy.intents(trial):

@@ -1,8 +1,8 @@
 """The standing decisions of a shadow, which hold as long as the ask still waits and the victims still run.
 
 In each of the shadow's rounds the standing decisions are applied to the Trial first, so that the same decision is not reported
-again and no victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim is
-gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
+again and no victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when
+a victim is gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Claims of single asks: on a queue's entitlement, and on less important pods of the same queue (G, I)."""
+"""Preemption for single asks: claims up to a queue's entitlement (G), and replacement of pods of the same queue (I)."""

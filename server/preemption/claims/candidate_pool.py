@@ -1,10 +1,9 @@
 """The candidates of a victim search: the pool of allocations that may be evicted, and the amounts that each would free on one node.
 
 A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and for every node a bound on the best key that a
-set of victims can have there. Building a pool takes
-time proportional to the number of allocations. Queues with equal eligibility share one pool: a pool serves every search whose
-candidates are all in it. Plans that are made after the pool was built are accounted for: each victim is checked again, and a
-node that a plan touched gets a new bound.
+set of victims can have there. Building a pool takes time proportional to the number of allocations. Queues with equal
+eligibility share one pool: a pool serves every search whose candidates are all in it. Plans that are made after the pool was
+built are accounted for: each victim is checked again, and a node that a plan touched gets a new bound.
 
 On one node, `Candidates` reads from the pool what each candidate frees, in claim order, and `Caps` holds the most that each
 queue and each disruption budget can lose. `victim_sets` searches with these sums (G3-G9). In a partition that plans for gangs,
@@ -42,7 +41,7 @@ from server.snapshot.waiting import ClassFacts
 
 
 def needed_by_gangs(trial: Trial) -> Mask | None:
-    """Return a mask of the rows whose eviction would leave their gang fewer members than it needs.
+    """Return a mask of the rows whose eviction would leave their gang fewer members than it needs (J12).
 
     Return None when the partition does not plan for gangs.
     """
@@ -61,7 +60,10 @@ def barred_rows(
 
 
 def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
-    """Return, for each gang of these allocations, how many of its members may be evicted without breaking it."""
+    """Return, by the number of each gang of these allocations, how many of its members may be evicted without breaking it (J12).
+
+    The result is empty when the partition does not plan for gangs.
+    """
     known = trial.snapshot.knows_firm
     return gangs.spare(trial.snapshot.allocations, trial.standing, rows) if known else {}
 
@@ -248,9 +250,9 @@ class CandidateFacts(NamedTuple):
 
 
 class ClaimNeed:
-    """The amounts that have to be freed so that an ask fits on a node.
+    """The amounts that have to be freed so that an ask fits on a node. A *need* is a lack of the node or of a maximum.
 
-    ``lacks`` is by type what the node lacks; ``blocks`` are the maxima without headroom for the ask.
+    ``node`` is the node's row, ``lacks`` by type what the node lacks; ``blocks`` are the maxima without headroom for the ask.
     """
 
     def __init__(self, node: int, lacks: Sequence[int], blocks: Sequence[Block]) -> None:
@@ -259,11 +261,11 @@ class ClaimNeed:
         self.lacks = tuple(lacks)
         self.lacking = [index for index, lack in enumerate(lacks) if lack]
         self.kinds = (*self.lacking, *(one.at for one in blocks))
-        """The type of each need."""
+        """The type index of each need: first the needs of the node, then those of the maxima."""
 
     @property
     def amounts(self) -> tuple[int, ...]:
-        """Return the amount of each need."""
+        """Return the amount of each need, in the order of ``kinds``."""
         return (*(self.lacks[index] for index in self.lacking), *(one.lack for one in self.blocks))
 
 
@@ -276,7 +278,7 @@ class Caps:
     def __init__(self) -> None:
         self.left: list[int] = []
         self.ways: dict[str, list[int]] = {}
-        """By leaf, the places of the queues on its path; the place of a queue is that of its first type."""
+        """By leaf, the places of the queues on its path. A queue's place is that of its first type; its other types follow."""
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
         """The places of the caps, by the name of a disruption budget or by the number of a gang."""
@@ -325,7 +327,7 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether rule 2 allows victims that rule 5 forbids: victims in a queue that is not over its share in the lacking type (W8)."""
+        """Whether G4 does not already exclude victims whose queues are not over their shares in the lacking type (W8, W9)."""
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
@@ -365,7 +367,7 @@ class Candidates:
         return self._order.ranks(rows, kinds)
 
     def leaves(self, rows: Iterable[int]) -> list[str]:
-        """Return the leaf of each row; the rows were read before."""
+        """Return the leaf of each row; KeyError for a row whose facts were not read before (see `row`)."""
         return [self._rows[row].leaf for row in rows]
 
     def row(self, trial: Trial, number: int) -> CandidateFacts:

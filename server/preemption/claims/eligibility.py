@@ -1,7 +1,7 @@
 """The eligibility of a leaf's allocations as victims for one class of asks, as numbers per leaf.
 
 `ClaimEligibility` has these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what
-it has over its entitlement; a queue that also holds the preemptor can lose in addition what the ask adds to it (rule 2). The
+it has over its entitlement; a queue that also holds the preemptor can lose in addition what the ask adds to it (G4). The
 same numbers bound single victims here and sets of victims in `search`. `InQueueEligibility` has them for an ask that replaces
 others in its own queue (I2): victims have a lower priority and belong to another application.
 """
@@ -74,7 +74,7 @@ class Path(NamedTuple):
 
 
 class ClaimEligibility:
-    """The eligibility of victims for one class of asks; values that do not change during a round are looked up once.
+    """The eligibility of victims for one class of asks on one Trial; values that plans do not change are looked up once.
 
     ``closed`` are the types of which the deciding queue already has its share: no victim is taken where one of these types is
     lacking.
@@ -106,16 +106,16 @@ class ClaimEligibility:
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
         """Return the rule that protects all allocations of a leaf; None when its allocations are judged one by one."""
         if path == self.ask.leaf:
-            return Rule.OWN_QUEUE  # G3, rule 3
+            return Rule.OWN_QUEUE  # G3
         if not is_below(path, self._top):
-            return Rule.FENCE  # G3, rule 7
+            return Rule.FENCE  # G3
         if len(self.withheld(path)) == len(self._needed):
             return Rule.DECIDING_QUEUE  # G2, W6
         properties = trial.snapshot.queues[path].spec.properties
         if properties.preemption_policy is PreemptionPolicy.DISABLED:
             return Rule.CANDIDATE_DISABLED  # G3
         if trial.snapshot.is_frozen(self.ask, path):
-            return Rule.FROZEN  # 7.7
+            return Rule.FROZEN  # invariant 18
         return None
 
     def _open(self, trial: Trial, path: str) -> LeafEligibility:
@@ -132,7 +132,7 @@ class ClaimEligibility:
             most=self._most(trial, path),
             useful=useful,
             priority=self._highest_priority(trial, path),
-            since_ms=snapshot.now - minimum if minimum else UNLIMITED,  # 7.6
+            since_ms=snapshot.now - minimum if minimum else UNLIMITED,  # V4
             inside=tuple(index in inside for index in range(len(snapshot.ports))) if inside else (),
         )
 
@@ -159,7 +159,10 @@ class ClaimEligibility:
         return [index for index in needed if not self.is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
-        """Return by type the most that one victim may hold: the least that any queue on its path can lose (rule 2, G4)."""
+        """Return by type the most that one victim may hold: the least that any queue on its path can lose (G4).
+
+        There is no such limit if one victim may bring its queues below their shares (W8).
+        """
         if may_cross(trial):
             return (UNLIMITED,) * len(trial.snapshot.ports)
         return _narrowest(trial, self.margins(trial, path))
@@ -190,7 +193,10 @@ class ClaimEligibility:
         return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether the leaf, and all queues above it that do not hold the preemptor, exceed E in a type (rule 5, P9)."""
+        """Return whether a leaf, and all queues above it that do not hold the preemptor, exceed their entitlement in a type.
+
+        With a dead zone they must exceed it by more than the dead zone (G4, P9).
+        """
         known = self.path(trial, path)
         return all(
             is_beyond(
@@ -202,7 +208,7 @@ class ClaimEligibility:
         )
 
     def path(self, trial: Trial, path: str) -> Path:
-        """Return the path from a leaf to the root."""
+        """Return the path from a leaf to the root, with the index of the first queue that also holds the preemptor."""
         known = self._paths.get(path)
         if known is None:
             queues = trial.snapshot.path_up(path)
@@ -212,7 +218,7 @@ class ClaimEligibility:
         return known
 
     def _highest_priority(self, trial: Trial, path: str) -> int:
-        """Return the highest priority that the leaf's allocations may have (rule 6, G5)."""
+        """Return the highest priority that victims in the leaf may have, as the leaf itself sees it (G5)."""
         rule = trial.snapshot.settings.equal_priority
         if rule == "ignore":
             return UNLIMITED
@@ -234,7 +240,7 @@ class ClaimEligibility:
         return may_cross(trial)
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Return the rows that are barred as the preemptor's own: None, because its whole queue is barred (rule 3)."""
+        """Return the rows that are barred as the preemptor's own: None, because its whole leaf is barred (G3)."""
         del trial
         return None
 
@@ -253,14 +259,14 @@ def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
 
 
 def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMargins:
-    """Return what the queues from the preemptor's leaf up can lose; only a net fall counts, as all hold the preemptor (G4)."""
+    """Return what the queues from the preemptor's leaf up can lose. As all hold the preemptor, only a net fall counts (G4)."""
     return [
         (queue, own_margin(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)
     ]
 
 
 def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
-    """Return what a queue that holds the preemptor can lose by type."""
+    """Return by type what a queue that holds the preemptor can lose: what it has over its entitlement, and what the ask adds (G4)."""
     pairs = zip(trial.eff(path), floor(trial, path), strict=True)
     over = [max(0, eff - entitled) for eff, entitled in pairs]
     return [one + wanted.get(index, 0) for index, one in enumerate(over)]
@@ -269,14 +275,14 @@ def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 def own_leaf(
     trial: Trial, leaf: str, needed: Container[int], priority: int, margins: QueueMargins
 ) -> LeafEligibility:
-    """Return the eligibility in the preemptor's own leaf: a strictly lower priority, and any needed type, entitled or not (I2, J7)."""
+    """Return the eligibility in the preemptor's own leaf: a priority below ``priority``, and any of the ``needed`` types (I2, J7)."""
     snapshot = trial.snapshot
     minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
     return LeafEligibility(
         most=_narrowest(trial, margins),
         useful=tuple(index in needed for index in range(len(snapshot.ports))),
         priority=priority - 1,
-        since_ms=snapshot.now - minimum if minimum else UNLIMITED,  # 7.6
+        since_ms=snapshot.now - minimum if minimum else UNLIMITED,  # V4
     )
 
 
@@ -292,10 +298,10 @@ def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandida
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """Return the maxima on an ask's path without headroom for the ask; a lendable ask must leave what is kept for firm asks (J4).
+    """Return the maxima on an ask's path without headroom for the ask once all that was ordered to end is gone.
 
-    With ``claiming`` the victims run in other queues. Their eviction does not change what the preemptor's own queue deserves by
-    plain weights, so that this share is ignored here (W2).
+    A lendable ask must leave what is kept for firm asks (J4). With ``claiming``, plain shares by weight are left out, because
+    evictions in other queues do not change what the preemptor's own queue deserves (W2).
     """
     found = []
     for queue in trial.snapshot.path_up(ask.leaf):
@@ -310,7 +316,10 @@ def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Blo
 
 
 class InQueueEligibility:
-    """The eligibility of victims for asks of one class and application that replace pods of their own queue; the same interface as `ClaimEligibility`."""
+    """The eligibility of victims for asks of one class and application that replace pods of their own queue (I2).
+
+    The methods are those of `ClaimEligibility`.
+    """
 
     def __init__(self, ask: WaitingAsk) -> None:
         self.ask = ask
@@ -334,11 +343,11 @@ class InQueueEligibility:
         return own_margins(trial, path, self._wanted)
 
     def margin(self, trial: Trial, way: Path, place: int) -> list[int]:
-        """Return what one queue of a path can lose by type."""
+        """Return by type what the queue at ``place`` of a path can lose (G4)."""
         return own_margin(trial, way.queues[place].path, self._wanted)
 
     def path(self, trial: Trial, path: str) -> Path:
-        """Return the path up from the leaf."""
+        """Return the path up from the leaf; every queue on it also holds the preemptor."""
         return Path(trial.snapshot.path_up(path), 0)
 
     def withheld(self, path: str) -> frozenset[int]:

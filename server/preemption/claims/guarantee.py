@@ -1,4 +1,4 @@
-"""Claims under a guarantee (seed 001): a queue below its guarantee gets its share back from queues above theirs.
+"""Claims (policy `guaranteed`): a queue below its guarantee gets its share back from queues above theirs.
 
 An ask may claim when it has waited long enough and a queue that decides for it is below its guarantee in a type that the ask
 requests: that type is open (G1, G2). A type is closed when its deciding queue has its guarantee already; a node on which the
@@ -41,7 +41,7 @@ from server.snapshot.waiting import WaitingAsk, WaitingJob
 NAME: Final = GUARANTEED.name
 
 REFUSED: Final = ""
-"""The last part but one of the key under which a Trial stores the refusal of a class; the key of a refused application has its id there."""
+"""The third part of the key under which a Trial stores the refusal of a class. For a refused application it is the application's id."""
 
 BECAUSE: Final = (
     "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
@@ -65,19 +65,19 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether an equal ask of the same application was refused on this Trial already, so that this ask would be refused as well.
+    """Return whether an equal ask of the same application was refused on this Trial already, so that this one would be as well.
 
-    The first ask of each application is planned for and refused with the rule's name. With this reason all equal asks of the
-    application wait for the back-off (G1, G12).
+    The first ask of each application is planned for, and refused with the name of the rule. All equal asks of the application
+    then wait for the back-off (G1, G12).
     """
     return (NAME, _class_of(trial, ask), ask.application_id, _validity(trial)) in trial.kept
 
 
 def _validity(trial: Trial) -> int:
-    """Return a number that changes when the refusals of a Trial become invalid: a count of touched nodes, or always 0.
+    """Return a number that changes when the refusals of a Trial become invalid.
 
-    Normally plans only leave less for later asks, so that a refusal stays valid. Where plans may make other pods evictable, each
-    touched node makes it invalid (W8).
+    Normally plans only leave less for later asks, so that a refusal stays valid and the number is 0. Where plans may make other
+    pods evictable (W8), it is the count of nodes that plans touched.
     """
     return len(trial.touched) if may_improve(trial) else 0
 
@@ -88,7 +88,7 @@ def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
 
 
 def _types(trial: Trial, ask: WaitingAsk) -> Openness:
-    """Return which of the types that the ask requests are open."""
+    """Return which of the types that the ask requests are open and which are closed, with the plans so far."""
     return openness(trial, ask.leaf, ask.kind.demand)
 
 
@@ -106,7 +106,7 @@ def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when no type of the ask is open (G2, rule 4). Whether a closed type is lacking depends on the node.
+    """Return a refusal when no type of the ask is open (G2). Whether a closed type is lacking depends on the node.
 
     With shares by plain weights no type may be closed: the leaf decides for all types, and gets no more than it deserves (W2).
     """
@@ -230,7 +230,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: ChosenNode) -> Pl
 
 
 def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
-    """Return the search that is shared by the asks of one class and leaf on one Trial."""
+    """Return the search that asks with the same key (``alike``) share on one Trial; the first of these asks creates it."""
     key = (NAME, alike)
     found = trial.kept.get(key)
     if found is None:

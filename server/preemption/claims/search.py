@@ -38,7 +38,7 @@ from server.snapshot.eligibility_filter import PASSED, VictimNodes
 from server.snapshot.waiting import WaitingAsk
 
 VictimSetKey = tuple[int, int, int, int, int, str]
-"""The key of a set, then the node's name; the smallest is the best (G8)."""
+"""The key of a set of victims (see `victim_sets.Key`), then the node's name; the smallest is the best (G8)."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in units of one placement, without the steps of branch and bound."""
 STEPS_A_STEP: Final = 32
@@ -48,7 +48,7 @@ FEW = 4
 UNTOLD: Final = frozenset({PASSED, CODES.gone})
 """The codes of rows that are not reported as protected by a rule."""
 UNJUDGED = -1
-"""The value that replaces the number of plans for a node of which only a bound is known."""
+"""The value of ``plans`` for a node of which only a bound is known."""
 
 
 class Considered(NamedTuple):
@@ -59,7 +59,7 @@ class Considered(NamedTuple):
 
 
 class ChosenNode(NamedTuple):
-    """The chosen node and victims, as row numbers of the snapshot, and what was considered."""
+    """The chosen node and victims, as row numbers of the snapshot, and the rows from which the victims were chosen."""
 
     node: int
     rows: tuple[int, ...]
@@ -81,7 +81,7 @@ class Nearest(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The best set on a node after a number of plans, or only a bound for the node (UNJUDGED)."""
+    """The best set on a node after ``plans`` plans, or only a bound for the node (UNJUDGED)."""
 
     key: VictimSetKey
     plans: int
@@ -93,8 +93,8 @@ class _Entry(NamedTuple):
 class Claim:
     """The search for one class of asks of one leaf, on one Trial.
 
-    ``cut`` says that on some node the search stopped at its limit. With ``limited`` False, maxima on the queues' path are
-    ignored.
+    ``cut`` says that on some node the search stopped at its limit without a result. With ``limited`` False, maxima on the path of
+    the ask's queue are ignored.
     """
 
     def __init__(
@@ -179,13 +179,13 @@ class Claim:
         return self._pop(trial)
 
     def is_stale(self, trial: Trial) -> bool:
-        """Return whether any plan was made since the search began."""
+        """Return whether plans changed any node since the candidate pool was built, so that the pool may be out of date."""
         return self._pool.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> ChosenNode | None:
-        """Return a node for an ask that maxima block, and victims below those maxima on any node (G9).
+        """Return a node for an ask that maxima block, and victims on it or, below those maxima, on any node (G9).
 
-        The node is the one that the ask would get without the maxima; only the victims on that node free capacity there.
+        The node is the one that the ask would get without the maxima. None if no maximum blocks the ask, or no set is found.
         """
         if not self._blocks:
             return None
@@ -217,7 +217,7 @@ class Claim:
     def _look_again(self, trial: Trial) -> None:
         """Compute new bounds for the nodes that plans touched since the last call, because these nodes may be better now.
 
-        If they are few, judge them at once.
+        If there are few such nodes, judge them at once.
         """
         touched = sorted(set(trial.touched[self._seen :]))
         self._seen = len(trial.touched)
@@ -350,9 +350,9 @@ class Claim:
         return self._pool.spared
 
     def ranking(self, trial: Trial, choice: ChosenNode) -> Ranking:
-        """Return the candidates on the chosen node for a ranking.
+        """Return the ranking of the candidates from which the victims were chosen, for explanations.
 
-        Claims are frequent, so the candidates are stored unsorted.
+        Claims are frequent, so the candidates are stored unsorted, unless only an excerpt is kept.
         """
         snapshot = trial.snapshot
         columns, keys, known = snapshot.allocations, snapshot.allocations.keys, self._candidates

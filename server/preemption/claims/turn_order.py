@@ -1,4 +1,4 @@
-"""The order of claimants: the queue furthest below its entitlement comes next, measured again after each plan (P3, P4).
+"""The order of claiming asks and gangs: the queue furthest below its entitlement is next, measured again after each plan (P3, P4).
 
 A plan changes what the queues of its asks and of its victims hold. Only leaves whose distance depends on these queues are
 measured again, so that further queues with claimants add nothing to the cost of a plan.
@@ -54,7 +54,7 @@ class Claimants:
         heapq.heapify(self._heap)
 
     def in_turn(self) -> Iterator[Claimant]:
-        """Yield one claimant after the other; plans that are made in between change the order."""
+        """Yield each claimant once, in order; plans that are applied in between change the order, and must not be rolled back."""
         while self._heap:
             place = heapq.heappop(self._heap)
             if self._places.get(place.leaf) is not place:
@@ -108,10 +108,10 @@ class Claimants:
 
 
 def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
-    """Return how near a queue is to its entitlement: the largest held / E over all types with E > 0 (P4).
+    """Return how near a leaf is to its entitlement (E): the largest held / E over the types in ``measured`` (P4).
 
-    Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last. A type that the leaf itself does
-    not guarantee is measured at the lowest queue above it that may decide for the type.
+    ``measured`` has a queue and a type index with E > 0 for each type (see `entitlement.measures`). A leaf that is entitled to
+    nothing comes last.
     """
     largest: tuple[int, int] | None = None
     for path, index in measured:

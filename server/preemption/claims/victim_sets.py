@@ -25,9 +25,9 @@ class Candidate(NamedTuple):
     """A candidate with the amounts that its eviction frees.
 
     ``gives`` has the amount for each need, and ``frees`` the amounts on its node, by type. ``takes`` has what it uses up of the
-    caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order. If one victim may bring its queues below
-    their shares, ``over`` lists the ways in which this candidate may be that victim. Each way lists caps by
-    index; the other victims must leave at least one unit of each of these (W8).
+    caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order, ``row`` its row in the snapshot. If one
+    victim may bring its queues below their shares, ``over`` lists the ways in which this candidate may be that victim. Each way
+    lists caps by index; the other victims must leave at least one unit of each of these (W8).
     """
 
     place: int
@@ -94,10 +94,10 @@ def is_legal(one: Candidate, task: Task) -> bool:
 
 
 def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best set in which exactly one victim, the boundary candidate, may bring its queues below their share; None for no set.
+    """Return the best set in which exactly one victim, the boundary candidate, brings its queues below their share; None for no set.
 
-    The partition must have `overshoot: last` (W8). Call it only if no legal set covers the needs: the result is not checked for
-    victims that could be given back.
+    Call it only in a partition with `proportion.overshoot: last` (W8), and only if no legal set covers the needs: the result is
+    not checked for victims that could be given back.
     """
     best: CoveringSet | None = None
     for boundary in candidates:
@@ -144,7 +144,7 @@ def _best_of_others(
 
 
 def key_of(victims: Iterable[Candidate], task: Task) -> Key:
-    """Return the key of a set of victims; the smallest is the best."""
+    """Return the key of a set of at least one victim; the smallest is the best."""
     chosen = list(victims)
     freed = [0] * len(task.lacks)
     for one in chosen:
@@ -341,7 +341,10 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
 
 
 class _Search:
-    """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps."""
+    """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps.
+
+    ``best`` is the best set known so far; the search returns it if there is no better one.
+    """
 
     def __init__(
         self, candidates: Sequence[Candidate], task: Task, best: CoveringSet | None

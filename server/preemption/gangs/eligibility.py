@@ -1,8 +1,8 @@
 """The eligibility of allocations as victims for a gang (J7).
 
-In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the eligibility rules of claims
-hold (G3 to G5); a victim is taken only for a type that a queue on the gang's path guarantees, and the victims give no more of
-that type than the queue is still entitled to.
+In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the eligibility rules
+of claims hold (G3 to G5); a victim is taken only for a type that a queue on the gang's path guarantees, and the victims give no
+more of that type than the queue is still entitled to.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,10 @@ def whole(job: WaitingJob) -> WaitingAsk:
 
 
 class GangEligibility:
-    """The eligibility of victims for one gang on one Trial. ``owed`` are the queues that decide what other queues give back, by type (G2)."""
+    """The eligibility of victims for one gang on one Trial.
+
+    ``owed`` are the queues on the gang's path that decide how much of a type other queues have to give (G2).
+    """
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.job = job
@@ -95,7 +98,7 @@ class GangEligibility:
         return [one.at for one in self.owed if not is_below(leaf, one.queue.path)]
 
     def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
-        """Return the types for which allocations of another queue may be taken if these types are lacking (J7, G2, rule 5).
+        """Return the types for which allocations of another queue may be taken if these types are lacking (J7, G2).
 
         A queue on the gang's path decides for the type, and the leaf lies outside that queue and is over its own entitlement.
         """
@@ -136,7 +139,7 @@ class GangEligibility:
         return self._others.margins(trial, leaf)
 
     def share(self, trial: Trial) -> dict[int, int]:
-        """Return, by type, the amount that may be taken from other queues: the deciding queue's entitlement less the amount that it holds.
+        """Return by type index how much may be taken from other queues: the deciding queue's entitlement less what it holds.
 
         A type for which no queue decides has no entry: it is not limited here, and no victim is taken for it (J7).
         """

@@ -1,12 +1,12 @@
-"""The policy for gangs (seed 003): every member gets a node at once, or no pod is evicted.
+"""The policy for gangs (`job`): every member gets a node at once, or no pod is evicted.
 
-J3. A gang plans when others may be evicted for its members; there is no delay, only the back-off after a refusal. J6. A gang
-plans only when pods of its class (firm or lendable) may use as much of the queue as the gang requests once the lendable pods of
-that queue are gone. J7. Only lendable pods are evicted: pods of its own queue with a strictly lower priority, and pods of other
-queues, as far as G3 to G5 allow and as much as its queue is still entitled to. The gang's own pods and firm pods are never
-evicted. J8. Members are placed by priority, age and key; the least important victims come first; if one member gets no node, no
-pod is evicted. J12. A gang that would fall below its minimum is evicted whole, or not at all. A single ask is a gang of one
-(J4).
+J3. A gang is planned for when pods may be evicted for all of its members; there is no delay, only the back-off after a refusal.
+J6. A gang is planned for only when pods of its class (firm or lendable) may use as much of the queue as the gang requests once
+the lendable pods of that queue are gone. J7. Only lendable pods are evicted: pods of its own queue with a strictly lower
+priority, and pods of other queues, as far as G3 to G5 allow and as much as its queue is still entitled to. The gang's own pods
+and firm pods are never evicted. J8. Members are placed by priority, age and key; the least important victims come first; if one
+member gets no node, no pod is evicted. J12. A gang that would fall below its minimum is evicted whole, or not at all. A single
+ask is a gang of one (J4).
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def of_one(ask: WaitingAsk) -> WaitingJob:
 
 
 def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
-    """Return the first rule that forbids evictions for the gang, whatever the victims are; None when the gang may plan."""
+    """Return the first rule that forbids evictions for the gang, whatever the victims are; None when it may be planned for."""
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
@@ -121,7 +121,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
-    """Return a refusal when a lendable gang would exceed its queue's maximum even without its victims there (J6)."""
+    """Return a refusal when a lendable gang would exceed its leaf's limit even without all its possible victims there (J6)."""
     kind, leaf = search.eligibility.whole.kind, search.job.leaf
     if kind.job_class is not JobClass.LENDABLE:
         return None
@@ -169,5 +169,5 @@ def _since(answer: GangAnswer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """Return the queues that decide how much other queues have to give to the gang, with the numbers of these deciding queues."""
+    """Return the amounts of the queues that decide how much other queues have to give to the gang, for an explanation."""
     return entitlement.levels(trial, search.eligibility.owed)

@@ -32,16 +32,20 @@ NODE_STEPS: Final = 1
 
 
 class Judged(NamedTuple):
-    """The verdict on a node. ``key`` is None if the node's allocations do not free enough."""
+    """The verdict on a node for one more member: the units to evict there, and the node's key by which nodes are compared.
+
+    ``key`` is None if the allocations that may be evicted on the node do not free enough.
+    """
 
     key: NodeKey | None
     units: tuple[Unit, ...] = ()
 
 
 class NodePlanner:
-    """The search for victims on one node, given the members that were placed and the victims that were taken before. Judging a node changes nothing.
+    """The search for victims on one node, given the members that were placed and the victims that were taken before.
 
-    With ``own_first``, the allocations of the gang's own queue come before all others.
+    Judging a node leaves the assignment as it was. With ``own_first``, the allocations of the gang's own queue come before all
+    others.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class NodePlanner:
         return Judged(None) if lacks else Judged(self.key(node, units), units)
 
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
-        """Return whether none of these units can have become barred since the verdict."""
+        """Return whether none of these units can be barred now, whatever other victims were taken."""
         rows = [row for unit in units for row in unit]
         if not all(
             row not in self.assignment.taken and self.assignment.is_plain(row) for row in rows
@@ -183,7 +187,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """The closer bounds of one field, valid until a queue that barred no candidate at first may have to bar one (`holds`)."""
+    """Closer bounds than those of one field. They are valid until a queue that barred no candidate may have to bar one (`holds`)."""
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:
         self._columns = assignment.trial.snapshot.allocations

@@ -73,7 +73,7 @@ class GangAnswer(NamedTuple):
 
 
 class JobSearch:
-    """The search for one gang on one Trial; the Trial is not changed."""
+    """The search for one gang on one Trial. Of the Trial only the count of steps is changed."""
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.trial = trial
@@ -107,7 +107,7 @@ class JobSearch:
         return answer
 
     def releasable(self) -> list[int]:
-        """Return by type the sum of what the gang may free by evictions in its own queue (J6)."""
+        """Return by type the sum of what the allocations of the gang's own leaf hold that may be evicted for it (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
             snapshot.allocations, self.filtered, snapshot.queues[self.job.leaf].number
@@ -161,7 +161,7 @@ class JobSearch:
         return spared(self.trial.snapshot, self.filtered)
 
     def ranking(self, rows: Sequence[int]) -> Ranking:
-        """Return the order of the candidates on the nodes of these victims."""
+        """Return the order of the candidates on the nodes of these victims, of which the first RANKED_NODES_MAX count."""
         trial, columns = self.trial, self.trial.snapshot.allocations
         nodes = list(dict.fromkeys(columns.nodes_of(as_column(rows))))[:RANKED_NODES_MAX]
         there = [row for node in nodes for row in trial.rows_on(node)]
@@ -216,7 +216,7 @@ class Attempt:
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> MemberAssignment | None:
-        """Place a member on the best node, take the victims there, and return both; None if no node can hold it."""
+        """Place a member on the best node, take the victims for it, and return both; None if no node can hold it."""
         kind = member.kind
         line = self._lines.get(kind.number)
         if line is None:
@@ -467,7 +467,10 @@ class _Line:
 
 
 def fits(trial: Trial, job: WaitingJob) -> bool:
-    """Return whether all members fit without victims, one after another on the first node that holds them (invariant 12)."""
+    """Return whether all members fit without victims once all that was ordered to end is gone (invariant 12).
+
+    Members are placed one after another, each on the first node that holds it; limits of queues are not checked.
+    """
     used: dict[int, dict[int, int]] = {}
     return all(_fits_member(trial, one.kind, used) for one in job.members)
 

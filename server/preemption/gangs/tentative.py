@@ -15,7 +15,7 @@ from server.preemption.gangs.units import AllocationFacts, Units
 from server.preemption.trial import Trial
 
 Unit = tuple[int, ...]
-"""The rows that are evicted together."""
+"""The rows that are evicted together: one allocation, or all members of a gang."""
 NOTHING: Final[Counter[int]] = Counter()
 
 
@@ -29,7 +29,7 @@ class TentativeAssignment:
         self.leaf = eligibility.leaf
         self.taken: dict[int, Unit] = {}
         self.limited = False
-        """Whether a candidate was passed over because other queues need not give more."""
+        """Whether a candidate of another queue was passed over because the gang's queue may not claim more (J7)."""
         self._width = len(trial.snapshot.types)
         self._freed: dict[int, Amounts] = {}
         self._own: dict[int, Amounts] = {}
@@ -62,7 +62,7 @@ class TentativeAssignment:
         self._count(unit, 1)
 
     def give_back(self, unit: Unit) -> None:
-        """Give back a unit that was taken."""
+        """Give back a unit that was taken: its rows are no victims any more."""
         for row in unit:
             del self.taken[row]
         self._count(unit, -1)
@@ -111,22 +111,22 @@ class TentativeAssignment:
     # Questions ------------------------------------------------------------------------------------
 
     def free_on(self, node: int) -> Amounts:
-        """Return what a node has free once everything that was ordered before this plan is gone."""
+        """Return by type what a node has free for the gang before this plan: ordered evictions are done, reservations yield."""
         known = self._free_on.get(node)
         if known is None:
             known = self._free_on[node] = self.trial.free_for_claim(node)
         return known
 
     def lacks(self, node: int) -> dict[int, int]:
-        """Return what a node lacks for all members that are placed on it."""
+        """Return by type what a node lacks for all members that are placed on it, once the victims are gone; {} for nothing."""
         return self.lacks_with(node, ())
 
     def holds(self, node: int) -> bool:
-        """Return whether the node lacks nothing."""
+        """Return whether the node lacks nothing for the members that are placed on it."""
         return not self.lacks(node)
 
     def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
-        """Return what a node would lack with one more member on it."""
+        """Return by type what a node would lack with one more member on it, once the victims are gone."""
         free, freed, used = self.free_on(node), self._freed.get(node), self._used.get(node)
         wanted = dict(demand)
         for index, much in enumerate(used or ()):
@@ -201,7 +201,7 @@ class TentativeAssignment:
         return tuple(left)
 
     def takes_no_more_than_its_share(self) -> bool:
-        """Return whether other queues still give no more than they must when one more member uses what their victims left free."""
+        """Return whether the victims of other queues, if there are any, give no more than the gang's queue may claim (J7)."""
         return not self._others or self._is_within()
 
     def _is_within(self) -> bool:
@@ -249,7 +249,11 @@ class TentativeAssignment:
     # Ties that bar no candidate ------------------------------------------------------------------------
 
     def is_plain(self, row: int) -> bool:
-        """Return whether a victim is independent of others: it is in no gang, and no other victim on one node can bar it."""
+        """Return whether no other victims can bar this allocation.
+
+        It is in no gang and no disruption budget that counts, and its queues can lose all that one node may lose (see
+        `strained_queues`).
+        """
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
         return not self.strained_queues(self.units.line(row).leaf)
@@ -272,7 +276,7 @@ class TentativeAssignment:
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
-        """Return whether other queues may give everything that one more member requests, so that it does not matter what its node lacks (J7)."""
+        """Return whether the gang's queue may claim all that one more member requests, whatever that member's node lacks (J7)."""
         wanted = dict(demand)
         return all(
             self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]
@@ -321,7 +325,7 @@ class TentativeAssignment:
         return found
 
     def is_enough_without(self, unit: Unit) -> bool:
-        """Return whether the plan would still be valid if a unit stayed; the unit is taken again afterwards."""
+        """Return whether the plan would still be valid without evicting a unit. The unit is taken again afterwards."""
         self.give_back(unit)
         nodes = {self.units.line(row).node for row in unit}
         enough = (

@@ -30,16 +30,16 @@ HARMLESS = frozenset(
         CODE[Rule.BELOW_GUARANTEE],
     }
 )
-"""The rules that a member may break if its gang is evicted whole.
+"""The codes of rules that a member may break if its gang is evicted whole.
 
 The member need not hold a lacking type. Whether its queues can lose it is tested for the sum of the victims instead.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
-"""The rule of the dead zone: for every requested type that an allocation holds, its queues are in the dead zone."""
+"""The code of the rule on the dead zone: for every requested type that an allocation holds, its queues are in the dead zone."""
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
-    """Return the rules that a member of a gang that is evicted whole may break; never that of the dead zone, if there is one (P9)."""
+    """Return the codes of rules that a member may break if its gang is evicted whole; that on the dead zone only without one (P9)."""
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
 
@@ -97,7 +97,7 @@ class Units:
         return known
 
     def rank(self, row: int) -> Rank:
-        """Return the rank of an allocation in the order of eviction."""
+        """Return the rank of an allocation in the order of eviction; the smallest rank is evicted first."""
         known = self._ranks.get(row)
         if known is None:
             key = self.trial.snapshot.allocations.keys[row]
@@ -137,7 +137,7 @@ class Units:
         return self.trial.snapshot.allocations.groups(row)
 
     def passed(self, row: int) -> bool:
-        """Return whether the allocation passes the rules on a single allocation."""
+        """Return whether the allocation may be evicted alone: it passes every rule, and with ``willing`` is not opted out."""
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:

@@ -50,7 +50,7 @@ Lacking = dict[int, int]
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that require a node and do not fit there, in the order of waiting asks."""
+    """Yield the due asks that require a node and for which pods may be evicted, in the order of waiting asks."""
     for ask in sorted(trial.snapshot.daemons, key=_order):
         if may_require(ask) is None:
             yield Intent(NAME, ask)
@@ -72,7 +72,7 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a plan with its victims in order, without victims that are not needed in the end; or the reason why there is none."""
+    """Return a plan for the required node without needless victims, or the reason why there is none; change nothing."""
     ask = intent.ask
     refused = may_require(ask)
     if refused is not None:
@@ -154,7 +154,10 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
 
 
 def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict[int, Rule | None]:
-    """Return by row the rule that protects it, None for a victim; candidates that hold a lacking type are taken until nothing is lacking."""
+    """Return by row the rule that protects it, None for a victim.
+
+    Rows that hold a lacking type, and that no rule protects, are taken in order until nothing is lacking. ``left`` is reduced.
+    """
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
     may_go = candidate_pool.spare_members(trial, rows)

@@ -28,7 +28,7 @@ NODES_PER_RESERVATION: Final = 10
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield an intent for each ask that has waited long enough for a node."""
+    """Yield an intent for each due ask that has waited RESERVE_AFTER_MS for a node, in the order of reservations."""
     snapshot = trial.snapshot
     for ask in snapshot.waiting_without_node():  # rules 2 and 3
         if _may_reserve(ask) and ask.pending_ms(snapshot.now) >= RESERVE_AFTER_MS:  # rule 1
@@ -40,7 +40,7 @@ def _may_reserve(ask: WaitingAsk) -> bool:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a pledge without victims: running pods free the capacity when they end, and no other ask may take it."""
+    """Return a plan without victims that keeps a node for the ask until running pods free enough; or why there is none."""
     ask = intent.ask
     row = trial.least_short(ask.kind)
     if row < 0:

@@ -50,7 +50,7 @@ class AllocationStanding(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Return the victims that reduce the queue's usage to its maximum, or why there are none; change nothing."""
+    """Return a plan with the victims that reduce the queue's usage towards its maximum, or why there are none; change nothing."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return Refusal(Rule.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
@@ -60,7 +60,7 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
 def plan_with_standing(
     trial: Trial, intent: ShrinkIntent, key: str
 ) -> tuple[Plan | Refusal, AllocationStanding] | None:
-    """Return the plan and the standing of one allocation in it; None when the queue is within its maximum."""
+    """Return the plan or refusal, and the standing of one allocation in that run; None when the queue is within its maximum."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return None

@@ -21,7 +21,7 @@ BARS: Final = {
 }
 """The flags because of which an allocation is no candidate, each with its rule (Q10, V3)."""
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
-"""The rules by which a candidate is skipped when it is next in the order (Q12, Q13, V3)."""
+"""The rules by which a candidate is skipped when it is next in the order (Q12, Q13, V5)."""
 REASONS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
 """The rules that protect an allocation; the rules that bar it come first, in the order of the flags."""
 WHOLE: Final = 10_000
@@ -30,7 +30,7 @@ WHOLE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The outcome of a run. ``types`` are the type indices of its columns, first those of the target."""
+    """The outcome of a run. ``types`` are the type indices of its columns, first those of the target; ``target`` is by column."""
 
     snapshot: Snapshot
     queue: str
@@ -96,9 +96,9 @@ class RunOutcome:
         return rule.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """Return the rule that barred the most important candidate that could have helped, if no candidate was skipped.
+        """Return the rule that barred the most important allocation that could have helped a run that misses its target.
 
-        Otherwise return "".
+        "" if the run meets its target, or no allocation was barred.
         """
         reason = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
         return REASONS[reason].value if reason is not None else ""
@@ -113,7 +113,7 @@ class RunOutcome:
         return None
 
     def levels(self) -> tuple[Level, ...]:
-        """Return the numbers of the queue whose guarantee prevented more, one line for each type that it guarantees."""
+        """Return the amounts of the queue whose guarantee prevented more, one level for each type that it guarantees; () for none."""
         last = self._last_skipped()
         queue = self._protected_queue(last[0]) if last and last[1] is Rule.BELOW_GUARANTEE else None
         if queue is None:

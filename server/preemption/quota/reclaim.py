@@ -1,4 +1,4 @@
-"""Surplus reclaim: while usage exceeds what the nodes have, queues give back what exceeds their shares (seed 004, W3).
+"""Surplus reclaim: while usage exceeds what the nodes have, queues give back what exceeds their shares (W3).
 
 1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Such an excess arises when two
 schedulers place pods at the same time, or when a node shrinks. Pods on a drained node have their capacity there and are no
@@ -64,7 +64,7 @@ class SurplusCandidate(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Return the victims of surplus reclaim, or why there are none; change nothing."""
+    """Return a plan with the victims of surplus reclaim, or why there are none; change nothing."""
     target = _target(trial)
     if not target:
         return Refusal(Rule.NOT_NEEDED, "no more is used than there is")

@@ -78,7 +78,7 @@ class RunInProgress:
 
     ``margins`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
     place of a victim to the rule by which it was taken, ``spared`` the place of a candidate to the rule that protected it last.
-    A candidate that is in neither of them was not needed.
+    A candidate that is in neither of the two was not needed. A *place* is a candidate's number in the order of Q11.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
@@ -121,7 +121,7 @@ class RunInProgress:
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
     def _walk(self, lot: Lot, step: Step) -> None:
-        """Take many candidates at once if all of them can be taken, else one by one."""
+        """Free a leaf's part where no disruption budget counts: take many candidates at once if all can be taken, else one by one."""
         at = 0
         while at < len(lot) and step.is_short:
             at, productive = self._together(lot, at, step)
@@ -164,7 +164,7 @@ class RunInProgress:
         return at, at - start >= WORTHWHILE
 
     def _bounds(self, step: Step) -> Line:
-        """Return how much may be freed of each column."""
+        """Return how much may be freed of each column; with `overshoot: none`, no more than what is left of the target (Q13)."""
         margin = step.lines[-1]
         if self._overshoot != "none":
             return margin
@@ -266,7 +266,7 @@ class RunInProgress:
         if self._overshoot == "none" and not _is_within(size, self.rest):
             return Rule.OVERSHOOT  # Q13
         if self._budgets.mode == "respect" and self._budgets.exhausted(one.place):
-            return Rule.BUDGET  # 7.6
+            return Rule.BUDGET  # V5
         return None
 
     def _take(self, one: CandidatePlace, lines: Sequence[Line], because: str) -> None:
@@ -275,7 +275,7 @@ class RunInProgress:
         _lower(lines, one.size)
 
     def _spare(self, place: int, lines: Sequence[Line]) -> None:
-        """Give back a victim."""
+        """Give back a victim: what it holds is added again to ``lines``, to the rest of the run, and to the margins of its path."""
         del self.taken[place]
         self._budgets.count(place, -1)
         _lower((*lines, self.rest, *self.margins[self.running.leaf(place)]), self._negative(place))
@@ -302,7 +302,7 @@ class RunInProgress:
             self._spare(place, lines)
 
     def search(self, because: str) -> None:
-        """Replace the victims by the first legal set in Q11's order that meets the target, if there is one (Q15)."""
+        """Replace the victims by the first legal set in Q11's order that meets the target; without such a set, keep them (Q15)."""
         found, late = dict(self.taken), set(self._late)
         for place in found:
             self._spare(place, ())

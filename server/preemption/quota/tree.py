@@ -23,7 +23,11 @@ def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[l
 
 
 def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[int]:
-    """Return the children's indices by largest releasable / target over the target types, then by path (Q15)."""
+    """Return the children's indices in the order of their turns (Q15).
+
+    The child with the largest part comes first: what it may release of a type, divided by what is wanted of the type, at the
+    largest over all wanted types. Equal children keep their order, which is by path.
+    """
     kinds = [at for at, amount in enumerate(wanted) if amount > 0]
     whole = prod(wanted[at] for at in kinds)
     weights = [(at, whole // wanted[at]) for at in kinds]
@@ -92,7 +96,7 @@ class Tree:
         return lines[path]
 
     def releasable(self, path: str) -> Line:
-        """Return what a queue uses beyond its entitlement; in a type without an entitlement, all that it uses (Q15)."""
+        """Return by target type what a queue uses beyond its entitlement; of a type without an entitlement, all of it (Q15)."""
         used, least = self._trial.eff(path), floor(self._trial, path)
         return [max(0, used[index] - least[index]) for index in self._targets]
 

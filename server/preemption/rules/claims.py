@@ -1,10 +1,11 @@
 """The rules on claims: which asks may have pods evicted, on which node, and for which types.
 
-A victim is taken only for a type that the ask lacks and of which the victim's queues have too much (G2, rule 5). With
-guarantees, rule 2 is stricter than this. With plain shares by weight a queue below its share may fall further, and with
-`overshoot: last` one victim may bring its queues below their share. With shares, "too much" is therefore tested by itself (W8, W9).
+A victim is taken only for a type that the ask lacks and of which the victim's queues have too much (G2). With guarantees, the
+test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight a queue below its share may
+fall further, and with `overshoot: last` one victim may bring its queues below their share. With shares, "too much" is therefore
+tested by itself (W8, W9).
 
-These rules are part of the gate (see `gate`). The planners keep them, too; a plan that breaks one is refused here.
+These rules are part of the gate (see `gate`). The planners keep the same rules; a plan that breaks one is refused here.
 """
 
 from collections import Counter
@@ -174,9 +175,9 @@ def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
 
 
 def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
-    """Return a type that the ask lacks although the queue that decides for it already has its share (a closed type), with that queue.
+    """Return a closed type that the ask lacks, with the queue that decides for it; None if the ask lacks no closed type (G2).
 
-    The ask may lack the type on its node or below a maximum on its path. None if it lacks no closed type.
+    A type is closed if its deciding queue already has its share. The ask may lack it on its node or below a maximum on its path.
     """
     ask = pledge.ask
     closed = openness(trial, ask.leaf, ask.kind.demand).closed
@@ -188,14 +189,17 @@ def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
 
 
 def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, freed: Freed) -> bool:
-    """Return whether the victim holds a lacking type, and all its queues still have too much of that type after the other releases."""
+    """Return whether the victim may be taken for a lacking type that it holds.
+
+    Its queues that do not hold the preemptor must still have too much of the type after the other releases (``freed``).
+    """
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
-    """Return whether the victim may be taken for some types, but evicting it helps in none of them.
+    """Return whether the victim may be taken for some types, but its eviction helps in none of them.
 
-    It helps in a type that the ask lacks, that the victim holds, and of which the victim's queues have too much.
+    An eviction helps in a type that the ask lacks, that the victim holds, and of which the victim's queues have too much.
     """
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})
@@ -247,7 +251,7 @@ def _is_over(
     trial: Trial, pledge: PlannedPledge, release: Release, index: int, freed: Freed
 ) -> bool:
     if trial.snapshot.ports[index] or not trial.snapshot.is_shared_out:
-        return True  # ports belong to no queue; with guarantees rule 2 is stricter
+        return True  # ports belong to no queue; with guarantees G4 is stricter
     return all(
         trial.eff(queue.path)[index] - freed.get(queue.path, {}).get(index, 0)
         > floor(trial, queue.path)[index]

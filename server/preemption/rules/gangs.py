@@ -22,7 +22,7 @@ from server.snapshot import gangs
 from server.snapshot.waiting import WaitingJob
 
 OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
-"""The scopes that allow allocations of lower priority in the preemptor's own queue as victims."""
+"""The scopes of policies that may evict allocations of lower priority in the preemptor's own queue."""
 
 
 def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
@@ -47,7 +47,7 @@ def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan whose gang may not plan at all (J3, J6), or whose ask may not replace others of its queue (I2, I5)."""
+    """Refuse a plan for a gang that may not be planned for (J3, J4), or for an ask that may not replace others of its queue (I2)."""
     refusal = None
     if plan.facts.gang:
         refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
@@ -111,7 +111,10 @@ def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
 def _of_other(
     trial: Trial, planned: WaitingJob, owed: Sequence[Deciding], release: Release
 ) -> Refusal | None:
-    """Refuse a victim of another queue that breaks G3 to G5 for the whole gang. If the gang may not claim, refuse every one (I2)."""
+    """Refuse a victim of another queue that breaks G2, G3 or G5 for the whole gang.
+
+    If no queue on the gang's path decides for a type (``owed``), or the plan is a replacement (I2), refuse every such victim.
+    """
     snapshot, leaf = trial.snapshot, planned.leaf
     if not owed:
         return Refusal(Rule.OTHER_QUEUE, f"{release.key} runs in another queue")
@@ -215,7 +218,7 @@ def _less(
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
-    """Return what the members need, over all nodes, beyond free capacity and victims of their own queue (J7)."""
+    """Return by type what the members need, over all nodes, beyond free capacity and victims of their own queue (J7)."""
     needs: Counter[int] = Counter()
     for node, used in _used(plan.pledges).items():
         free, freed = trial.free_for_claim(node), _freed_on(trial, node, own)
@@ -365,9 +368,9 @@ class _Sums:
 
 
 def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse victims for a gang whose members fit, one after another, once everything that was ordered to end is gone.
+    """Refuse victims for a gang that fits without them once everything that was ordered to end is gone (invariant 12).
 
-    This is invariant 12.
+    Members are tried one after another, on nodes and in queues.
     """
     if not plan.facts.gang or not plan.releases:
         return None

@@ -33,13 +33,13 @@ from server.snapshot.queues import FrozenAmounts
 from server.snapshot.waiting import WaitingAsk
 
 AskRule = Callable[[Trial, PolicyFacts, WaitingAsk], Refusal | None]
-"""A rule on a Trial, the facts of the policy and the ask that wants capacity."""
+"""A rule on an ask, given a Trial and the facts of the policy that plans for the ask."""
 PledgeRule = Callable[[Trial, PolicyFacts, PlannedPledge], Refusal | None]
 PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """Return a refusal by the first rule that prevents every plan for this ask; None if planning is worthwhile."""
+    """Return a refusal by the first rule that prevents every plan of the policy for this ask; None if planning is worthwhile."""
     policy = facts(intent.policy)
     for rule in ASK_RULES:
         refusal = rule(trial, policy, intent.ask)
@@ -77,7 +77,7 @@ def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refu
 
 
 def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask for which capacity is held already."""
+    """Refuse an ask for which a decision or a plan holds capacity already, and a second reservation for an ask (C7)."""
     if not trial.is_served(ask.key) and not (policy.reserves and trial.is_reserved(ask.key)):
         return None
     return Refusal(Rule.ONE_AN_ASK, "capacity is held for it already")
@@ -132,7 +132,7 @@ def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 def reservations_one_a_node(
     trial: Trial, policy: PolicyFacts, pledge: PlannedPledge
 ) -> Refusal | None:
-    """Refuse a second reservation of a node."""
+    """Refuse to reserve a node on which capacity is held for an ask already (C7)."""
     if not policy.reserves or not trial.is_held(pledge.row):
         return None
     return Refusal(Rule.ONE_A_NODE, f"node {pledge.node_id} is held for another ask")
@@ -148,14 +148,17 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that does not run, or that another decision evicts already (invariant 10)."""
+    """Refuse a victim that does not run, that the plan has twice, or that another decision evicts already (invariant 10)."""
     if all_differ(plan.rows) and trial.all_stand(plan.rows):
         return None
     return Refusal(Rule.VICTIM_TWICE, "a victim is evicted by another decision already")
 
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that no policy may evict: DaemonSet pods, firm pods and untouchable pods (G6, Q10, V3)."""
+    """Refuse victims that no policy may evict: pods of DaemonSets, untouchable, firm, vetoed and replaced pods (G6, Q10, V3).
+
+    With `firmbreak: true`, a required node may evict firm pods (G11).
+    """
     breaks_firm = plan.facts.breaks_firm and trial.snapshot.settings.firm_break
     firm = 0 if breaks_firm else trial.snapshot.firm_flags
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
@@ -202,7 +205,7 @@ def capacity_freed(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
-    """Return whether the beneficiaries of the plan fit, on their nodes and in their queues, once these releases are done."""
+    """Return whether the preemptors of the plan fit, on their nodes and in their queues, once these releases are done."""
     return all(
         _is_enough_on_node(trial, pledge, releases)
         and _is_enough_in_queues(trial, pledge, releases)
@@ -238,11 +241,14 @@ def _is_enough_in_queues(
     return True
 
 
-# Rules of claims (rules 2 to 7 of seed 001) ---------------------------------------------------------------------
+# Rules of claims (G2 to G5) -----------------------------------------------------------------------------------
 
 
 def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim outside its scope root, in its leaf or below a deciding queue (rules 3 and 7, G2, G3)."""
+    """Refuse a victim of a claim that runs outside the ask's fence, in its leaf, or below the queues that decide for it (G2, G3).
+
+    Pods of a queue with `preemption.policy: disabled` are refused as well.
+    """
     for ask, release in _claims(plan):
         snapshot = trial.snapshot
         if release.leaf == ask.leaf:
@@ -277,7 +283,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of a claim that helps in no type that the ask lacks (G2).
 
     A victim helps in a type that it holds if it runs outside the queue that decides for the type, and if its own queues have too
-    much of the type (rule 5, W9). A victim that may be taken for no type at all is refused by `within_the_fence`.
+    much of the type (W9). A victim that may be taken for no type at all is refused by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
         if all(claims.frees_no_lacking_type(trial, one, release) for one in plan.pledges):
@@ -287,7 +293,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim whose priority is higher than the preemptor's, as seen where their paths meet (rule 6, G5)."""
+    """Refuse a victim of a claim whose priority is higher than the preemptor's, as seen where their paths meet (G5)."""
     rule = trial.snapshot.settings.equal_priority
     for ask, release in _claims(plan) if rule != "ignore" else ():
         top = meeting(trial.snapshot, ask.leaf, release.leaf)
@@ -301,8 +307,8 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a victim's queue below its entitlement (E) in a type that the victim uses.
 
-    These are rule 2, G4, Q12 and invariant 3. In a queue above both the victim and the preemptor the ask counts as added, and
-    only a net fall is refused. For all other queues rule 5 follows from this.
+    This keeps G4, Q12 and invariant 3. In a queue above both the victim and the preemptor the ask counts as added, and only a net
+    fall is refused. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
     """
     if not plan.facts.keeps_guarantees:
         return None
@@ -395,7 +401,7 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or that is not needed (invariants 15, 11)."""
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or is not needed (invariants 11, 15)."""
     if plan.facts.shrinks is Shrinks.NOTHING or plan.shrink is None:
         return None
     columns, names = trial.snapshot.allocations, trial.snapshot.types
