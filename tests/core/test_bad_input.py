@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.model.asks import AskSpec, Constraints, HostPort
 from server.model.decisions import (
@@ -35,7 +36,7 @@ from server.model.events import (
 from server.model.quota import Acl, Configuration, PartitionSpec, PlacementRule, QueueSpec
 from server.model.reasons import Code
 from server.model.resources import QUANTITY_LIMIT, Resource
-from tests.simulation.duel import placements, run
+from tests.simulation.duel import placements
 
 NOW = 1_800_000_000_000
 TEN: Resource = (("memory", 10),)

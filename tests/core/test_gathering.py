@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass, field, replace
 
+from evenhand_cli.story import play
 from server.config import load
 from server.core.core import Core
 from server.model.asks import UNSIZED, AskSpec
@@ -19,7 +20,6 @@ from server.model.events import (
 )
 from server.state.gang_sizes import present
 from tests.effort import TRIES_ALL, cases
-from tests.simulation import duel
 
 RM, START = "rm", 1_800_000_000_000
 QUEUES = """
@@ -53,7 +53,7 @@ def begun(nodes: int, size: int = 40) -> Core:
 
 def ticked(core: Core, now: int) -> list[Decision]:
     """Everything that is decided at one instant."""
-    found = duel.run(core, now)
+    found = play.run(core, now)
     core.validate()
     return found
 

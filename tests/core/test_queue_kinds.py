@@ -2,6 +2,7 @@
 
 import pytest
 
+from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.model.asks import AskSpec
 from server.model.events import (
@@ -14,7 +15,7 @@ from server.model.events import (
 )
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
 from server.model.resources import resource
-from tests.simulation.duel import placements, run
+from tests.simulation.duel import placements
 
 NOW = 1_800_000_000_000
 LEAF = QueueSpec("x")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from evenhand_cli.story.words import MANAGER, START, Known, events
 from server.config import load
 from server.core.core import Core
 from server.core.preemption import decision_records, withdrawal
@@ -11,7 +12,6 @@ from server.model.events import ManagerRegistered
 from server.model.records import DecisionRecord
 from server.state.applications import Ask
 from server.state.partition import Partition
-from tests.stories.words import MANAGER, START, Known, events
 
 MEMBERS = 12
 SOFTLY = """

@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import (
-    APPLIED,
-    DOCS,
-    QUEUES,
-    STEPS,
-    Example,
-    configured,
-    examples,
-    printed,
-    shows,
-)
+from evenhand_cli.story.reading import APPLIED, QUEUES, STEPS
+from tests.docs.pages import DOCS, Example, configured, examples, printed, shows
 
 BEHAVIOURS = (
     "preemption",
@@ -53,7 +44,7 @@ def test_an_example_happens(
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_its_configuration_is_in_order(example: Example) -> None:
-    texts = [block.text for block in example.blocks if block.kind in {QUEUES, APPLIED}]
+    texts = [block.text for block in example.blocks if block.info in {QUEUES, APPLIED}]
     assert [path for text in texts for path in configured(text)[1]] == []
 
 
@@ -61,4 +52,4 @@ def test_its_configuration_is_in_order(example: Example) -> None:
 def test_every_behaviour_has_an_example_with_steps(page: str) -> None:
     mine = [one for one in EXAMPLES if one.page == f"{page}.md"]
     assert mine
-    assert all(any(block.kind == STEPS for block in one.blocks) for one in mine)
+    assert all(any(block.info == STEPS for block in one.blocks) for one in mine)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.core.queries import inspect
 from server.model.asks import AskSpec
@@ -36,7 +37,6 @@ from server.model.quota import Acl, Configuration, PartitionSpec, PlacementRule,
 from server.model.reports import AllocationReport, QueueReport
 from server.model.resources import Limit, resource
 from tests.effort import cases
-from tests.simulation.duel import run
 
 START = 1_800_000_000_000
 MANAGER = "rm"

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from evenhand_cli.story.form import Story, configuration_text
+from evenhand_cli.story.words import MANAGER, START, Known, events
 from server.config import load
 from server.core.core import Core
 from server.model.decisions import Decided, Decision, Noted, Released, Termination
@@ -9,8 +11,6 @@ from server.model.events import ManagerRegistered, ReleaseRequested
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.model.records import DecisionRecord
-from tests.stories.story import Story, configuration_text
-from tests.stories.words import MANAGER, START, Known, events
 
 TURN_MS = 31_000
 """Milliseconds of a turn, longer than a claim's delay, so that a pod that came back may claim in the next turn."""

@@ -41,18 +41,18 @@ sys.meta_path.insert(0, Pieces)
 from server.record.entries import entry, told
 from server.record.log import DecisionLog
 from tests.docs import pages
-from tests.stories.test_stories import Telling
-from tests.stories.words import START
+from evenhand_cli.story.play import Player
+from evenhand_cli.story.words import START
 
-log, happen = DecisionLog(pieces / "decisions.jsonl", START), Telling._happen
+log, decide = DecisionLog(pieces / "decisions.jsonl", START), Player.decide
 
-def recorded(telling, step):
-    decisions = happen(telling, step)
-    for one in told(decisions, lambda: None, telling.now):
-        log.note(entry(one, telling.now))
+def recorded(player, moment):
+    decisions = decide(player, moment)
+    for one in told(decisions, lambda: None, player.now):
+        log.note(entry(one, player.now))
     return decisions
 
-Telling._happen = recorded
+Player.decide = recorded
 (example,) = pages.examples(Path(sys.argv[2]))
 for block, said in pages.printed(example, pieces):
     print(said, end="")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from evenhand_cli.story.words import MANAGER
 from server.core.queries import known_decisions
 from server.core.queries.lost_work import lost_owners, lost_work
 from server.model.decisions import Decision, Released, Termination
@@ -17,7 +18,6 @@ from server.state.lost_work import LINES_MAX, OTHERS, LossKey, LostWork
 from tests.effort import TRIES_ALL, cases
 from tests.preemption.replicas import Replicas
 from tests.simulation.termination import Life
-from tests.stories.words import MANAGER
 
 TWO: list[dict[str, Any]] = [
     {"name": "a", "resources": {"guaranteed": {"memory": 8}}},

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from evenhand_cli.story.words import MANAGER
 from server.core.core import Core
 from server.core.queries.unmet.report import report
 from server.model.decisions import Decided, Decision, Placed, Released, Termination
@@ -27,7 +28,6 @@ from server.model.unmet import Change, Cure, UnmetAsks
 from tests.effort import TRIES_ALL, cases
 from tests.preemption import claim_clusters, job_clusters, test_unmet
 from tests.preemption.replicas import Replicas
-from tests.stories.words import MANAGER
 
 CLUSTERS: Final = cases(150)
 CLUSTERS_SOAK: Final = 6_000

@@ -2,11 +2,11 @@
 
 import pytest
 
+from evenhand_cli.story.play import run
 from server.core.core import BUDGET, Core
 from server.core.queries import doctor, inspect, known_decisions
 from server.model.decisions import Decision, Tick
 from tests.record.preempting import Driver, configuration
-from tests.simulation.duel import run
 from tests.simulation.worlds import World, make_world
 
 SEEDS = range(300_100, 300_106)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.core.queries import inspect
 from server.model.decisions import (
@@ -71,17 +72,6 @@ def _handle(core: Core, event: Event, now: int, *, closely: bool) -> list[str]:
     if closely:
         core.validate()
     return names
-
-
-def run(core: Core, now: int) -> list[Decision]:
-    """Tick until the core has nothing left to do at this instant."""
-    decisions: list[Decision] = []
-    more = True
-    while more:
-        tick = core.tick(now)
-        decisions += tick.decisions
-        more = tick.more
-    return decisions
 
 
 def placements(decisions: Iterable[Decision]) -> list[tuple[str, str]]:

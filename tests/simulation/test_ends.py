@@ -5,6 +5,7 @@ from itertools import groupby
 
 import pytest
 
+from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.core.events import releases_fast
 from server.model.decisions import Decision
@@ -15,7 +16,6 @@ from server.state.journal_fast import take_off
 from server.state.nodes import Node
 from server.state.partition import Partition
 from tests.effort import TRIES_ALL, cases
-from tests.simulation.duel import run
 from tests.simulation.ebbs import ebbing
 from tests.simulation.worlds import World
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from tests.effort import TRIES_ALL, cases
-from tests.simulation.duel import run
 from tests.simulation.reserved_worlds import eager, reserved
 
 WORLDS = cases(250)

@@ -6,9 +6,9 @@ Under different hash seeds the text must be equal, byte for byte (design 6.13).
 import sys
 from collections.abc import Iterator
 
+from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.core.queries import inspect
-from tests.simulation.duel import run
 from tests.simulation.worlds import make_world, preempting, sharing
 
 

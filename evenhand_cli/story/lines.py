@@ -1,4 +1,4 @@
-"""Decisions as text, in the form of the lines that a story expects."""
+"""Decisions as lines of text, in the form in which a story expects them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -21,10 +21,11 @@ Instants are milliseconds after the story's start. A word that is not known is a
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+from evenhand_cli.near import near_matches
 from server.model.asks import (
     AskSpec,
     Constraints,
@@ -61,7 +62,13 @@ from server.model.resources import Resource
 START: Final = 1_800_000_000_000
 MANAGER: Final = "rm"
 TYPES: Final = ("memory", "vcore", "gpu", "pods", "license")
-ROW: Final = re.compile(r"(?P<stem>.*?)(?P<first>\d+)\.\.(?P=stem)(?P<last>\d+)")
+ROW: Final = re.compile(r"(?P<stem>.*?)(?P<first>[0-9]{1,9})\.\.(?P=stem)(?P<last>[0-9]{1,9})")
+ROW_MAX: Final = 10_000
+"""Maximum number of names in a row such as `x1..x10000`."""
+LINE_MAX: Final = 2_000
+"""Maximum number of characters of a line."""
+NUMBER_MAX: Final = (1 << 63) - 1
+"""The largest number that the wire carries."""
 OPERATORS: Final = {
     "in": Operator.IN,
     "not-in": Operator.NOT_IN,
@@ -72,8 +79,16 @@ OPERATORS: Final = {
 }
 
 
+_Value = TypeVar("_Value")
+
+
 class UnknownWordError(ValueError):
-    """A line of a story with a word that is unknown, missing or repeated."""
+    """A line of a story with a word that is unknown, missing or repeated; `advice` offers similar words."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.advice = advice
 
 
 @dataclass
@@ -84,6 +99,8 @@ class Words:
     plain: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=lambda: set(TYPES))
+    """The words that the verb of the line knows, for suggestions."""
 
     @classmethod
     def of(cls, line: str) -> "Words":
@@ -92,7 +109,7 @@ class Words:
         for word in line.split():
             key, equals, value = word.partition("=")
             if equals and key in words.options:
-                raise UnknownWordError(f"{key!r} stands twice in {line!r}")
+                raise UnknownWordError(f"`{key}` stands twice in `{line}`")
             if equals:
                 words.options[key] = value
             else:
@@ -104,11 +121,12 @@ class Words:
         if self.plain:
             return self.plain.pop(0)
         if default is None:
-            raise UnknownWordError(f"a word is missing in {self.line!r}")
+            raise UnknownWordError(f"a word is missing in `{self.line}`")
         return default
 
     def flag(self, name: str) -> bool:
         """Return whether the line has this plain word, and remove it."""
+        self.known.add(name)
         if name in self.plain:
             self.plain.remove(name)
             return True
@@ -117,14 +135,35 @@ class Words:
     def option(self, name: str, default: str = "") -> str:
         """Return the value of ``name=value``."""
         self.used.add(name)
+        self.known.add(name)
         return self.options.get(name, default)
 
     def number(self, name: str, default: int = 0) -> int:
         """Return the value of ``name=number``."""
-        return int(self.option(name, str(default)))
+        return self.whole(name, self.option(name, str(default)))
+
+    def whole(self, name: str, value: str) -> int:
+        """Return a value as a number of 64 bits. `name` names the value in errors."""
+        sign, digits = (-1, value[1:]) if value.startswith("-") else (1, value)
+        is_number = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(NUMBER_MAX))
+        if not is_number or int(digits) > NUMBER_MAX:
+            raise self.bad(name, value, "a whole number")
+        return sign * int(digits)
+
+    def choice(self, name: str, values: Mapping[str, _Value], default: str = "") -> _Value:
+        """Return the value that the word of ``name=word`` means."""
+        word = self.option(name, default)
+        if word not in values:
+            raise self.bad(name, word, f"one of {', '.join(values)}", near_matches(word, values))
+        return values[word]
+
+    def bad(self, name: str, value: str, form: str, advice: str = "") -> UnknownWordError:
+        """Return the error of a value in the wrong form."""
+        return UnknownWordError(f"`{name}` is {form}, not `{value}`, in `{self.line}`", advice)
 
     def many(self, name: str) -> tuple[str, ...]:
         """Return the values of ``name=one|two``."""
+        self.known.add(name)
         return tuple(self.option(name).split("|")) if name in self.options else ()
 
     def prefixed(self, prefix: str) -> tuple[tuple[str, str], ...]:
@@ -141,7 +180,11 @@ class Words:
         """Raise UnknownWordError if a part of the line was not read."""
         left = [*self.plain, *(key for key in self.options if key not in self.used)]
         if left:
-            raise UnknownWordError(f"unknown words {left} in {self.line!r}")
+            named = ", ".join(f"`{one}`" for one in left)
+            raise UnknownWordError(
+                f"{'unknown words' if len(left) > 1 else 'unknown word'} {named} in `{self.line}`",
+                near_matches(left[0], self.known),
+            )
 
 
 @dataclass
@@ -153,11 +196,9 @@ class Known:
 
 
 def events(line: str, known: Known) -> Iterator[Event]:
-    """Yield the events of a line."""
-    verb, *rest = line.split()
-    if verb not in VERBS:
-        raise UnknownWordError(f"unknown verb {verb!r} in {line!r}")
-    for name in _row(rest[0] if rest else MANAGER):
+    """Yield the events of a line. Raises UnknownWordError."""
+    verb, name_or_row = head(line)
+    for name in row(name_or_row):
         words = Words.of(line)
         words.plain[:2] = []
         event = VERBS[verb](words, name, known)
@@ -165,17 +206,40 @@ def events(line: str, known: Known) -> Iterator[Event]:
         yield event
 
 
-def _row(name: str) -> list[str]:
+def head(line: str) -> tuple[str, str]:
+    """Return the verb of a line, and the name or the row of names after it. Raises UnknownWordError."""
+    if len(line) > LINE_MAX:
+        raise UnknownWordError(f"a line has {len(line):,} characters, allowed are {LINE_MAX:,}")
+    verb, *rest = line.split() or [""]
+    if verb not in VERBS:
+        raise UnknownWordError(f"unknown verb `{verb}` in `{line}`", near_matches(verb, VERBS))
+    return verb, rest[0] if rest else MANAGER
+
+
+def row(name: str) -> list[str]:
+    """Return the names of a row such as `x1..x3`, or the one name. Raises UnknownWordError."""
     found = ROW.fullmatch(name)
     if not found:
         return [name]
     first, last = int(found["first"]), int(found["last"])
+    if not 0 <= last - first < ROW_MAX:
+        raise UnknownWordError(f"`{name}` names {last - first + 1:,} objects, not 1 to {ROW_MAX:,}")
     return [f"{found['stem']}{number}" for number in range(first, last + 1)]
 
 
+def _parts(words: Words, name: str, value: str, form: str) -> list[str]:
+    """Return the parts of a value such as `key:value:effect`, as many as its form has."""
+    parts = value.split(":")
+    if len(parts) != len(form.split(":")):
+        raise words.bad(name, value, f"{form}")
+    return parts
+
+
 def _taints(words: Words) -> tuple[Taint, ...]:
-    pairs = [(key, *value.split(":")) for key, value in words.prefixed("taint")]
-    return tuple(Taint(*each) for each in pairs)
+    return tuple(
+        Taint(key, *_parts(words, f"taint:{key}", value, "VALUE:EFFECT"))
+        for key, value in words.prefixed("taint")
+    )
 
 
 def _where(words: Words) -> tuple[str, str]:
@@ -241,7 +305,7 @@ def _application(words: Words, name: str, known: Known) -> Event:
         dict(words.prefixed("tag")),
         words.number("timeout"),
         words.option("style"),
-        tuple((kind, int(amount)) for kind, amount in words.prefixed("holding")),
+        tuple((kind, words.whole(kind, amount)) for kind, amount in words.prefixed("holding")),
     )
 
 
@@ -261,7 +325,7 @@ def _spec(words: Words) -> AskSpec:
         placeholder=words.flag("placeholder"),
         task_group=words.option("group"),
         job_key=job,
-        min_members=int(members or 0),
+        min_members=words.whole("job", members or "0"),
         allow_preempt_self=_yes(words, "allow-self"),
         allow_preempt_other=_yes(words, "allow-other"),
         protection=_protection(words),
@@ -274,26 +338,33 @@ def _spec(words: Words) -> AskSpec:
 
 
 def _yes(words: Words, name: str) -> bool:
-    return {"yes": True, "no": False}[words.option(name, "yes")]
+    return words.choice(name, {"yes": True, "no": False}, "yes")
 
 
 def _said(words: Words, name: str, values: dict[str, bool]) -> bool | None:
     """Return the value of an option; None when the line does not have it."""
-    return values[words.option(name)] if name in words.options else None
+    words.known.add(name)
+    return words.choice(name, values) if name in words.options else None
 
 
 def _protection(words: Words) -> Protection:
-    return Protection[words.option("protection", "normal").replace("-", "_").upper()]
+    return words.choice("protection", PROTECTIONS, "normal")
+
+
+PROTECTIONS: Final = {one.name.lower().replace("_", "-"): one for one in Protection}
 
 
 def _constraints(words: Words) -> Constraints:
+    words.known.update(OPERATORS)
     terms = [
         Term((Requirement(key, operator, tuple(values.split("|")) if values else ()),))
         for word, operator in OPERATORS.items()
         if word in words.options
         for key, _, values in [words.option(word).partition(":")]
     ]
-    tolerated = [each.split(":") for each in words.many("tolerate")]
+    tolerated = [
+        _parts(words, "tolerate", each, "KEY:VALUE:EFFECT") for each in words.many("tolerate")
+    ]
     ports = [each.partition("/") for each in words.many("port")]
     return Constraints(
         node_selector=tuple((key, value) for key, value in map(_pair, words.many("select"))),
@@ -303,7 +374,9 @@ def _constraints(words: Words) -> Constraints:
             for key, value, effect in tolerated
         ),
         node_name=words.option("node"),
-        host_ports=tuple(HostPort(int(port), protocol or "TCP") for port, _, protocol in ports),
+        host_ports=tuple(
+            HostPort(words.whole("port", port), protocol or "TCP") for port, _, protocol in ports
+        ),
         allowed_nodes=words.many("allowed"),
         excluded_nodes=words.many("excluded"),
         required_node=words.option("required-node"),
@@ -348,8 +421,10 @@ def _mark(words: Words) -> ReleaseMark | None:
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
     if not words.option("mark"):
         return None
-    decision, beneficiary, node, *delivery = words.option("mark").split("/")
-    return ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, decision, beneficiary, node, *delivery)
+    parts = words.option("mark").split("/")
+    if len(parts) not in {3, 4}:
+        raise words.bad("mark", words.option("mark"), "DECISION/BENEFICIARY/NODE[/DELIVERY]")
+    return ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, *parts)
 
 
 def _foreign(words: Words, name: str, known: Known) -> Event:
@@ -362,7 +437,12 @@ def _foreign(words: Words, name: str, known: Known) -> Event:
 
 def _release(words: Words, name: str, known: Known) -> Event:
     manager, partition = _where(words)
-    termination = Termination[words.next("STOPPED_BY_RM")]
+    ended = words.next("STOPPED_BY_RM")
+    if ended not in Termination.__members__:
+        reasons = list(Termination.__members__)
+        near = near_matches(ended, reasons)
+        raise words.bad("the reason", ended, f"one of {', '.join(reasons)}", near)
+    termination = Termination[ended]
     owner = words.option("of", known.owners.get(name, "nobody"))
     return ReleaseRequested(manager, owner, name, partition, termination)
 
@@ -388,7 +468,9 @@ def _disruptions(words: Words, name: str, known: Known) -> Event:
     del known
     allowed = words.next()
     return DisruptionsAllowed(
-        words.option("rm", MANAGER), name, None if allowed == "gone" else int(allowed)
+        words.option("rm", MANAGER),
+        name,
+        None if allowed == "gone" else words.whole("the number", allowed),
     )
 
 

@@ -1,0 +1,153 @@
+"""The form of a story: a configuration, a series of events for the core, and the core's expected decisions at each step.
+
+Reading is strict (`reading.py`): an unknown or repeated key and an unknown word are errors, so that a misspelt
+expectation cannot be mistaken for one that holds.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.config.document import Written
+
+AT_MAX: Final = 10 * 365 * 86_400_000
+"""The last instant of a story: ten years after its start, in milliseconds."""
+_TEXT: Final = "tag:yaml.org,2002:str"
+
+
+class Step(BaseModel):
+    """One instant: the events, the decisions of the core, and the state afterwards.
+
+    When ``then`` is None, the decisions are not checked. Each further key checks one kind of query.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    at: Annotated[int, Field(ge=0, le=AT_MAX)] | None = None
+    do: list[str] = Field(default_factory=list)
+    then: list[str] | None = None
+    queues: list[dict[str, Any]] | None = None
+    """The queues below root of another configuration, which is applied."""
+    partition: dict[str, Any] | None = None
+    """The other settings of the partition in that configuration; None means the settings of the story."""
+    shadow: list[str] | None = None
+    """The decisions of the shadow, as `x1 only-shadow n1 y1|y2 ~ reason`: the live choice, a slash, the shadow's choice."""
+    would: dict[str, str] = Field(default_factory=dict)
+    """What the shadow would do for a waiting ask: the rule that prevents a decision, or the node."""
+    reserved: dict[str, list[str]] | None = None
+    waits: dict[str, str] = Field(default_factory=dict)
+    verdicts: dict[str, str] = Field(default_factory=dict)
+    """Why preemption does not help a waiting ask: the rule, then the nearest node and what is missing there."""
+    spared: dict[str, list[str]] = Field(default_factory=dict)
+    """Some of the rules that protected candidates, each with the candidates' queue, by beneficiary of an open decision."""
+    stood: dict[str, list[str]] = Field(default_factory=dict)
+    """Why the latest decisions did not evict a running allocation.
+
+    This is the rule, the place of the allocation among the candidates, the first key that differs with both values,
+    and the victim or the node that was chosen.
+    """
+    taken_from: dict[str, list[str]] = Field(default_factory=dict)
+    """The victims' queues with use, entitlement and max by type, by beneficiary or by queue of a quota run."""
+    usage: dict[str, dict[str, int]] = Field(default_factory=dict)
+    promised: dict[str, dict[str, int]] = Field(default_factory=dict)
+    leaving: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """The part of a queue's usage that is being released."""
+    deserved: dict[str, dict[str, int]] = Field(default_factory=dict)
+    entitled: dict[str, dict[str, int]] = Field(default_factory=dict)
+    allocated: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """The allocated share, as it is reported (W5)."""
+    preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
+    standing: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Types in which a queue is over or under its deserved share (W4); in the other types it is even."""
+    limits: dict[str, dict[str, int]] = Field(default_factory=dict)
+    guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
+    states: dict[str, str] = Field(default_factory=dict)
+    applications: dict[str, str] = Field(default_factory=dict)
+    free: dict[str, dict[str, int]] = Field(default_factory=dict)
+    due: int | None = None
+
+
+class Story(BaseModel):
+    """A story of a YAML file. ``rule`` names what is shown; ``also`` adds kinds of decisions to those that `then` lists."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str
+    rule: str = ""
+    queues: list[dict[str, Any]] = Field(default_factory=list)
+    partition: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] | None = None
+    register_first: bool = True
+    also: list[str] = Field(default_factory=list)
+    steps: list[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A configuration as text. ``line`` is the line of the file at which the text begins.
+
+    A ``made`` text is not in the file as such: the keys `queues` and `partition` of a story make it.
+    """
+
+    text: str
+    line: int
+    made: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A step in its file: ``applied`` is the configuration that is applied before its events; ``lines`` are those of `do`."""
+
+    step: Step
+    line: int
+    lines: tuple[int, ...]
+    applied: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A story as it is run. ``number`` counts the stories of the file ``source`` from 1."""
+
+    source: str
+    number: int
+    title: str
+    line: int
+    configuration: Text
+    moments: tuple[Moment, ...]
+    rule: str = ""
+    also: tuple[str, ...] = ()
+    register_first: bool = True
+
+
+class _Dumper(yaml.SafeDumper):
+    """A YAML dumper that writes the scalars of a read text as they were written."""
+
+
+def _written(dumper: _Dumper, value: Written) -> yaml.ScalarNode:
+    text, as_plain = str(value), (True, False)
+    tag = dumper.resolve(yaml.ScalarNode, text, as_plain) if value.number else _TEXT  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(tag, text)
+
+
+_Dumper.add_representer(Written, _written)
+
+
+def configuration_text(
+    story: Story,
+    queues: list[dict[str, Any]] | None = None,
+    partition: dict[str, Any] | None = None,
+) -> str:
+    """Return the `queues.yaml` of a story: its queues below a root to which every user may submit."""
+    if story.config is not None:
+        return _dumped(story.config)
+    root = {"name": "root", "submitacl": "*", "queues": story.queues if queues is None else queues}
+    rules = [{"name": "provided", "create": False}]
+    given = story.partition if partition is None else partition
+    whole = {"name": "default", "placementrules": rules, **given, "queues": [root]}
+    return _dumped({"partitions": [whole]})
+
+
+def _dumped(value: dict[str, Any]) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False)
