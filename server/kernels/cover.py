@@ -1,8 +1,7 @@
 """Bounds on the row sets of each group that could cover a need: whether such a set exists, and the least that it costs.
 
-Rows come sorted by group; ``starts`` has the row at which each group begins, ``group`` the number of each row's group
-(`Groups`). Every bound is a true lower bound: no set of rows of the group that covers the need has a better key, whatever other
-rules the set has to keep (design 6.7).
+Rows come sorted by group (see `Groups`). Every bound is a true lower bound: no set of rows of the group that covers the need has
+a better key, whatever other rules the set has to keep (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ Excess = npt.NDArray[Any]
 
 
 class Rows(NamedTuple):
-    """The resources that each row gives, and its costs: ``opted`` and ``originator`` mark rows that are a last resort."""
+    """The amounts that each row gives, by column, and its costs: ``opted`` and ``originator`` mark rows that are a last resort."""
 
     resources: Array
     opted: Mask
@@ -79,7 +78,7 @@ def priorities(ranked: Bounds) -> Array:
 
 
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
-    """Return one factor per column, common multiple / whole, that turns amounts into comparable shares of the whole."""
+    """Return one factor per column, common multiple / whole, that turns amounts into comparable shares of the whole; 0 for no whole."""
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
     return tuple(common // one if one > 0 else 0 for one in whole)

@@ -29,7 +29,7 @@ def as_column(numbers: Iterable[int]) -> Array:
 
 
 def marked(rows: Array) -> Mask:
-    """Return a mask that is true at each number in ``rows``; it ends with the largest of them.
+    """Return a mask that is true at each number in ``rows``, which must not be empty; the mask ends with the largest of them.
 
     Row numbers are places in a column, so the largest is small.
     """

@@ -21,7 +21,7 @@ def ranked(columns: Sequence[Array]) -> Array:
 
 
 def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
-    """Return the stretches (start, stop) of the order in which two or more rows are equal in all columns."""
+    """Return the stretches (start, stop) of the order in which two or more rows are equal in all columns; ``stop`` is excluded."""
     same = np.ones(len(order) + 1, dtype=np.int8)
     same[[0, -1]] = 0
     for column in columns:

@@ -47,7 +47,7 @@ def scaled(part: Array, whole: Array) -> Ranks:
 
 
 def fullness(free: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
-    """Return by row the weighted sum of (whole - free) / whole in 2^-20; columns in which a row has no capacity count 0."""
+    """Return by row the weighted sum of (whole - free) / whole, in units of 2^-20; columns with a whole of 0 count 0."""
     sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, weight in weights:
         measure = whole[:, column]
@@ -63,7 +63,10 @@ def _times(ranks: Ranks, weight: int) -> Ranks:
 
 
 def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
-    """Return by row the sum of missing / whole over the demand's columns, in 2^-20, for rows whose ``whole`` holds the demand."""
+    """Return by row the sum of missing / whole over the demand's columns, in units of 2^-20.
+
+    The ``whole`` of each row must hold the demand.
+    """
     sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, quantity in demand:
         missing = np.maximum(quantity - np.maximum(free[:, column], 0), 0)
@@ -80,7 +83,7 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
 
 
 def first_short(free: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
-    """Return (column, rows) pairs in the demand's order: the number of candidates whose first column that is too small is this one."""
+    """Return pairs of a column and a number, in the demand's order: for how many candidates it is the first column that is too small."""
     counts = []
     left = candidates
     for column, quantity in demand:

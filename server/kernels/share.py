@@ -49,7 +49,10 @@ class Divided(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The rows ``first`` to ``last`` of one level: where each family starts among them, and the row above it (-1 for none)."""
+    """The rows of one level as a slice, and its families: by family where it starts and the row above it (-1 for none).
+
+    ``family`` has the number of each row's family.
+    """
 
     rows: slice
     starts: Array
@@ -60,7 +63,10 @@ class Level(NamedTuple):
 def divide(
     levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
 ) -> Divided:
-    """Divide the amount of each column among the rows. A level lists its families as (row above, number of siblings); no family is empty."""
+    """Divide the amount of each column among the rows, which come level by level.
+
+    A level lists its families as pairs: the row above, and the number of siblings. No family is empty.
+    """
     tree, width = list(_levels(levels)), len(amount)
     wanted, caps = _wishes(tree, rows, width)
     floors = _floors(tree, _table(rows.least, width), caps)
@@ -151,7 +157,10 @@ def _sums(values: Array, starts: Array) -> Array:
 
 
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
-    """Return the amount split in proportion to the weights, no part above its weight; ties go to the earlier one."""
+    """Return the amount split in proportion to the weights, by largest remainder; ties go to the earlier one.
+
+    No part is above its weight: an amount above the sum of the weights gives the weights themselves.
+    """
     total = sum(weights)
     if not total or amount <= 0:
         return [0] * len(weights)

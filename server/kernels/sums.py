@@ -11,7 +11,7 @@ Sparse = list[tuple[int, int]]
 
 
 class ReleasedSums(NamedTuple):
-    """The nodes that change, and what each leaf loses: (column, quantity) pairs without zeros."""
+    """The nodes that change, in rising order, and by leaf number what the leaf loses: (column, quantity) pairs without zeros."""
 
     nodes: list[int]
     by_leaf: list[tuple[int, Sparse]]

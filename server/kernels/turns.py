@@ -22,7 +22,7 @@ _BITS: Final = 62
 
 
 class Children(NamedTuple):
-    """The children of one level that have asks, one item each; among siblings with equal shares the earlier one comes first.
+    """The children of one level that have asks, one item each. Among siblings with equal shares the earlier one comes first.
 
     ``above`` is the number of the child's parent in the next level (all 0 below the root). ``usage`` has one line of amounts
     per child. ``scale`` has for each child the number of the line of ``scales`` (one value per column) by which its usage is

@@ -1,8 +1,8 @@
-"""The division of amounts over groups of items: each item gets L * weight, but not less than its least nor more than its most; a group has one L.
+"""The division of amounts over groups of items by water filling: each item gets L * weight, within its least and its most.
 
-The method is called water filling. The levels at which items start and stop to rise are sorted, and L is found between two of
-them. All results are exact. Amounts are under 2^62, weights up to WEIGHT_MAX and such that weight * sum of the group's weights
-stays under 2^63.
+A group has one L. The levels at which items start and stop to rise are sorted, and L is found between two of these levels. All
+results are exact. Amounts are under 2^62, weights up to WEIGHT_MAX and such that weight * sum of the group's weights stays
+under 2^63.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ from server.kernels.fit import Array, Mask
 
 WEIGHT_MAX: Final = 1 << 20
 _FINER: Final = 40
-"""The bits by which fractions are scaled, enough that two different fractions with denominators up to WEIGHT_MAX still differ when rounded down."""
+"""The bits by which fractions are scaled: two different fractions with denominators up to WEIGHT_MAX differ even if rounded down."""
 
 
 class Items(NamedTuple):
@@ -25,10 +25,10 @@ class Items(NamedTuple):
 
 
 def pour(amounts: Array, group: Array, items: Items) -> Array:
-    """Return the part of each item; the amount of each group must be at least the sum of its items' least, and less than that of their most.
+    """Return the part of each item. Parts are whole numbers by largest remainder; ties go to the earlier item.
 
-    ``group`` rises; ``amounts`` repeats by item the amount of its group. Parts are rounded to whole numbers by largest
-    remainder; ties go to the earlier item.
+    ``group`` has the group of each item and rises; ``amounts`` repeats by item the amount of its group. That amount must be at
+    least the sum of the least of the group's items, and less than the sum of their most.
     """
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
@@ -47,7 +47,7 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
 
 
 class Crossing(NamedTuple):
-    """The state at which a group's amount is used up: ``left`` and ``rising`` by group, ``started`` and ``stopped`` by item.
+    """The state in which a group's amount is used up: ``left`` and ``rising`` by group, ``started`` and ``stopped`` by item.
 
     ``left`` is the amount to divide among the items that still rise, ``rising`` is the sum of their weights.
     """

@@ -1,4 +1,4 @@
-"""The placement of many plain asks that arrived since the last tick at once, with the same result as one at a time (design 6.3).
+"""The placement in one batch of many plain asks that arrived since the last tick, with the result of one at a time (design 6.3).
 
 The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. If nothing else can be
 placed, all asks have one priority and no limit is near, then the order follows from the asks alone. `kernels.turns` sorts them,
@@ -43,10 +43,10 @@ _usage = attrgetter("usage")
 
 @dataclass(slots=True)
 class Burst:
-    """The asks by age, with their applications, queues and classes. ``rungs`` are the queues of each depth, deepest first.
+    """The asks of a batch by age, with their applications, classes and queues. ``rungs`` are the queues of each level, deepest first.
 
-    Applications are sorted by number and queues by name, which break ties between equal shares. A leaf above the deepest level
-    also appears in all deeper levels, as its own child.
+    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, which break ties
+    between equal shares. A leaf above the deepest level also appears in all deeper levels, as its own child.
     """
 
     asks: Sequence[Ask]
@@ -57,9 +57,9 @@ class Burst:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the asks that arrived since the last tick, appended to ``placed`` in order; return the budget that is left.
+    """Place the unqueued asks in one batch if that gives the same result as the cycle; return the budget of steps that is left.
 
-    Asks that cannot be placed this way wait in the backlog afterwards.
+    Placed asks are appended to ``placed`` in order, at one step each. All other asks are enqueued, and join the backlog.
     """
     asks = partition.unqueued
     if not asks:
@@ -83,7 +83,7 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 
 
 def _is_alone(partition: Partition) -> bool:
-    """Return whether only asks that arrived since the last tick can be placed."""
+    """Return whether only unqueued asks can be placed: no complete gang waits to be tried, and no group may be placeable."""
     if partition.gangs.ready:
         return False
     return not partition.classes.live_asks or next_group(partition, _any_group) is None
@@ -131,7 +131,7 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
 
 
 def _holds_back(queue: Queue) -> bool:
-    """Return whether the queue's limit blocks asks. The cycle tries such asks again at each placement, at the cost of a step each."""
+    """Return whether the queue's limit blocks asks. The cycle spends steps on such asks, which a batch would not count."""
     return queue.limiter is not None and bool(queue.limiter.blocked)
 
 
@@ -139,7 +139,7 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Return the order of the asks; None if a number is too large for an array."""
+    """Return the order of the asks, with usage and shares after the last one; None if a number is too large for an array."""
     places = {one: at for at, one in enumerate(burst.applications)}
     kinds = {one: at for at, one in enumerate(burst.classes)}
     demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]
@@ -218,7 +218,10 @@ def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 
 
 def _place(partition: Partition, now: int) -> list[Ask]:
-    """Place the asks in their order until one has no node, and return the placed asks; place none if the batch is not simple."""
+    """Place the asks in their order until one has no node, and return the placed asks.
+
+    Place none if the batch is not simple, or a limit could be reached.
+    """
     burst = _gather(_free(partition, partition.unqueued))
     turns = _turns(burst) if _is_simple(partition, burst) else None
     if turns is None or not _is_headroom_left(burst, wanted := _wanted(burst, turns)):
@@ -242,7 +245,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 
 def _leave_rest(partition: Partition) -> None:
-    """Keep the asks that were not placed as groups, sorted by each group's first ask."""
+    """Keep the asks that were not placed unqueued, group by group, so that groups are created in the order of their first asks."""
     asks = partition.unqueued
     partition.unqueued = rest = [ask for ask in asks if ask.node is None]
     firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}

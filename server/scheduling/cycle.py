@@ -20,13 +20,16 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 SMALL_REVIVAL: Final = 256
-"""The number of pairs of class and node below which a plain loop is faster than arrays."""
+"""The number of pairs of class and node up to which a plain loop is faster than arrays."""
 REVIVE_MOST: Final = 2_000
 """The most classes that are requeued at once; the next tick requeues more before it places anything (`is_reviving`)."""
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
-    """Place, before the first step of a tick, the asks that events since the last tick made placeable (design 6.5, 6.6)."""
+    """Begin a tick: requeue what events since the last tick may have made placeable, and place pledged asks (design 6.5, 6.6).
+
+    Placed asks are appended to ``placed``. If `is_reviving` is true afterwards, nothing else may be placed in this tick.
+    """
     if partition.decisions.reservations:
         outranking.note(partition)
     freed = refresh(partition)
@@ -37,7 +40,7 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 
 def refresh(partition: Partition) -> list[Node]:
-    """Test parked groups again where capacity became free; return the nodes that have more free capacity.
+    """Requeue parked groups that freed capacity or headroom may serve; return the nodes that have more free capacity.
 
     If `is_reviving` is true afterwards, nothing may be placed before a later call has requeued the other classes, because one of
     their asks may come first in the order. So spreading the work over several calls changes no decision.
@@ -130,12 +133,12 @@ def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """Return whether the ask has a node and waits for the placeholder there, so that it can use no other capacity."""
+    """Return whether the class is that of an ask that waits for a placeholder to end, and so can use no other capacity."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
 def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
-    """Return a list of the node that is pledged to an ask of the class, empty if this node is not among ``freed``."""
+    """Return the node of the class's pledge as a list, if the node's slot is among ``freed``; else []."""
     held = ask_class.pledge
     return [held.node] if held is not None and held.node.slot in freed else []
 
@@ -143,7 +146,7 @@ def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
 def _serve_reservations(
     partition: Partition, freed: list[Node], now: int, placed: list[Ask]
 ) -> None:
-    """Place the pledged asks whose nodes changed, before all others and in the order of their commitments (design 6.6)."""
+    """Place the pledged asks that fit now and whose nodes changed, in the order of their pledges (design 6.6)."""
     changed = {node.slot for node in freed}
     ready = [one for one in partition.decisions.pledges.values() if _may_be_ready(one, changed)]
     jobs = {one.commitment: one for one in reversed(ready) if one.commitment.together}
@@ -176,9 +179,10 @@ def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: lis
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place up to ``budget`` asks, appended to ``placed`` in order; return the budget that is left.
+    """Place asks, appended to ``placed`` in order, within a budget of steps; return the budget that is left.
 
-    If budget is left, nothing more can be placed now.
+    A step places an ask or parks a group; a gang costs one for each member. If budget is left, nothing more can be placed now.
+    The answer is 0 if classes have to be requeued first.
     """
     probe = partial(_is_placeable, partition)
     if is_reviving(partition):
@@ -210,7 +214,7 @@ def settle(partition: Partition) -> None:
 
 
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
-    """Place groups that were woken while a reservation is lifted, and return the steps spent.
+    """Place asks of groups that were requeued while reservations are lifted, and return the steps spent.
 
     Placement stops when it may have made other asks placeable, because ordinary placement must consider these first.
     """
@@ -281,7 +285,7 @@ def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: C
 
 
 def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
-    """Return the lowest limit without headroom for the class (design 6.5)."""
+    """Return the first limit of the application without headroom for the class, leaf first; None if there is none (design 6.5)."""
     for limiter in application.limits_of(ask_class):
         if ask_class in limiter.blocked or not limiter.has_headroom(ask_class):
             return limiter

@@ -1,4 +1,7 @@
-"""The order of asks: the next ask is found from the root down, by the best entry of each heap, whose priority is verified (O1, design 6.3, 6.4)."""
+"""The order of asks (O1 to O4): the next ask is found from the root down, by the best entry of each heap (design 6.3, 6.4).
+
+An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so it is verified.
+"""
 
 import heapq
 from collections.abc import Callable
@@ -13,7 +16,10 @@ Probe = Callable[[Group | Job], bool]
 
 
 def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
-    """Return the group whose first ask is next in the order, among the groups that are not known to be blocked."""
+    """Return the group whose first ask is next in the order, among the groups that are not parked; None if there is none.
+
+    ``probe`` is called only where the order depends on whether an ask can be placed.
+    """
     root = partition.root
     while True:
         group = _straight(root)

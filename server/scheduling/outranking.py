@@ -204,7 +204,7 @@ def note(partition: Partition) -> None:
 
 
 def try_again(partition: Partition, held: Pledge) -> None:
-    """Let the next scheduling cycle try an owner that waited for others."""
+    """Let ordinary placement try the owner of a reservation again, after the owner had to wait for asks that outrank it."""
     if held.ask.ask_class.dead:
         pending.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
@@ -240,7 +240,10 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """Return whether asks of the class may take a node other than one that a decision freed for them."""
+    """Return whether asks of the class may take other capacity than a decision holds for them.
+
+    That is not so for an ask that replaces a placeholder, nor for members of a gang with a decision.
+    """
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)
 

@@ -32,7 +32,7 @@ class Swap(NamedTuple):
 
 
 def waits(partition: Partition) -> bool:
-    """Return whether anything may have changed for asks that wait for placeholders since they were last examined."""
+    """Return whether capacity or placements changed since asks that wait for placeholders were last examined."""
     mark = _mark(partition)
     return any(tried != mark for tried in partition.gangs.holding.values())
 
@@ -94,7 +94,10 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 
 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
-    """Return the ask with the first placeholder on whose node it may run; else with the first placeholder and another node."""
+    """Return the ask with the first placeholder on whose node it may run; else with the first that it fits into and another node.
+
+    If it fits into no placeholder, the swap has no node. None if there is no placeholder, or no other node has capacity now.
+    """
     first: Ask | None = None
     for one in ready:
         if fits_into(ask, one):
@@ -119,7 +122,10 @@ def fits_into(ask: Ask, placeholder: Ask) -> bool:
 
 
 def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
-    """Return whether an ask that fits into the placeholder may run on its node afterwards. Only ports may be missing there."""
+    """Return whether an ask that fits into the placeholder may run on that node once the placeholder is gone.
+
+    The node must allow the ask and have free what the ask needs beyond the placeholder, which can only be host ports.
+    """
     ask_class = ask.ask_class
     return (
         node.is_open_to(ask_class.constraints)

@@ -1,7 +1,7 @@
 """The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
 
-The interface has two functions, `pick_node` for one ask and `take_nodes_fast` for many, so that the search behind them could be
-replaced.
+`pick_node` chooses the node for one ask, and `take_nodes_fast` for many. The other public functions say whether a given node can
+take an ask, with or without its pledge.
 """
 
 import heapq
@@ -34,7 +34,7 @@ Takes = Callable[[Node], bool]
 
 
 class Keeper(Protocol):
-    """The owner of a heap of nodes besides the shared one: a class, or a mask for its classes."""
+    """The owner of a heap of nodes besides the heap that all classes share: a class, or a mask for its classes."""
 
     heap: list[NodeEntry] | None
     cursor: int
@@ -63,10 +63,10 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
-    """Return a node for each class in turn, until a class finds no node, and charge each node at once. No class may have a pledge.
+    """Return a node for each class in turn, until a class finds no node. No class may have a pledge.
 
-    The function does what `pick_node` and `NodeIndex.fill` do in the usual case, but without calls, for tens of thousands of
-    asks.
+    Each node is charged before the next one is chosen. The function does what `pick_node` and `NodeIndex.fill` do in the usual
+    case, but without calls, for tens of thousands of asks.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing
@@ -132,7 +132,7 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Return the node from the heaps that classes share, and False if the class should have a heap of its own."""
+    """Return the node from the heaps that classes share, and whether that answer is final; if not, the class needs its own heap."""
     mask = ask_class.mask
     if mask.heap is None:
         node, missed = _pick_shared(index, index.heap, ask_class)
@@ -169,7 +169,7 @@ def _is_kept_off(index: NodeIndex, mask: NodeMask, missed: Iterable[NodeEntry]) 
 
 
 def may_take(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node can take one ask of the class now."""
+    """Return whether the node can take one ask of the class now; pledges, even the ask's own, count as used."""
     return (
         (node.entry is not None or node.is_open_to(ask_class.constraints))
         and fits(ask_class.node_demand, node.free)
@@ -201,7 +201,7 @@ def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
 
 
 def has_pledged_capacity(ask_class: AskClass, held: Pledge) -> bool:
-    """Return whether the node has the capacity that it pledges, and still takes the ask."""
+    """Return whether the node has free what it pledges to the ask, and still takes the ask."""
     free = unpledged(held.node, held)
     return _is_open(ask_class, held) and fits(ask_class.node_demand, free)
 
@@ -246,10 +246,10 @@ def _is_short_still(commitment: Commitment) -> bool:
 
 
 def unpledged(node: Node, held: Pledge) -> Amounts:
-    """Return a node's free capacity for the holder of a pledge, whose own pledge counts as free.
+    """Return by type a node's free capacity for the holder of a pledge, whose own pledge counts as free.
 
-    Where a decision freed the capacity, other pledges of the node count as free too: the decision considered them when it was
-    made, and if another ask takes its share early, the victims of that ask's decision give it back.
+    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered them when it was
+    made: if its ask uses capacity of another pledge first, that pledge gets the capacity of this decision's victims later.
     """
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
@@ -314,7 +314,7 @@ def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None
 
 
 def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
-    """Add the nodes that became better since the last refresh, according to the log, to the keeper's heap, or rebuild it if that is cheaper."""
+    """Add to the keeper's heap the nodes that became better since the last refresh, or rebuild the heap if that is cheaper."""
     log, heap = index.log, keeper.heap
     if heap is None or keeper.log_epoch != index.epoch:
         build()
@@ -363,9 +363,10 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for a reserved ask: any node, or its own with its pledge as free (design 6.6); None if it has to wait.
+    """Return the node for an ask with a pledge: the node of the pledge, or any node that takes the ask; None if it has to wait.
 
-    If a decision freed the capacity, the ask takes it (G10). An ask that yields has its turn after all asks that outrank it.
+    The pledge counts as free for the ask (design 6.6). If a decision freed capacity, the ask takes that (G10); a reserved node
+    competes with the others by rank. An ask that yields has its turn after all asks that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

@@ -38,7 +38,7 @@ from server.state.partition import Partition
 
 @dataclass(slots=True)
 class _Woken:
-    """The groups and classes that are made placeable while a reservation is lifted, and the former parked groups of limits."""
+    """The groups and classes that are requeued while reservations are lifted, and the lists in which limits had parked groups."""
 
     groups: dict[Group, None] = field(default_factory=dict)
     classes: dict[AskClass, None] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class _Woken:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer reserved capacity until no ask takes any; return the budget that is left. Called when the cycle has ended.
+    """Offer reserved capacity until no ask takes any; return the budget of steps that is left. Call it when the cycle has ended.
 
-    If a placement made other asks placeable, ordinary placement comes first again. If the budget ends between two reservations,
-    the next tick continues with those that were not offered yet.
+    If a placement made other asks placeable, ordinary placement comes first again. If the budget ends between two offers, the
+    next tick continues with the sets of reservations that were not offered yet.
     """
     turn = partition.round
     while budget > 0 and partition.decisions.reservations and _is_due(partition):
@@ -118,7 +118,7 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 
 
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
-    """Place the owner on its node if the asks of higher priority left enough; return the steps spent.
+    """Place an owner that had to wait on its reserved node, if the asks of higher priority left enough; return the steps spent.
 
     If its node or a limit has no capacity for it any more, the owner is tried like other asks.
     """
@@ -134,7 +134,7 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
 
 
 def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
-    """Return the offers: the reservations to lift and the groups that may then be placed. Groups that outrank most reservations come first."""
+    """Return the offers, each with the reservations to lift and the groups that may then be placed; the largest set comes first."""
     ranks = Ranks(partition)
     found: dict[Below, dict[Group, None]] = {}
     for group, below in chain(_without_node(partition, ranks), _over_limits(partition, ranks)):
@@ -271,7 +271,10 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 
 
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the first parked gang that fits while the reservations that all its members outrank are lifted."""
+    """Place the first parked gang that fits while the reservations that all its members outrank are lifted.
+
+    Return the budget that is left; each gang that is tried costs one step for each member.
+    """
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
     for job in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):
         below = () if job.tried_reserved == mark else ranks.below_job(job)
