@@ -32,7 +32,7 @@ cluster = typer.Typer(
 )
 
 WITH_PODS = frozenset({"Node", "Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet"})
-"""Kinds whose columns count pods."""
+"""The kinds of objects whose tables have columns that count pods."""
 EVENTS_SHOWN = 10
 EVENTS_MAX = 100
 BAD = frozenset({pb.OUTCOME_REFUSED, pb.OUTCOME_MISSING})
@@ -347,7 +347,10 @@ def _tell_results(
     places: list[str],
     advice: Callable[[pb.ObjectReference], str] = lambda _: "",
 ) -> None:
-    """Write one line for each object, warnings below it, and end with exit code 1 when one was refused or is missing."""
+    """Write one line for each object, with its warnings; raise typer.Exit with code 1 when one was refused or is missing.
+
+    `places` has for each result the file of its object.
+    """
     found = list(results)
     if output.is_data:
         write(output, {"results": [plain(one) for one in found]})
@@ -389,7 +392,7 @@ def _outcome(one: pb.ObjectResult) -> str:
 def _advice(
     client: Client, missing: list[pb.ObjectReference]
 ) -> Callable[[pb.ObjectReference], str]:
-    """Return a function that gives names near to an object that is missing."""
+    """Return a function that returns advice on a missing object, such as names that are near; it is read from the cluster now."""
     told = {
         (one.kind, one.namespace, one.name): client.missing(
             one.kind, one.namespace, one.name

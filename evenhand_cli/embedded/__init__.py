@@ -1,1 +1,1 @@
-"""Commands on a running embedded cluster, and what its shim keeps and offers."""
+"""The connection of commands to a running embedded cluster, and what the shim of that cluster saves and serves."""

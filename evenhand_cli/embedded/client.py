@@ -71,7 +71,10 @@ class Client:
         request: Request,
         otherwise: Callable[[], Fault] | None = None,
     ) -> Response:
-        """Send one request and return its answer. Raises Fault; `otherwise` returns that of an object that is missing."""
+        """Send one request and return its answer, within TIMEOUT_S seconds. Raises Fault.
+
+        For an object that is missing, the Fault is the one that `otherwise` returns.
+        """
         try:
             with terminal.patience(f"waiting for {self.address}"):
                 return method(request, timeout=TIMEOUT_S)
@@ -81,7 +84,7 @@ class Client:
             raise fault_of(error, self.address) from error
 
     def objects(self, kind: str, namespace: str = "") -> Listed:
-        """Return the objects of a kind. Raises Fault."""
+        """Return the objects of a kind, in all namespaces when `namespace` is empty. Raises Fault."""
         answer = self.ask(
             self.stub.ListObjects, pb.ListObjectsRequest(kind=kind, namespace=namespace)
         )
@@ -138,7 +141,7 @@ def asks_cluster(command: Callable[Concatenate[Client, ...], None]) -> Callable[
 
 @contextmanager
 def connection(address: str) -> Iterator[Client]:
-    """Open a connection that is made when it is first used. Raises Fault when the address is not of this machine."""
+    """Yield a client whose connection is made with its first request. Raises Fault when the address is not of this machine."""
     try:
         check_loopback(address)
     except NoAddressError as error:

@@ -1,4 +1,4 @@
-"""What a process does for its embedded cluster beside scheduling: it keeps the state, and answers cluster commands."""
+"""The work of a shim for its embedded cluster beside scheduling: save the state, and answer cluster commands."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -19,18 +19,21 @@ _log = structlog.get_logger("evenhand.shim")
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """The open state file of an embedded cluster; None where no state can be kept."""
+    """The open state file of an embedded cluster; `file` is None where no state can be kept."""
 
     file: StateFile | None
 
     def close(self) -> None:
-        """Let another process have the state."""
+        """Close the state file, so that another process can open it."""
         if self.file is not None:
             self.file.close()
 
 
 def state_file(folder: Path, given: Path | None) -> KeptState:
-    """Open the state of an embedded cluster; without a given folder, a shim without state is better than none. Raises Fault."""
+    """Open the state of an embedded cluster in `folder`, which is `given` or the default. Raises Fault.
+
+    When the default folder cannot be used, a warning is logged and no state is kept. A folder in use is always a Fault.
+    """
     try:
         return KeptState(StateFile(folder))
     except StateInUseError as error:
@@ -70,9 +73,10 @@ def state_faults() -> Iterator[None]:
 def service_of(
     cluster: EmbeddedCluster, listen: str, say: Callable[[str], None]
 ) -> Coroutine[Any, Any, None]:
-    """Return the work of answering cluster commands, and say where; an event loop must run. Raises Fault.
+    """Return the coroutine that answers cluster commands, and say its address; an event loop must run. Raises Fault.
 
-    When another cluster has the default address, a free port is taken, because two clusters may well run at once.
+    When `listen` is empty and another cluster has the default address, a free port is taken, because two clusters may run at
+    once.
     """
     default = cluster_service.DEFAULT_ADDRESS
     try:

@@ -34,7 +34,7 @@ NAMES = {
 
 
 def kind_of(word: str) -> str:
-    """Return the kind that a user names. Raises Fault."""
+    """Return the kind that a user names by kind, plural or short name, in any case. Raises Fault."""
     kind = NAMES.get(word.lower())
     if kind is None:
         names = sorted(map(plural, SHORT))
@@ -48,7 +48,7 @@ def kind_of(word: str) -> str:
 
 
 def target_of(words: list[str]) -> tuple[str, list[str]]:
-    """Return the kind and the names that `KIND NAME...` or `KIND/NAME...` mean. Raises Fault."""
+    """Return the kind and the names that `KIND NAME...` or `KIND/NAME...` mean; at least one word. Raises Fault."""
     if words and all("/" in word for word in words):
         pairs = [word.split("/", 1) for word in words]
         kinds = {kind_of(kind) for kind, _ in pairs}

@@ -22,9 +22,9 @@ STANDARD_INPUT = Path("-")
 
 
 def read(paths: Iterable[Path]) -> list[FileObject]:
-    """Return the objects of files and directories, kinds on which others depend first. Raises Fault.
+    """Return the objects of files and directories, kinds on which others depend first. Raises Fault, also when there are none.
 
-    A notice names the kinds that an embedded cluster does not keep.
+    The kinds that an embedded cluster does not keep are left out, and a message on standard error names them.
     """
     try:
         found = read_manifests(text for path in paths for text in _texts(path))
@@ -58,7 +58,7 @@ def as_json(one: FileObject) -> str:
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and text of a file, of each manifest of a directory, or of the standard input."""
+    """Yield name and text of a file, of each manifest of a directory, or of the standard input. Raises Fault."""
     if path == STANDARD_INPUT:
         yield "standard input", _standard_input()
     elif path.is_dir():
@@ -81,6 +81,6 @@ def _standard_input() -> str:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return an object of an answer as plain values."""
+    """Return an object of an answer, which is JSON, as plain values."""
     found: dict[str, Any] = json.loads(text)
     return found

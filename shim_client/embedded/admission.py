@@ -46,13 +46,16 @@ class InvalidError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The admission of objects; it looks up the objects to which an admitted object refers."""
+    """The admission of objects; pods are admitted by the PriorityClasses that exist at that time."""
 
     classes: Callable[[], Mapping[str, KubeObject]]
     """The PriorityClasses by name."""
 
     def admit(self, item: Mapping[str, Any], now_ms: int, serial: int) -> dict[str, Any]:
-        """Return the object in the form to store; errors: InvalidError."""
+        """Return the object in the form to store, with all defaults; errors: InvalidError.
+
+        `now_ms` (Unix milliseconds) becomes the creation time, and `serial` makes the uid unique, where the object has none.
+        """
         kind = _text(item.get("kind"), "kind")
         _check_size(item)
         kept = {**item, "metadata": _metadata(item, kind, now_ms, serial)}
@@ -113,7 +116,7 @@ class Admission:
 
 
 def instant(now_ms: int) -> str:
-    """Return an instant as text in the form of the API server."""
+    """Return an instant (Unix milliseconds) as text in the form of the API server, in whole seconds."""
     return datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -141,7 +144,7 @@ def _metadata(item: Mapping[str, Any], kind: str, now_ms: int, serial: int) -> d
 
 
 def _check_size(item: Mapping[str, Any]) -> None:
-    """Refuse an object that JSON cannot express, or that is larger than an API server accepts."""
+    """Raise InvalidError for an object that JSON cannot express, or that is larger than an API server accepts."""
     try:
         size = len(json.dumps(item, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as bad:
@@ -203,7 +206,7 @@ def _check_class(item: Mapping[str, Any]) -> None:
 
 
 def _default_class(classes: Mapping[str, KubeObject]) -> str:
-    """Return the name of the globalDefault class; when several classes are globalDefault, the one with the lowest value."""
+    """Return the name of the globalDefault class, of several the one with the lowest value; "" when there is none."""
     defaults = [
         (item.get("value", 0), name) for name, item in classes.items() if item.get("globalDefault")
     ]

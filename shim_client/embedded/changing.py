@@ -20,16 +20,16 @@ KEPT_UNLESS_GIVEN: Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replicas",),
     "StatefulSet": ("replicas",),
 }
-"""Fields of a spec that commands change, by kind: they stay when the manifest does not mention them."""
+"""Fields of a spec that commands change, by kind. These fields stay when the manifest does not mention them."""
 _RESOLVED = ("priority", "preemptionPolicy", "priorityClassName")
 _OWN = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _FIXED_CLASS = ("value", "preemptionPolicy")
 
 
 def changed(there: KubeObject, given: Mapping[str, Any], admitted: KubeObject) -> KubeObject | None:
-    """Return an object after its manifest `given`, or None when that changes nothing; errors: InvalidError.
+    """Return the existing object `there` after its manifest `given`, or None when that changes nothing.
 
-    `admitted` is the manifest as a new object, with all defaults.
+    `admitted` is the manifest as a new object, with all defaults. Errors: InvalidError for a field that cannot be changed.
     """
     kind = there["kind"]
     _refuse_fixed(there, given, admitted)
@@ -49,7 +49,7 @@ def changed(there: KubeObject, given: Mapping[str, Any], admitted: KubeObject) -
 
 
 def managed(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the record of the labels and annotations that a manifest gives."""
+    """Return the `managedFields` that record which labels and annotations a manifest gives."""
     names = {field: sorted(metadata.get(field) or {}) for field in ("labels", "annotations")}
     return [{"manager": MANAGER, **names}]
 

@@ -40,11 +40,14 @@ Clock = Callable[[], int]
 """A function that returns the present instant in Unix milliseconds."""
 
 STEPS_MAX = 1_000
-"""Maximum number of rounds of controllers and nodes in one `step`; remaining work is done in the next step."""
+"""Maximum number of rounds of controllers and nodes in one `step`. The next step does the remaining work."""
 
 
 class EmbeddedCluster:
-    """A cluster in memory; `run` (or `step`) lets its controllers and nodes work."""
+    """A cluster in memory; `run` (or `step`) lets its controllers and nodes work.
+
+    A pod that is deleted ends after `stop_ms` milliseconds, or after its grace period when that is shorter.
+    """
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class EmbeddedCluster:
         return self.store.listing(kind)
 
     async def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
-        """Yield every change after a version; errors: GoneError."""
+        """Yield every change after a version; errors: GoneError when changes after it are no longer kept."""
         changed = asyncio.Event()
         self._wakers.add(changed)
         try:
@@ -140,7 +143,10 @@ class EmbeddedCluster:
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch labels, annotations, condition or phase of a pod; errors: MissingError, ConflictError."""
+        """Patch labels, annotations, condition or phase of a pod; errors: MissingError, ConflictError.
+
+        A label or annotation with the value None is removed.
+        """
         pod = self._same_pod(order.pod)
         metadata, status = pod["metadata"], pod["status"]
         for field, change in (("labels", order.labels), ("annotations", order.annotations)):
@@ -168,13 +174,16 @@ class EmbeddedCluster:
             raise ConflictError(f"{owner.kind} {owner.name}: {bad}") from bad
 
     async def record_event(self, order: RecordEvent) -> None:
-        """Record an event."""
+        """Record an event now."""
         self.events.record(order, self._now_ms())
 
     # Requests of users of the API.
 
     def create(self, item: dict[str, Any], *, from_manifest: bool = False) -> KubeObject:
-        """Create an object; errors: InvalidError, ConflictError when the name is taken."""
+        """Create an object, and its namespace when that is missing; errors: InvalidError, ConflictError when the name is taken.
+
+        `from_manifest` records its labels and annotations as those of a manifest, which a later manifest can remove.
+        """
         self._serial += 1
         kept = self.admitted(item)
         if from_manifest:
@@ -187,7 +196,7 @@ class EmbeddedCluster:
         return self.store.put(kept)
 
     def create_checked(self, item: dict[str, Any]) -> KubeObject:
-        """Create an object of a manifest, with events on what has no effect; errors: those of `create`."""
+        """Check and create an object of a manifest, with events on what has no effect; errors: those of `create`."""
         check(item, self.has_node)
         made = self.create(item, from_manifest=True)
         self.warn(item, made)
@@ -203,13 +212,13 @@ class EmbeddedCluster:
         return self._admission.admit(item, self._now_ms(), self._serial)
 
     def replace(self, item: KubeObject) -> KubeObject:
-        """Store a changed object; errors: MissingError."""
+        """Store a changed object without checking it; errors: MissingError when there is no such object."""
         if self.store.get(item["kind"], key_of(item)) is None:
             raise MissingError(f"{item['kind']} {key_of(item)[1]} is not there")
         return self.store.put(item)
 
     def delete(self, kind: str, key: Key) -> None:
-        """Delete an object; a pod on a node gets its grace period first, other objects are removed at once."""
+        """Delete an object, if it exists; a pod on a node gets its grace period first, other objects are removed at once."""
         item = self.store.get(kind, key)
         if item is None:
             return
@@ -237,7 +246,7 @@ class EmbeddedCluster:
     # Work that becomes due as time passes.
 
     def step(self) -> None:
-        """Let controllers and nodes do all work that is due now."""
+        """Let controllers and nodes do all work that is due now, in at most STEPS_MAX rounds."""
         for _ in range(STEPS_MAX):
             self._controllers.step()
             self._disruptions.step()
@@ -254,7 +263,7 @@ class EmbeddedCluster:
         return at_rest and (due is None or due > now_ms)
 
     def next_due(self) -> int | None:
-        """Return the next instant (Unix milliseconds) at which a pod ends; None when no pod is going to end."""
+        """Return the next instant (Unix milliseconds) at which a pod may end; None when no pod is going to end."""
         return self._kubelet.next_due()
 
     async def run(self) -> None:
@@ -308,11 +317,14 @@ class EmbeddedCluster:
     # The state that outlives the process.
 
     def serials(self) -> Serials:
-        """Return the numbers from which the names of new objects and pods are made."""
+        """Return the numbers from which the uids of new objects and the names of new pods are made."""
         return self._serial, self._controllers.serial
 
     def restore(self, saved: Saved) -> None:
-        """Put the objects of a saved state into this new cluster; nodes and controllers go on from there."""
+        """Put the objects of a saved state into this new cluster; nodes and controllers go on from there.
+
+        Objects of the same name are overwritten. Nothing is checked, because the objects were admitted before.
+        """
         for item in saved.objects.values():
             self.store.put(item)
         self._serial = max(self._serial, saved.serials[0])

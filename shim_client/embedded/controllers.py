@@ -1,7 +1,8 @@
 """The controllers: they create and delete pods until every workload has what it wants.
 
-Only the owners that an event concerns are checked. A deleted pod of a ReplicaSet is replaced. A failed pod is not
-replaced, because a pod that the scheduler refuses would otherwise be created again without end.
+Only the owners that an event concerns are checked. A pod that is deleted is replaced. A failed pod of a ReplicaSet,
+StatefulSet or DaemonSet is not, because a pod that the scheduler refuses would otherwise be created again without end.
+A Job replaces failed pods until its `backoffLimit` is passed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shim_client.translate.fields import BadObjectError
 
 KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet")
 FAILURES_MAX = 6
-"""Number of failed pods after which a Job creates no more pods (`backoffLimit` of the API)."""
+"""The `backoffLimit` of a Job that sets none: with more failed pods than this number, a Job creates no more pods."""
 _FINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -27,7 +28,7 @@ class Hands(Protocol):
     """The operations of the cluster that controllers need."""
 
     def create(self, item: dict[str, Any]) -> KubeObject:
-        """Create an object; errors: InvalidError."""
+        """Create an object; errors: InvalidError, ConflictError when the name is taken."""
         ...
 
     def delete(self, kind: str, key: Key) -> None:
@@ -40,7 +41,7 @@ class Hands(Protocol):
 
 
 class Controllers:
-    """The reconciliation of workloads; `step` does the work that is due."""
+    """The reconciliation of workloads; changes of the store are noticed at once, and `step` does the work that is due."""
 
     def __init__(self, store: Store, hands: Hands) -> None:
         self._store = store
@@ -59,7 +60,7 @@ class Controllers:
         return not self._dirty
 
     def step(self) -> None:
-        """Reconcile every workload that an event concerned."""
+        """Reconcile every workload that an event concerned; a workload whose pods are refused gets a warning."""
         while self._dirty:
             kind, key = next(iter(self._dirty))
             del self._dirty[kind, key]

@@ -1,7 +1,7 @@
 """PodDisruptionBudgets: each status says how many pods may be evicted now, as the disruption controller computes it.
 
 A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the number that the
-ReplicaSets and StatefulSets of the pods want, plus one for each other pod.
+ReplicaSets and StatefulSets of the pods want, plus one for each other pod that was not deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shim_client.translate.matching import selects
 
 KIND = "PodDisruptionBudget"
 COUNTED = frozenset({"ReplicaSet", "StatefulSet"})
-"""Kinds of owners that say how many pods are expected."""
+"""Kinds of owners whose `replicas` say how many pods are expected."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -37,14 +37,14 @@ class Disruptions:
         return not self._dirty
 
     def step(self) -> None:
-        """Bring the status of every budget up to date."""
+        """Write the status of every budget whose counts an event may have changed."""
         namespaces, self._dirty = self._dirty, {}
         for namespace in namespaces:
             for budget in self._of(namespace):
                 self._refresh(budget)
 
     def refusal(self, pod: KubeObject) -> str:
-        """Return why the eviction API would refuse to evict a pod; "" when it would evict the pod."""
+        """Return why the eviction API would refuse to evict a pod; "" when it would evict the pod, as one that does not run."""
         if pod["status"]["phase"] != "Running" or pod["metadata"].get("deletionTimestamp"):
             return ""
         counting = [one for one in self._of(key_of(pod)[0]) if _counts(_facts(one), pod)]
@@ -100,7 +100,7 @@ class Disruptions:
         }
 
     def _expected(self, pods: list[KubeObject]) -> int:
-        """Return how many pods the owners of these pods want in all."""
+        """Return how many pods are expected: what the owners of these pods want in all, and each pod without such an owner."""
         sets: dict[tuple[str, Key], int] = {}
         alone = 0
         for pod in pods:
@@ -139,14 +139,14 @@ def _is_healthy(pod: KubeObject) -> bool:
 
 
 def desired(spec: KubeObject, expected: int) -> int:
-    """Return how many healthy pods must stay; errors: BadObjectError."""
+    """Return how many healthy pods a budget's spec requires, given the expected number of pods; errors: BadObjectError."""
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - _share(spec["maxUnavailable"], expected, "maxUnavailable"))
     return _share(spec.get("minAvailable", 1), expected, "minAvailable")
 
 
 def _share(value: object, expected: int, field: str) -> int:
-    """Return a number of pods that is given as a number, or in percent of `expected` and rounded up."""
+    """Return a number of pods that is given as a number, or in percent of `expected` and rounded up; errors: BadObjectError."""
     if type(value) is int and value >= 0:
         return value
     digits = value.removesuffix("%") if isinstance(value, str) and value.endswith("%") else ""

@@ -13,7 +13,7 @@ EVENTS_MAX = 50_000
 
 @dataclass(slots=True)
 class KeptEvent:
-    """An event with its count and the instant of its last occurrence (Unix milliseconds)."""
+    """An event with its count and the instants of its first and last occurrence (Unix milliseconds)."""
 
     about: ObjectRef
     reason: str
@@ -31,7 +31,7 @@ class EventBook:
         self._events: dict[tuple[ObjectRef, str, str], KeptEvent] = {}
 
     def record(self, event: RecordEvent, now_ms: int) -> None:
-        """Record an event, or increase its count when an equal event exists."""
+        """Record an event at an instant (Unix milliseconds), or increase its count when an equal event exists."""
         key = (event.about, event.reason, event.message)
         kept = self._events.get(key)
         if kept is not None:
@@ -45,11 +45,11 @@ class EventBook:
         )
 
     def all(self) -> Iterator[KeptEvent]:
-        """Yield all events, oldest first."""
+        """Yield all events, in the order of their first appearance."""
         return iter(list(self._events.values()))
 
     def of(self, name: str, kind: str = "Pod") -> list[KeptEvent]:
-        """Return the events of one object by name."""
+        """Return the events of the objects of a kind that have this name, in any namespace."""
         return [
             kept
             for kept in self._events.values()

@@ -41,7 +41,7 @@ WITHOUT_EFFECT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ObjectFault:
-    """A fault that one or more objects of a kind have, with the first of them as an example."""
+    """A fault that one or more objects of a kind have, with the first of these objects as an example."""
 
     reason: str
     refused: bool

@@ -28,7 +28,7 @@ from shim_client.embedded.loading import (
 from shim_client.embedded.saved import Id, Saved, change_record, digest, id_of, manifest_record
 
 LOOK_SECONDS = 0.5
-"""Seconds between two looks at the files."""
+"""Seconds between two checks whether the files have changed."""
 
 Say = Callable[[str], None]
 Sleep = Callable[[float], Awaitable[None]]
@@ -43,7 +43,7 @@ class Difference:
     changed: tuple[FileObject, ...] = ()
     removed: tuple[Id, ...] = ()
     doubled: tuple[FileObject, ...] = ()
-    """Objects of which another file, or an earlier part of the same file, has a manifest, too."""
+    """Objects of which an earlier file, or an earlier part of the same file, has a manifest as well."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Report:
     """Names of changed ConfigMaps that the shim reads."""
 
     def count(self, word: str) -> None:
-        """Count one object."""
+        """Count one object under a word that says what was done with it."""
         self.counts[word] = self.counts.get(word, 0) + 1
 
     def text(self) -> str:
@@ -70,7 +70,7 @@ def difference(
     """Return what is to be done so that a cluster follows its files.
 
     `known` has the digest of the manifest that was last carried out for each object. `kept` are the objects of files
-    that cannot be read at present; they stay as they are.
+    that cannot be read at present; these objects stay as they are.
     """
     seen: dict[Id, None] = {}
     changed, doubled = [], []
@@ -107,7 +107,10 @@ class Folder:
         self._broken: dict[str, str] = {}
 
     def start(self, manifests: Manifests, saved: Saved) -> Report:
-        """Restore the saved state, keep it from now on, and carry out what the files say otherwise; errors: NoStateError."""
+        """Restore the saved state, save every change from now on, and carry out what the files say differently.
+
+        Errors: NoStateError.
+        """
         self._stamps = self._seen = stamps(self.directory)
         self._cluster.restore(saved)
         self._digests = dict(saved.manifests)
@@ -118,7 +121,7 @@ class Folder:
         return self._carry_out(manifests)
 
     async def follow(self, say: Say, sleep: Sleep = asyncio.sleep) -> None:
-        """Carry out changes of the files until cancelled."""
+        """Carry out changes of the files until cancelled, and `say` what was done; a missing directory changes nothing."""
         while True:
             await sleep(LOOK_SECONDS)
             if self._is_due():
@@ -131,7 +134,7 @@ class Folder:
             self._take(self._read(), say)
 
     def _is_due(self) -> bool:
-        """Return whether files have changed and the change is complete: two looks in succession are equal."""
+        """Return whether files have changed and the change is complete: two checks in succession find the same files."""
         now = stamps(self.directory)
         complete, self._seen = now == self._seen, now
         if not complete or now == self._stamps:

@@ -1,6 +1,6 @@
 """The file that holds the state of an embedded cluster, so that a shim that is killed goes on where it was.
 
-Each change is appended when it happens, before anybody is told of it, so that a kill loses nothing. A power loss can
+Each change is appended when it happens, before a watch delivers it, so that a kill loses nothing. A power loss can
 lose the last changes. The file is rewritten, atomically, when the process starts and whenever it has grown to several
 times the state; a lock keeps a second process from the same file.
 """
@@ -19,7 +19,7 @@ from shim_client.embedded.saved import BadStateError, Saved, fold, line, records
 STATE_FILE = "cluster.jsonl"
 LOCK_FILE = "lock"
 GROWTH_BYTES = 16 * 1024 * 1024
-"""Bytes that are appended, besides twice the size of the state, before the file is rewritten."""
+"""Bytes that may be appended, besides twice the size of the state, before the file is rewritten."""
 NAME_MAX = 40
 
 
@@ -40,7 +40,10 @@ def default_folder(directory: Path, environment: Mapping[str, str]) -> Path:
 
 
 class StateFile:
-    """The open state file of one cluster; `append` writes a record, and `close` releases the lock."""
+    """The open state file of one cluster; `append` writes a record, and `close` releases the lock.
+
+    Creating it takes the lock of the folder; errors: NoStateError, StateInUseError. Nothing is written before `rewrite`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / STATE_FILE
@@ -100,7 +103,7 @@ class StateFile:
             self.failure = str(error)
 
     def close(self) -> None:
-        """Close the file, and let another process have it."""
+        """Close the file and release the lock, so that another process can open it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

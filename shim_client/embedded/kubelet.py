@@ -36,11 +36,11 @@ class Kubelet:
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether nothing has to be done now."""
+        """Return whether no pod waits to be examined because of an event; work that time makes due is not considered."""
         return not self._news
 
     def next_due(self) -> int | None:
-        """Return the instant (Unix milliseconds) at which work is due next; None when no work is left."""
+        """Return the instant (Unix milliseconds) at which a pod has to be checked next; None when there is none."""
         return self._due[0][0] if self._due else None
 
     def step(self, now_ms: int) -> None:
@@ -56,7 +56,7 @@ class Kubelet:
                 self._look(pod, now_ms)
 
     def resume(self, pod: KubeObject) -> None:
-        """Schedule the end of a pod that was running when its state was saved."""
+        """Schedule the end of a pod that was running when its state was saved, counted from its start."""
         if pod["status"].get("phase") != "Running":
             return
         with suppress(BadObjectError):  # A manifest can give any text as the start.
@@ -103,7 +103,7 @@ class Kubelet:
             self._later(started_ms + 1000 * seconds, pod)
 
     def _advance(self, pod: KubeObject, now_ms: int) -> None:
-        """End a pod that is being deleted, or whose running time has passed."""
+        """Remove a pod that is being deleted, or let a pod succeed whose running time has passed."""
         if pod["metadata"].get("deletionTimestamp"):
             self._store.remove("Pod", key_of(pod))
         elif pod["status"].get("phase") == "Running":

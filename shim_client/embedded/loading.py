@@ -62,7 +62,7 @@ class FileObject:
 
 @dataclass(slots=True)
 class Manifests:
-    """The content of a directory."""
+    """The content of a directory, or of other files. `queues` is the text of QUEUES_FILE, "" without one."""
 
     objects: list[FileObject] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
@@ -83,7 +83,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_directory(directory: Path) -> Manifests:
-    """Return all objects under a directory in creation order; errors: BadFileError."""
+    """Return all objects under a directory in creation order; errors: BadFileError when any file cannot be read."""
     found = read_good_files(directory)
     for bad in found.broken.values():
         raise bad
@@ -117,7 +117,7 @@ def manifest_files(directory: Path) -> list[Path]:
 
 
 def read_manifests(texts: Iterable[tuple[str, str]]) -> Manifests:
-    """Return the objects of several texts, each given with its name, in creation order; errors: BadFileError."""
+    """Return the objects of several texts in creation order; each is given as its name and its text; errors: BadFileError."""
     found = Manifests()
     for name, text in texts:
         _read_text(text, name, found)
@@ -192,7 +192,7 @@ def _flattened(document: object) -> Iterator[tuple[int | None, object]]:
 
 
 def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
-    """Return the documents of a file, with their offsets where they are known."""
+    """Return the documents of a file, each after its offset in characters (None for YAML); errors: BadFileError."""
     if text.lstrip().startswith("{"):
         try:
             return list(_json_documents(text))
@@ -210,7 +210,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
 
 
 def _json_documents(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield JSON documents, separated by white space or lines of `---`."""
+    """Yield JSON documents, separated by white space or `---`, each after its offset; errors: ValueError, RecursionError."""
     decoder = json.JSONDecoder()
     at, end = 0, len(text)
     while True:

@@ -53,7 +53,10 @@ class Drained:
 
 
 def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
-    """Create or change an object, and return which of it; errors: InvalidError, ConflictError."""
+    """Create or change an object, and return CREATED, CONFIGURED or UNCHANGED; errors: InvalidError, ConflictError.
+
+    An object that is being deleted is a conflict.
+    """
     if item.get("kind") not in KINDS_IN_ORDER:
         raise InvalidError(f"kind: an embedded cluster has no use for {item.get('kind')!r:.80}")
     given = dict(item)
@@ -74,7 +77,10 @@ def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
 
 
 def delete(cluster: EmbeddedCluster, of: Id) -> None:
-    """Delete an object, and what belongs to it; errors: MissingError, ConflictError."""
+    """Delete an object, and all objects in a Namespace; errors: MissingError, ConflictError for a class of the system.
+
+    The controllers delete the pods of a workload in their next step.
+    """
     kind, namespace, name = of
     _there(cluster, of)
     if kind == "PriorityClass" and name in SYSTEM_CLASSES:
@@ -88,7 +94,7 @@ def delete(cluster: EmbeddedCluster, of: Id) -> None:
 
 
 def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
-    """Let a node take no new pods, or let it take pods again; return whether that is a change; errors: MissingError."""
+    """Cordon a node (`unschedulable`) or uncordon it; return whether that is a change; errors: MissingError."""
     node = _there(cluster, ("Node", "", name))
     spec = node.get("spec") or {}
     if bool(spec.get("unschedulable")) == unschedulable:
@@ -98,7 +104,10 @@ def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
 
 
 def scale(cluster: EmbeddedCluster, of: Id, count: int) -> int:
-    """Set how many pods a workload wants, and return how many it wanted before; errors: MissingError, ConflictError."""
+    """Set how many pods a workload wants, and return how many it wanted before; errors: MissingError, ConflictError.
+
+    A kind without a number of pods, an impossible number, and a workload that another one owns are conflicts.
+    """
     kind = of[0]
     if kind not in SCALED:
         raise ConflictError(f"a {kind} has no number of pods; {', '.join(SCALED)} have one")
@@ -180,5 +189,5 @@ def _there(cluster: EmbeddedCluster, of: Id) -> KubeObject:
 
 
 def id_for(kind: str, namespace: str, name: str) -> Id:
-    """Return the id of an object that a user names; the namespace is `default` when it is needed and empty."""
+    """Return the id of an object that a user names. A missing namespace is `default`; kinds without one get none."""
     return kind, (namespace or DEFAULT_NAMESPACE) if kind in NAMESPACED else "", name

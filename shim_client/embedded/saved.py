@@ -26,7 +26,7 @@ DIGEST_BYTES = 12
 Id = tuple[str, str, str]
 """Kind, namespace and name of an object; the namespace is empty for kinds without one."""
 Serials = tuple[int, int]
-"""The last number of the cluster's objects, and that of the controllers' pods."""
+"""Two numbers: that of the last object, from which uids are made, and that of the last pod of the controllers."""
 
 
 class BadStateError(Exception):
@@ -55,7 +55,7 @@ def id_of(item: KubeObject) -> Id:
 
 
 def digest(item: Mapping[str, Any]) -> str:
-    """Return the digest of a manifest; manifests with the same digest are equal."""
+    """Return the digest of a manifest. Manifests with the same digest count as equal, whatever the order of their fields."""
     text = json.dumps(item, sort_keys=True, default=str)
     return blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST_BYTES).hexdigest()
 

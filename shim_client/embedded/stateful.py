@@ -65,12 +65,12 @@ def by_ordinal(owner: KubeObject, pods: Iterable[KubeObject]) -> dict[int, KubeO
 
 
 def name_of(owner: KubeObject, ordinal: int) -> str:
-    """Return the name of a pod."""
+    """Return the name of the pod with this ordinal."""
     return f"{owner['metadata']['name']}-{ordinal}"
 
 
 def stateful_pod(owner: KubeObject, ordinal: int) -> dict[str, Any]:
-    """Return a new pod with its ordinal; errors: BadWorkloadError."""
+    """Return a new pod of a StatefulSet with this ordinal; errors: BadWorkloadError."""
     pod = pod_of(owner, ordinal)
     name = name_of(owner, ordinal)
     marks = {

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEvent
 
 HISTORY_MAX = 20_000
-"""Maximum number of changes of one kind that are kept; a watch from an older version gets HTTP 410."""
+"""The number of latest changes of one kind that are kept at least, and twice that number at most.
+
+A watch from an older version gets HTTP 410 (GoneError).
+"""
 
 Key = tuple[str, str]
 """Namespace and name of an object; the namespace is empty for kinds without one."""
@@ -24,7 +27,7 @@ def key_of(item: KubeObject) -> Key:
 
 
 class Store:
-    """All objects by kind; `noticed` is called at once for every change."""
+    """All objects by kind. `version` is that of the last change; each function in `noticed` is called at once for every change."""
 
     def __init__(self, history_max: int = HISTORY_MAX) -> None:
         self.version = 0
@@ -69,7 +72,7 @@ class Store:
         return stored
 
     def remove(self, kind: str, key: Key) -> None:
-        """Remove an existing object."""
+        """Remove an object at once; KeyError when it does not exist."""
         item = self._objects[kind].pop(key)
         self.version += 1
         self._remember(WatchEvent(Change.DELETED, kind, item, self.version))

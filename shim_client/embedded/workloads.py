@@ -24,7 +24,7 @@ class BadWorkloadError(ValueError):
 
 
 def wanted(item: KubeObject, field: str, default: int = 1) -> int:
-    """Return a count from a workload's spec; errors: BadWorkloadError."""
+    """Return a count from a workload's spec, `default` when the field is missing; errors: BadWorkloadError."""
     value = (item.get("spec") or {}).get(field)
     if value is None:
         return default
@@ -34,7 +34,7 @@ def wanted(item: KubeObject, field: str, default: int = 1) -> int:
 
 
 def replica_set(deployment: KubeObject) -> dict[str, Any]:
-    """Return the ReplicaSet for the present template of a Deployment."""
+    """Return the ReplicaSet for the present template of a Deployment; errors: BadWorkloadError."""
     template = _template(deployment)
     digest = letters(crc32(json.dumps(template, sort_keys=True, default=str).encode()), 9)
     marks = {**_map(template, "metadata", "labels"), "pod-template-hash": digest}
@@ -56,7 +56,10 @@ def replica_set(deployment: KubeObject) -> dict[str, Any]:
 
 
 def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
-    """Return a new pod of a ReplicaSet, Job or DaemonSet."""
+    """Return a new pod from the template of a workload, its owner; errors: BadWorkloadError.
+
+    `serial` makes the generated name unique.
+    """
     template = _template(owner)
     uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
     metadata = template["metadata"]
@@ -85,7 +88,7 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 
 
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
-    """Return a new pod of a Job; its containers are not restarted when they end."""
+    """Return a new pod of a Job; its containers are not restarted unless the template says so; errors: BadWorkloadError."""
     pod = pod_of(job, serial)
     marks = {**labels_of(pod), "job-name": job["metadata"]["name"]}
     pod["metadata"]["labels"] = marks
@@ -94,7 +97,10 @@ def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
 
 
 def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
-    """Return a DaemonSet's pod for one node; the pod's affinity names that node, as with the real controller."""
+    """Return a DaemonSet's pod for one node, which the pod's affinity names as with the real controller.
+
+    Errors: BadWorkloadError.
+    """
     pod = pod_of(daemon, serial)
     spec = pod["spec"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
@@ -116,7 +122,7 @@ def pod_spec(owner: KubeObject) -> Mapping[str, Any]:
 
 
 def labels_of(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the labels that a template gives a pod; errors: BadWorkloadError."""
+    """Return the labels of a pod that was made from a template, {} for none; errors: BadWorkloadError."""
     return _map(pod, "metadata", "labels")
 
 
@@ -151,7 +157,7 @@ def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
 
 
 def letters(number: int, length: int) -> str:
-    """Return a number written with the letters that Kubernetes uses in generated names."""
+    """Return the last `length` digits of a number, written with the letters that Kubernetes uses in generated names."""
     found = []
     for _ in range(length):
         number, digit = divmod(number, len(_LETTERS))

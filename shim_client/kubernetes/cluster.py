@@ -36,7 +36,7 @@ PAGE = 500
 
 
 class KubernetesCluster:
-    """A Kubernetes API server; only ConfigMaps of the shim's own namespace are read."""
+    """A Kubernetes API server. Objects of all namespaces are read, but of ConfigMaps only those of the shim's own namespace."""
 
     def __init__(self, api: Api, namespace: str, now_ms: Clock) -> None:
         self.namespace = namespace
@@ -51,7 +51,7 @@ class KubernetesCluster:
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind, requested page by page; errors: ClusterError.
 
-        A list that takes too long is cut off by the API server (410) and has to be started again.
+        The API server ends a list that takes too long (410); that is a ClusterError, and the list has to be started again.
         """
         items: list[KubeObject] = []
         params = {"limit": str(PAGE)}
@@ -70,7 +70,11 @@ class KubernetesCluster:
         return watched(self._api, kind, self._path(kind), version)
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod; errors: ElsewhereError, ConflictError, MissingError, ClusterError."""
+        """Bind a pod, unless it is bound to that node already; errors: ElsewhereError, ConflictError, MissingError, ClusterError.
+
+        While one of its claims has no volume, a volume is requested for the claim, and the error is a plain ClusterError: try
+        again later.
+        """
         ref = order.pod
         unbound = [
             name
@@ -98,9 +102,9 @@ class KubernetesCluster:
             # An earlier attempt succeeded, although its answer was lost.
 
     async def _has_volume(self, namespace: str, name: str, volume: str, node: str) -> bool:
-        """Return whether a claim is bound; if it is not, order that it gets this volume, or a new one for the node.
+        """Return whether a claim is bound; if it is not, request this volume for it, or without one a new one for the node.
 
-        Raises ConflictError when the claim got another volume, or the volume another claim.
+        Errors: ConflictError when the claim got another volume or the volume another claim, MissingError, ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
@@ -120,7 +124,10 @@ class KubernetesCluster:
         return False
 
     async def _give_volume(self, name: str, claim: Mapping[str, Any]) -> None:
-        """Write a claim into a free volume, as the volume controller expects it; errors: ConflictError when the volume is taken."""
+        """Write a claim into a free volume, as the volume controller expects it; errors: ConflictError when the volume is taken.
+
+        A volume that has this claim already stays as it is. Other errors: MissingError, ClusterError.
+        """
         path = path_of(ObjectRef("PersistentVolume", "", name))
         volume = await self._api.get(path)
         taken = volume.get("spec", {}).get("claimRef")
@@ -136,7 +143,7 @@ class KubernetesCluster:
             "kind": "PersistentVolumeClaim",
             **{key: claim[key] for key in ("namespace", "name", "uid", "resourceVersion")},
         }
-        # With the version, a claim that somebody else has written since is not overwritten.
+        # With the version, a claim that another client has written since is not overwritten.
         metadata = {
             "resourceVersion": volume["metadata"]["resourceVersion"],
             "annotations": {BOUND_BY_CONTROLLER: "yes"},
@@ -201,14 +208,14 @@ class KubernetesCluster:
             await self._api.patch(f"{path}/status", change, STRATEGIC)
 
     async def _same(self, ref: ObjectRef, error: ConflictError | None = None) -> dict[str, Any]:
-        """Return the object of a reference; errors: MissingError, caused by `error`, when the name has another uid now."""
+        """Return the object of a reference; errors: MissingError when it is gone, or its name has another uid now (from `error`)."""
         found: dict[str, Any] = await self._api.get(path_of(ref))
         if ref.uid and found.get("metadata", {}).get("uid") != ref.uid:
             raise MissingError(f"{ref.kind} {ref.name} is another one by now") from error
         return found
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
-        """Return how many pods an owner wants to run now; errors: MissingError, ClusterError."""
+        """Return how many pods an owner wants to run now; errors: MissingError, ConflictError (not readable), ClusterError."""
         found = await self._same(owner)
         try:
             return pods_wanted({**found, "kind": owner.kind})
@@ -235,7 +242,7 @@ class KubernetesCluster:
 
 
 def _if_same(ref: ObjectRef) -> dict[str, Any]:
-    """Return the precondition of a deletion: only the pod with this uid is deleted."""
+    """Return the precondition of a deletion: only the pod with the reference's uid is deleted; {} without a uid."""
     return {"preconditions": {"uid": ref.uid}} if ref.uid else {}
 
 
