@@ -69,7 +69,7 @@ real: $(STAMP) ## Provides real components for the tests: API server, etcd, kwok
 	@$(BIN)/python -m scripts.real.provision
 	@$(BIN)/python -m scripts.docker.provision
 
-pins: $(STAMP) ## Resolves the three requirements*.txt again to the newest versions that pyproject.toml allows.
+pins: $(STAMP) ## Resolves every requirements*.txt again to the newest versions that pyproject.toml allows.
 	@$(BIN)/python -m pip install --quiet uv
 	@echo '# Every version that development and CI use, with hashes; made by `make pins` from pyproject.toml.' > $(VENV)/pins
 	@$(PINS) pyproject.toml --group dev --all-extras >> $(VENV)/pins
@@ -81,6 +81,7 @@ pins: $(STAMP) ## Resolves the three requirements*.txt again to the newest versi
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(PINS) - --constraint requirements-dev.txt >> $(VENV)/pins
 	@mv $(VENV)/pins requirements-build.txt
+	@sed -nE 's/^((grpcio|grpcio-tools|protobuf)==[0-9.]+).*/\1/p' requirements-dev.txt > examples/clients/python/requirements.txt
 
 baseline: $(STAMP) ## Accepts the wire as it is now: what `make check` compares later changes with.
 	@$(BIN)/buf build --exclude-source-info -o proto/baseline.binpb

@@ -37,6 +37,11 @@ def test_the_image_has_the_versions_that_were_tested(name: str) -> None:
     assert pins(name).items() <= PINS.items()
 
 
+def test_the_client_in_python_has_the_versions_that_were_tested() -> None:
+    example = pins("examples/clients/python/requirements.txt")
+    assert example == {name: PINS[name] for name in ("grpcio", "grpcio-tools", "protobuf")}
+
+
 def test_the_image_has_every_requirement() -> None:
     project = SETTINGS["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["kubernetes"]]
