@@ -1,4 +1,7 @@
-"""A round of claims reads no more asks than its budget can try, looks at no more groups than its share, and decides the same (G1, P3)."""
+"""A round of claims reads no more asks than its budget can try, looks at no more groups than its share, and decides the same (G1, P3).
+
+A round reads fewer claims of each leaf where many leaves claim.
+"""
 
 import random
 import re
@@ -119,6 +122,21 @@ def test_a_tick_reads_no_more_claims_of_a_leaf_than_its_budget_can_try(
     assert max(read) == BUDGET + 2
 
 
+def test_a_tick_reads_few_claims_of_each_leaf_where_many_leaves_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tick reads no more than one claim of each leaf at first, and the next claims of a leaf when their turn comes."""
+    core = full(2)
+    for at in range(3 * BUDGET):
+        ask(core, f"ask-{at}", LEAVES[at % 3], AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    ticks(core, NOW, 1_000)
+    read = watched(monkeypatch)
+    monkeypatch.setattr(claim_chunks, "FIRST_MOST", 2)
+    ticks(core, NOW + DELAY_MS, BUDGET)
+    assert len(read) >= 3
+    assert max(read) == 3
+
+
 def test_a_claim_behind_many_that_no_longer_may_claim_is_planned_before_those_of_other_leaves() -> (
     None
 ):
@@ -151,11 +169,13 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
+@pytest.mark.parametrize("first", [1, 5, claim_chunks.FIRST_MOST])
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_decisions_are_those_of_rounds_that_read_every_claim(
-    seed: int, kind: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, kind: int, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(claim_chunks, "FIRST_MOST", first)
     few = story(seed, KINDS[kind])
     monkeypatch.setattr(claim_chunks, "Claims", AtOnce)
     assert few == story(seed, KINDS[kind])
@@ -226,13 +246,15 @@ def test_a_tick_checks_no_more_groups_than_its_share(monkeypatch: pytest.MonkeyP
     assert len(refused) == 20 * BUDGET
 
 
+@pytest.mark.parametrize("first", [1, claim_chunks.FIRST_MOST])
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_round_tries_the_claims_of_a_look_over_several_ticks_in_the_same_order(
-    seed: int, kind: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, kind: int, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The look itself takes no further tick here, so that the ticks of both stories have the same budgets."""
     every = story(seed, KINDS[kind])
+    monkeypatch.setattr(claim_chunks, "FIRST_MOST", first)
     monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
     assert unnumbered(story(seed, KINDS[kind])) == unnumbered(every)
 
@@ -246,6 +268,7 @@ def test_looks_of_several_ticks_decide_the_same_at_each_instant(
     """Each round has a budget for all of its claims. Reasons for waiting may be sent while a look goes on."""
     whole = story(seed, KINDS[kind], budget=1_000)
     monkeypatch.setattr(claim_chunks, "LOOK_MOST", share)
+    monkeypatch.setattr(claim_chunks, "FIRST_MOST", 1 + seed % 3)
     several = story(seed, KINDS[kind], budget=1_000)
     assert without_reasons(several) == without_reasons(whole)
 

@@ -21,6 +21,8 @@ LOOK_MOST: Final = 5_000
 """The most groups of equal asks, and asks of a look, that one tick checks before it plans claims."""
 CHUNK_MOST: Final = 256
 """The most claims of a leaf that are read at once: a claim costs several steps if there are a thousand nodes."""
+FIRST_MOST: Final = 1_000
+"""The most claims that a tick reads before it tries the first one, if no more leaves than this have claims; else one of each leaf."""
 
 
 class Claims:
@@ -39,8 +41,8 @@ class Claims:
         self.due = claiming
         """The claims that are due, including those refused earlier in the round. For a look of several ticks: the first of these."""
         self._partition = partition
-        self._size = min(budget + 2, CHUNK_MOST)
-        """The size of a chunk: at most one claim more than the budget can try. When the last claim has its turn, further claims are read."""
+        self._most = min(budget + 2, CHUNK_MOST)
+        self._size = 1
         self._leaves: dict[str, list[Ask]] = {}
         masked = False
         for ask in claiming:
@@ -50,6 +52,7 @@ class Claims:
                 self._leaves.setdefault(ask.application.leaf.path, []).append(ask)
         if masked:
             pacing.keep_waiting(partition, guarantee.NAME, now)
+        self._share_out(len(self._leaves))
         for found in self._leaves.values():
             if len(found) > self._size:
                 found.sort(key=pending.claims_in_turn, reverse=True)
@@ -69,6 +72,13 @@ class Claims:
         """
         del cut
         return False
+
+    def _share_out(self, leaves: int) -> None:
+        """Set the size of a chunk: at most one claim more than the budget can try, and less where many leaves have claims.
+
+        When the last claim of a chunk has its turn, further claims are read.
+        """
+        self._size = max(1, min(self._most, FIRST_MOST // max(1, leaves)))
 
     def _next(self, leaf: str) -> Sequence[Ask]:
         found = self._leaves.get(leaf, [])
@@ -94,7 +104,9 @@ class ClaimsOfLook(Claims):
         self._left = LOOK_MOST
         self._chunks: dict[str, list[Ask]] = {}
         if not look.groups:
-            self._chunks = {leaf: self._read(leaf) for leaf in {**look.untried, **look.found}}
+            leaves = {**look.untried, **look.found}
+            self._share_out(len(leaves))
+            self._chunks = {leaf: self._read(leaf) for leaf in leaves}
         self.is_looking = bool(look.groups) or (not self._left and any(look.found.values()))
         if not self.is_looking:
             self.due = [ask for found in self._chunks.values() for ask in found]
