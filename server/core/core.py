@@ -290,7 +290,7 @@ class Core:
         return Tick(decisions, self._shadows_go_on())
 
     def validate(self) -> None:
-        """Assert every invariant of the state (design 5)."""
+        """Enqueue unqueued asks, and assert every invariant of the state (design 5); AssertionError names the one that is broken."""
         self._take_in_fresh()
         for partition in self.state.partitions.values():
             validate(partition)

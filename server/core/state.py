@@ -43,7 +43,7 @@ class State:
     ``configured`` says that a file configures the core, not registrations. Otherwise ``configured_by`` names the manager whose
     registrations configure the core: the first manager that brought a configuration. It is empty before, and again when that
     manager is forgotten. ``given`` has by manager the digest of the configuration text that it sent last, even if that text did
-    not come into force; it keeps the last GIVEN_MAX managers. ``past`` has earlier configurations by the number of their revision.
+    not come into force, for the last `configuration.GIVEN_MAX` managers. ``past`` has earlier configurations by revision number.
     ``notes`` are decisions that the present event or tick still has to report.
     """
 

@@ -134,7 +134,7 @@ class Rule(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A policy's wish to plan for an ask, or for a gang."""
+    """An ask, or a gang, for which a policy is to make a plan."""
 
     policy: str
     ask: WaitingAsk

@@ -28,7 +28,7 @@ MISSES_MAX: Final = 12
 """The number of nodes that a class may find too small on the shared heap before it gets a heap of its own."""
 
 _NO_ENTRY: Final[NodeEntry] = NUMBER_MASK
-"""The number that no node has."""
+"""An entry that belongs to no node."""
 
 Takes = Callable[[Node], bool]
 
@@ -343,7 +343,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
                 return node
             heapq.heappop(heap)
         elif index.packing:
-            # The log has an entry for each change, so the node's present entry is in the heap, too.
+            # The log has an entry for each change, so the node's present entry is in the heap as well.
             heapq.heappop(heap)
         else:
             _mend(heap, node)

@@ -128,14 +128,14 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
     """Remove an application without asks and allocations from the state; return notes about queues that are removed with it."""
     leaf = application.leaf
     ranking.leave(leaf, application)
-    application.heap.clear()  # Outdated entries refer to groups, and these to the application.
+    application.heap.clear()  # Outdated entries refer to groups, and groups to the application: a cycle.
     partition.gangs.holding.pop(application, None)
     del partition.applications[application.application_id]
     del leaf.applications[application.application_id]
     for limiter in application.limiters:
         limiter.applications -= 1
         if not limiter.applications and limiter.kind != "queue":
-            limiter.blocked.clear()  # as above
+            limiter.blocked.clear()  # the same cycle
             partition.limits.by_key.pop((limiter.queue.path, limiter.kind, limiter.name), None)
     return swept(partition, leaf)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from server.model.resources import BadQuantity, Limit, limit
 
 QUOTA_TEXT_MAX = 4096
-"""The most characters of one quota tag."""
+"""The most characters of a tag with amounts; a longer tag is refused."""
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
 

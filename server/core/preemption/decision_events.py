@@ -14,7 +14,10 @@ _CODES = {
 
 
 def moves(partition: Partition, now: int) -> list[Decision]:
-    """Return each change of state once, in order, and update the records."""
+    """Return the changes of decisions since the last call, in order, and update their records; reservations are left out.
+
+    The end of a decision without its effect, and the end of a quota run that leaves its queue over its maximum, also give a note.
+    """
     found: list[Decision] = []
     for commitment, state, reason in partition.decisions.moves:
         if commitment.record is not None:

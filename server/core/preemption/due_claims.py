@@ -154,7 +154,7 @@ def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:
-    """Return whether an ask that may preempt from ``instant`` on was due when its group was refused, 0 for never refused.
+    """Return whether an ask that may preempt from ``instant`` on was due when its group was refused (0 for never).
 
     An ask that became due after that refusal does not wait for the back-off.
     """

@@ -104,7 +104,7 @@ def _set_back(partition: Partition, ask: Ask, now: int) -> None:
 
 
 def veto_over(partition: Partition, key: str) -> None:
-    """Let a vetoed victim be chosen again."""
+    """Let plans choose a vetoed victim again, because its back-off is over."""
     ask = partition.asks.get(key)
     if ask is not None and ask.vetoed:
         ask.vetoed = False

@@ -144,7 +144,7 @@ def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: 
         return
     if planned:  # the plans may have changed which takeover is due
         found = takeover.find(partition, now)
-        result.more = found is None  # asks behind it have not reserved yet
+        result.more = found is None  # asks that come after it were not offered a node yet
     if found is None:
         return
     if found.held is not None:
@@ -245,10 +245,10 @@ def _is_of_claims(asks: snapshotting.Due, *, trims: bool) -> bool:
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
     """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation has to be offered."""
-    some = plan.pledges[:1] if plan.facts.gang else plan.pledges  # a gang: as a whole
+    some = plan.pledges[:1] if plan.facts.gang else plan.pledges  # a gang fits as a whole
     held = [partition.decisions.pledges.get(pledge.ask.key) for pledge in some]
     if plan.facts.reserves:
-        return True  # the next tick offers it, which may change what asks wait for
+        return True  # the next tick offers the node to asks of higher priority, which may change why asks wait
     return any(one is not None and fits_pledged(one.ask.ask_class, one) for one in held)
 
 

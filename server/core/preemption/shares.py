@@ -67,7 +67,7 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
 
 
 def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
-    """Return the deserved share of each leaf; for partitions whose leaves share by plain weights (W2). Host ports are left out: they belong to nodes."""
+    """Return the deserved share of each leaf, for partitions whose leaves share by plain weights (W2); host ports have no bound."""
     ports = partition.types.synthetic
     return {
         path: tuple(

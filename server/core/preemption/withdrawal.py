@@ -1,7 +1,8 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
-Only `delivery: soft` marks victims. The check runs at the end of a tick, after asks that lost a decision could get a new plan:
-a marked victim counts as leaving, so that a new decision may use its capacity. A mark stays while one of these holds:
+Only `delivery: soft`, and for gangs `podShouldBeDeletedWhenPreempted: false`, mark victims. The check runs at the end of a
+tick, after asks that lost a decision could get a new plan: a marked victim counts as leaving, so that a new decision may use
+its capacity. A mark stays while one of these holds:
 
 1. The decision that ordered it is being planned again.
 2. Its decision expired, and one of the decision's asks waits to be planned for again.

@@ -63,7 +63,7 @@ class Answer:
 def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     """Return the explanation of a waiting ask: why it waits, its queues and limits, the nodes, and its place in the order.
 
-    It is written for callers that may see the whole cluster, except ``brief``, which names no node.
+    The explanation is for callers that may see the whole cluster; only ``brief`` leaves out information about others.
     """
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)

@@ -73,7 +73,7 @@ def gang_name(job: Job) -> str:
 
 
 def is_of_placeholders(job: Job) -> bool:
-    """Return whether the gang's members are placeholders."""
+    """Return whether the gang has waiting members, and all of these are placeholders."""
     return bool(job.members) and all(one.spec.placeholder for one in job.members)
 
 

@@ -26,9 +26,9 @@ def excluded(
 ) -> tuple[Excluded, ...]:
     """Return the nodes that are large enough, grouped by the parts of the constraints and the taints that exclude them.
 
-    The result is empty if the constraints allow a node that is large enough. Nodes that are unhealthy or take no placements are
-    left out. Of the groups that the fewest parts exclude, at most GROUPS_MAX are returned: first those with the most nodes that
-    have enough free capacity now.
+    The result is empty if the constraints allow a node that is large enough. Nodes that take no placements, or that Kubernetes
+    taints as unhealthy, are left out. Of the groups that the fewest parts exclude, at most GROUPS_MAX are returned: first those
+    with the most nodes that have enough free capacity now.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}

@@ -39,9 +39,10 @@ class NotEvicted:
 
 
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
-    """Return why an allocation was not evicted by two decisions: the latest that considered its node, and its queue elsewhere.
+    """Return why an allocation was not evicted by the latest decision that considered its node, and by the latest other one.
 
-    Only decisions since the allocation was placed count. A decision that did evict it gives no entry.
+    The other decision considered the allocation's queue, but not its node. Only decisions with victims since the allocation was
+    placed count. A decision that did evict it gives no entry.
     """
     here, queue = "", ""
     found: list[NotEvicted] = []

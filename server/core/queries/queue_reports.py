@@ -19,7 +19,7 @@ UNBOUNDED_PPM = -1
 
 
 def queue_report(partition: Partition) -> QueueReport:
-    """Return the report of the whole tree."""
+    """Return the report of the root queue, which contains the reports of all queues below it."""
     return _queue_report(partition, partition.root, None, share_reports(partition))
 
 

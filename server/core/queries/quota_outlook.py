@@ -41,9 +41,10 @@ class QuotaOutlook:
 
 
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
-    """Return the effects of the runs whose timers have started, for queues on the path of an allocation, up to a run that evicts it.
+    """Return the effects of quota runs on an allocation, in the order of the runs, up to one that evicts the allocation.
 
-    For each run, the runs before it count as finished, and their victims as gone.
+    The runs are those of queues on the allocation's path whose timers have started. For each run, the runs before it count as
+    finished, and their victims as gone.
     """
     path = [queue.path for queue in ask.application.leaf.path_up()]
     armed = [queue for queue in path if queue in partition.quota_due]
@@ -64,7 +65,7 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
     """Return the queues whose runs have to be planned, in the order of the runs (Q6): up to the last run of the queues in ``armed``.
 
-    The run of an ancestor counts the releases of all queues below it, so that runs of these queues have an influence, too.
+    The run of an ancestor counts the releases of all queues below it, so that the runs of these queues have to be planned first.
     """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))

@@ -97,7 +97,7 @@ def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
 
 
 def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
-    """Return the answer of policy `job` to a gang."""
+    """Return the answer of policy `job` to a gang, or the refusal that says that the policy is off."""
     settings = trial.snapshot.settings
     if not settings.enabled or not settings.lists(JOB):
         because = f"it belongs to a gang, and {_switched_off(settings, JOB)}"
@@ -130,7 +130,7 @@ def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
 
 
 def main(ask: WaitingAsk) -> PolicyFacts:
-    """Return the first policy that serves asks of this kind."""
+    """Return the first policy that serves asks of this kind, whether it is on or not."""
     return REQUIRED_NODE if ask.spec.constraints.required_node else GUARANTEED
 
 

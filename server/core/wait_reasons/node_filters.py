@@ -104,7 +104,7 @@ def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
     """Return a sort key, and the node: nodes that could hold the ask when empty come first, then nodes that lack less."""
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
-    # Pledges beyond the free capacity are missing, too.
+    # If pledges exceed the free capacity, the excess is missing as well.
     wanted = [(index, quantity - min(free[index], 0)) for index, quantity in demand]
     misses = shortfall(tuple(wanted), node.capacity, free)
     return not fits(demand, node.capacity), misses, node.number, node

@@ -187,7 +187,10 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
-    """Take in order each candidate that helps and is legal, until the needs are covered; then give back those not needed (G8)."""
+    """Take in order each candidate that helps and is legal, until the needs are covered; then give back needless ones (G8).
+
+    None if the needs are not covered at the end.
+    """
     left, caps = list(task.needs), list(task.caps)
     taken: list[Candidate] = []
     for one in order:

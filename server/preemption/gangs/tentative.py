@@ -56,7 +56,7 @@ class TentativeAssignment:
         self._measure(node)
 
     def take(self, unit: Unit) -> None:
-        """Take a unit as victims."""
+        """Take a unit as victims: count it on its nodes, in its queues and in its disruption budgets."""
         for row in unit:
             self.taken[row] = unit
         self._count(unit, 1)

@@ -82,7 +82,7 @@ class Units:
         """The comparator for allocations that the fixed keys leave equal."""
 
     def line(self, row: int) -> AllocationFacts:
-        """Return the facts of an allocation."""
+        """Return the facts of an allocation, read once and then cached."""
         known = self._lines.get(row)
         if known is None:
             snapshot = self.trial.snapshot

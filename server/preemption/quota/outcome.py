@@ -39,7 +39,7 @@ class RunOutcome:
     types: Sequence[int]
 
     def shrink(self) -> Shrink:
-        """Return the numbers of the run (Q14)."""
+        """Return how much the run frees, what is missing of its target, and what prevented more (Q14)."""
         rule, queue = self._block()
         freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
         return Shrink(

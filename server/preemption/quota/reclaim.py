@@ -220,7 +220,10 @@ def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
 
 
 def _margins(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
-    """Return by queue the amounts, by type, by which its usage may fall."""
+    """Return by queue the amounts, by type, by which its usage may fall.
+
+    With plain shares by weight, a queue below its share may fall further in types outside the target (W8).
+    """
     whole = protects_only_whole(trial)
     return {
         path: [

@@ -44,7 +44,7 @@ class Budgets:
         return Budgets(self.mode, self.groups, dict(self.left))
 
     def count_all(self, places: Iterable[int]) -> None:
-        """Count victims in their budgets."""
+        """Count victims: each uses up a disruption of each of its groups."""
         for place in places:
             self.count(place, 1)
 

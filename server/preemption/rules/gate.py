@@ -107,7 +107,7 @@ def reservations_of_a_leaf(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -
 
 
 def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse capacity to a stopped queue."""
+    """Refuse an ask of a queue that is stopped, or below a stopped queue."""
     del policy
     if trial.snapshot.may_place(ask.leaf):
         return None

@@ -319,7 +319,7 @@ def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tu
 def _rounded_down(
     planner: Planner, need: Need, path: str, kept: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the lowered guarantee: lowered by whole cores and GiB if that helps, too, else by the exact amount."""
+    """Return the lowered guarantee: lowered by whole cores and GiB if that helps as well, else by the exact amount."""
     snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
 
     def left(less: dict[int, int]) -> tuple[int, ...]:
