@@ -1,4 +1,4 @@
-"""The build of the external programs with which the tests run, outside the checkout.
+"""The build of the external programs with which the tests run, outside the checkout, and the modules of tests in Go.
 
 `make real` runs it, and the tests use the programs from the same folder. All of them are built with Go from the
 single module in `tools/`. The folder's name is that module's digest, so other versions are in other folders. Each
@@ -24,6 +24,9 @@ PROGRAMS = {
     "grpcurl": "github.com/fullstorydev/grpcurl/cmd/grpcurl",
 }
 TOOLS = Path(__file__).with_name("tools")
+ROOT = Path(__file__).parents[2]
+TESTED = ("tests/go", "examples/clients")
+"""The folders with Go modules that have tests; their dependencies are in Go's own cache."""
 WORD_S = 20
 """Seconds between the messages of a long build that it is still running."""
 
@@ -86,6 +89,17 @@ def _run(command: list[str], name: str) -> None:
         raise subprocess.CalledProcessError(process.returncode, command)
 
 
+def fetch_modules(go: str) -> None:
+    """Download what the tests in Go need, so that they run without network; raises CalledProcessError after go has printed why."""
+    modules = sorted(path.parent for top in TESTED for path in (ROOT / top).glob("*/go.mod"))
+    for module in modules:
+        command = [go, "mod", "download"]
+        with children.started(command, cwd=module, env=environment()) as process:
+            process.wait()
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, command)
+
+
 def _say(words: str) -> None:
     sys.stdout.write(f"{words}\n")
     sys.stdout.flush()
@@ -100,14 +114,20 @@ def _go() -> str:
 
 
 def main() -> None:
-    """Build the programs that are missing, and print the path of each program."""
+    """Build the programs that are missing, fetch the modules of tests in Go, and print the path of each program."""
     children.listen()
     wanted = missing()
     try:
-        go = _go() if wanted else ""
-        for number, name in enumerate(wanted, 1):
-            _say(f"building {name}, {number} of {len(wanted)} (all, once: about five minutes) ...")
-            build(go, name)
+        go = _go() if wanted else find_go()
+        if go is None:
+            _say("Go is not here: the tests in Go are skipped")
+        else:
+            fetch_modules(go)
+            for number, name in enumerate(wanted, 1):
+                _say(
+                    f"building {name}, {number} of {len(wanted)} (all, once: about five minutes) ..."
+                )
+                build(go, name)
     except NoGoError as error:
         raise SystemExit(f"real: {error}") from error
     except subprocess.CalledProcessError as error:

@@ -1,0 +1,189 @@
+package bridge
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/common"
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/protobuf/proto"
+)
+
+// A published ask names no nodes. When one waits or was refused a node, the bridge asks the resource manager
+// about each node once and tells the core which ones suit (field 100 of Allocation). Otherwise an ask that no
+// node suits would be placed and refused for ever, and pods would be evicted for it in vain.
+//
+// An ask with a required node, such as a DaemonSet's pod, names its node in a published tag and needs no look.
+//
+// What suits is asked again when a node comes or changes, and after Options.Recheck, because the interface
+// reports no change of labels and taints.
+
+const (
+	// refusalsBetween is the number of refusals of one ask after which its nodes are looked at again. The core
+	// itself avoids 32 nodes.
+	refusalsBetween = 16
+	// namesMax is the largest number of nodes that the core takes in one list.
+	namesMax = 5_000
+	// shareOfTime keeps the looks at all asks below a tenth of a processor.
+	shareOfTime = 9
+
+	requiredNode = common.DomainYuniKorn + common.KeyRequiredNode
+)
+
+// suitability is what the bridge knows of the nodes of one ask.
+type suitability struct {
+	// constraints is the NodeConstraints message that the core has. Empty: each node suits.
+	constraints []byte
+	screened    bool
+	due         bool
+	refusals    int // since the last look
+	refusedAt   map[string]time.Time
+}
+
+// constrained returns the report of the ask with its node constraints.
+func (p *pod) constrained() *si.Allocation {
+	told := proto.Clone(p.reported).(*si.Allocation)
+	withConstraints(told, p.constraints)
+	return told
+}
+
+// refused records a refused node; the caller holds the lock.
+func (s *session) refused(pod *pod, node string) {
+	if pod.refusedAt == nil {
+		pod.refusedAt = map[string]time.Time{}
+	}
+	pod.refusedAt[node] = time.Now()
+	pod.refusals++
+	if !pod.screened || pod.refusals >= refusalsBetween {
+		s.screenLater(pod)
+	}
+}
+
+// waits makes the nodes of an ask due for a first look, because the core has not placed it.
+func (s *session) waits(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pod := s.pods.all[key]; pod != nil && !pod.placed && !pod.screened {
+		s.screenLater(pod)
+	}
+}
+
+// screenLater makes the nodes of an ask due for a look; the caller holds the lock.
+func (s *session) screenLater(pod *pod) {
+	if !pod.due && pod.reported.GetAllocationTags()[requiredNode] == "" {
+		pod.due = true
+		s.pods.due = append(s.pods.due, pod.reported.GetAllocationKey())
+		s.wakeScreening()
+	}
+}
+
+// screenSoon makes all constrained asks due; the caller holds the lock.
+func (s *session) screenSoon() {
+	for _, pod := range s.pods.all {
+		if !pod.placed && len(pod.constraints) > 0 {
+			s.screenLater(pod)
+		}
+	}
+}
+
+func (s *session) wakeScreening() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *session) screenAll() {
+	timer := time.NewTimer(s.options.Recheck)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.wake:
+			s.screenDue()
+		case <-timer.C:
+			began := time.Now()
+			s.mu.Lock()
+			s.screenSoon()
+			s.mu.Unlock()
+			s.screenDue()
+			timer.Reset(max(s.options.Recheck, shareOfTime*time.Since(began)))
+		}
+	}
+}
+
+func (s *session) screenDue() {
+	for s.ctx.Err() == nil {
+		s.mu.Lock()
+		due := s.pods.due
+		s.pods.due = nil
+		s.mu.Unlock()
+		if len(due) == 0 {
+			return
+		}
+		for _, key := range due {
+			s.screen(key)
+		}
+	}
+}
+
+// screen asks which nodes suit an ask, and tells the core when that has changed.
+func (s *session) screen(key string) {
+	pod, nodes := s.toScreen(key)
+	if pod == nil {
+		return
+	}
+	var suited, excluded []string
+	for _, node := range nodes {
+		if s.suits(pod, key, node) {
+			suited = append(suited, node)
+		} else {
+			excluded = append(excluded, node)
+		}
+	}
+	constraints := nodeConstraints(suited, excluded)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods.all[key] != pod || pod.placed || bytes.Equal(constraints, pod.constraints) {
+		return
+	}
+	pod.constraints = constraints
+	s.enqueue(&si.AllocationRequest{RmID: s.rmID, Allocations: []*si.Allocation{pod.constrained()}})
+}
+
+func (s *session) toScreen(key string) (*pod, []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod := s.pods.all[key]
+	if pod == nil {
+		return nil, nil
+	}
+	pod.due = false
+	if pod.placed {
+		return nil, nil
+	}
+	pod.screened = true
+	pod.refusals = 0
+	partition := partitionOf(pod.reported.GetPartitionName())
+	var nodes []string
+	for node, of := range s.pods.nodes {
+		if of == partition {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return pod, nodes
+}
+
+func (s *session) suits(pod *pod, key, node string) bool {
+	s.mu.Lock()
+	at, refused := pod.refusedAt[node]
+	if refused && time.Since(at) >= s.options.Recheck {
+		delete(pod.refusedAt, node)
+		refused = false
+	}
+	s.mu.Unlock()
+	return !refused && s.callback.Predicates(&si.PredicatesArgs{AllocationKey: key, NodeID: node}) == nil
+}
