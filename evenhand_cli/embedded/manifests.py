@@ -58,7 +58,7 @@ def as_json(one: FileObject) -> str:
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and text of a file, of each manifest of a directory, or of the standard input. Raises Fault."""
+    """Yield the name and the text of a file, of each manifest in a directory, or of the standard input. Raises Fault."""
     if path == STANDARD_INPUT:
         yield "standard input", _standard_input()
     elif path.is_dir():

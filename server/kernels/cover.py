@@ -106,7 +106,7 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
 
 
 def _together(rows: Rows, groups: Groups, need: Array, covered: Mask) -> tuple[Array, Array]:
-    """Return by group lower bounds on the rank and the number of rows of a covering set of two or more rows."""
+    """Return by group lower bounds on the rank and the size of any covering set that has two or more rows."""
     starts = groups.starts
     rank = _priority(rows, starts, groups.at, need) + PRIORITY_BASE
     for last_resort, bit in ((rows.opted, _OPTED), (rows.originator, _ORIGINATOR)):

@@ -23,7 +23,7 @@ PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
 """The limits on earlier configurations that are kept for comparisons: their number, and the length of all their texts."""
 GIVEN_MAX: Final = 256
-"""The number of managers of which the digest of the last text is stored at most; the oldest digest is dropped first."""
+"""At most this many managers have the digest of their last text stored; the oldest digest is dropped first."""
 
 
 def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:

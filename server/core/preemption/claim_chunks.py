@@ -74,9 +74,9 @@ class Claims:
         return False
 
     def _share_out(self, leaves: int) -> None:
-        """Set the size of a chunk: at most one claim more than the budget can try, and less where many leaves have claims.
+        """Set the size of a chunk: at most two claims more than the budget has steps, and less where many leaves have claims.
 
-        When the last claim of a chunk has its turn, further claims are read.
+        Further claims are read when the last claim of a chunk has its turn. The budget usually ends the round before that.
         """
         self._size = max(1, min(self._most, FIRST_MOST // max(1, leaves)))
 

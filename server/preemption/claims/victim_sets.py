@@ -329,7 +329,7 @@ def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
 
 
 def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int:
-    """Return a lower bound of the excess of a set of ``number`` candidates; for a single candidate the bound is exact."""
+    """Return a lower bound on the excess that ``number`` candidates have together; for a single candidate it is exact."""
     if number == 1:
         alone = [one for one in candidates if _covers(one.gives, task.needs)]
         return min((_key_alone(one, task)[4] for one in alone), default=0)

@@ -268,7 +268,7 @@ def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
 
 
 def _size(snapshot: Snapshot, found: Cure) -> Fraction:
-    """Return the size of a change of amounts: the largest of the amounts, as a share of the partition's capacity."""
+    """Return the size of a cure that changes amounts: its largest amount, as a share of the partition's capacity."""
     pairs = (
         (amount, snapshot.capacity[snapshot.types.index(kind)])
         for kind, amount in found.amounts.items()
