@@ -59,6 +59,8 @@ type machine struct {
 type want struct {
 	selector    map[string]string
 	toleration  string
+	port        int
+	volume      string // the node of its volume, which only the call for a placement looks at
 	cores       int64
 	placeholder bool
 	group       string
@@ -245,6 +247,14 @@ func (m *manager) Predicates(args *si.PredicatesArgs) error {
 	m.asked++
 	pod, node := m.pods[args.GetAllocationKey()], m.nodes[args.GetNodeID()]
 	err := suits(pod, node)
+	for key, at := range m.running {
+		if pod.port != 0 && at == args.GetNodeID() && m.pods[key].port == pod.port {
+			err = fmt.Errorf("port %d is in use", pod.port)
+		}
+	}
+	if args.GetAllocate() && pod.volume != "" && pod.volume != args.GetNodeID() {
+		err = errors.New("its volume is on " + pod.volume)
+	}
 	if err != nil && args.GetAllocate() {
 		m.refusals[args.GetAllocationKey()]++
 	}

@@ -44,6 +44,11 @@ func (s *session) pass(response *si.AllocationResponse, refused []*si.RejectedAl
 	if len(passed.New)+len(passed.Released)+len(passed.RejectedAllocations) > 0 {
 		err = s.callback.UpdateAllocation(passed)
 	}
+	if len(passed.Released) > 0 {
+		s.mu.Lock()
+		s.screenAgain()
+		s.mu.Unlock()
+	}
 	for _, state := range states {
 		s.waits(state.GetAllocationKey())
 		s.callback.UpdateContainerSchedulingState(state)
@@ -131,7 +136,8 @@ func event(key, application, message string) *si.EventRecord {
 type pods struct {
 	all   map[string]*pod
 	nodes map[string]string
-	due   []string
+	due   []string // keys of asks whose nodes are to be looked at
+	stale bool     // all asks with constraints are to be looked at again
 }
 
 // pod is an ask or an allocation.

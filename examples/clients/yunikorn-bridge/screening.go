@@ -16,8 +16,8 @@ import (
 //
 // An ask with a required node, such as a DaemonSet's pod, names its node in a published tag and needs no look.
 //
-// What suits is asked again when a node comes or changes, and after Options.Recheck, because the interface
-// reports no change of labels and taints.
+// What suits is asked again when a node comes or changes and when a pod ends, and after Options.Recheck, because
+// the interface reports no change of labels and taints.
 
 const (
 	// refusalsBetween is the number of refusals of one ask after which its nodes are looked at again. The core
@@ -25,8 +25,10 @@ const (
 	refusalsBetween = 16
 	// namesMax is the largest number of nodes that the core takes in one list.
 	namesMax = 5_000
-	// shareOfTime keeps the looks at all asks below a tenth of a processor.
-	shareOfTime = 9
+	// restMin and restShare are the pause after a look at all asks with constraints: at least a second, and nine
+	// times as long as the look took, so that the looks take at most a tenth of a processor.
+	restMin   = time.Second
+	restShare = 9
 
 	requiredNode = common.DomainYuniKorn + common.KeyRequiredNode
 )
@@ -78,13 +80,10 @@ func (s *session) screenLater(pod *pod) {
 	}
 }
 
-// screenSoon makes all constrained asks due; the caller holds the lock.
-func (s *session) screenSoon() {
-	for _, pod := range s.pods.all {
-		if !pod.placed && len(pod.constraints) > 0 {
-			s.screenLater(pod)
-		}
-	}
+// screenAgain makes all asks with constraints due for a look, soon; the caller holds the lock.
+func (s *session) screenAgain() {
+	s.pods.stale = true
+	s.wakeScreening()
 }
 
 func (s *session) wakeScreening() {
@@ -95,23 +94,43 @@ func (s *session) wakeScreening() {
 }
 
 func (s *session) screenAll() {
-	timer := time.NewTimer(s.options.Recheck)
-	defer timer.Stop()
+	recheck := time.NewTicker(s.options.Recheck)
+	defer recheck.Stop()
+	var rest <-chan time.Time // nil: a look at all asks may begin
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.wake:
-			s.screenDue()
-		case <-timer.C:
-			began := time.Now()
+		case <-rest:
+			rest = nil
+		case <-recheck.C:
 			s.mu.Lock()
-			s.screenSoon()
+			s.pods.stale = true
 			s.mu.Unlock()
+		}
+		s.screenDue()
+		if rest == nil && s.allDue() {
+			began := time.Now()
 			s.screenDue()
-			timer.Reset(max(s.options.Recheck, shareOfTime*time.Since(began)))
+			rest = time.After(max(restMin, restShare*time.Since(began)))
 		}
 	}
+}
+
+// allDue makes all waiting asks with constraints due if something has changed, and returns whether there are any.
+func (s *session) allDue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods.stale {
+		s.pods.stale = false
+		for _, pod := range s.pods.all {
+			if !pod.placed && len(pod.constraints) > 0 {
+				s.screenLater(pod)
+			}
+		}
+	}
+	return len(s.pods.due) > 0
 }
 
 func (s *session) screenDue() {
@@ -177,13 +196,16 @@ func (s *session) toScreen(key string) (*pod, []string) {
 	return pod, nodes
 }
 
+// suits asks the resource manager about one node. A node that it refused lately although it says now that the
+// node suits, as for volumes, which only the call for a placement looks at, does not suit yet.
 func (s *session) suits(pod *pod, key, node string) bool {
+	err := s.callback.Predicates(&si.PredicatesArgs{AllocationKey: key, NodeID: node})
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	at, refused := pod.refusedAt[node]
-	if refused && time.Since(at) >= s.options.Recheck {
+	if err != nil || refused && time.Since(at) >= s.options.Recheck {
 		delete(pod.refusedAt, node)
 		refused = false
 	}
-	s.mu.Unlock()
-	return !refused && s.callback.Predicates(&si.PredicatesArgs{AllocationKey: key, NodeID: node}) == nil
+	return err == nil && !refused
 }

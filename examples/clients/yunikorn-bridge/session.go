@@ -95,11 +95,14 @@ func (s *session) report(message proto.Message) error {
 	switch request := message.(type) {
 	case *si.AllocationRequest:
 		message = s.pods.reported(request)
+		if len(request.GetReleases().GetAllocationsToRelease()) > 0 {
+			s.screenAgain()
+		}
 	case *si.ApplicationRequest:
 		s.pods.removed(request)
 	case *si.NodeRequest:
 		if s.pods.nodesChanged(request) {
-			s.screenSoon()
+			s.screenAgain()
 		}
 	}
 	for _, part := range parts(message) {
