@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Set
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
-from server.kernels.fit import any_fit
 from server.model.reasons import Code
 from server.scheduling import outranking
+from server.scheduling.freed_nodes import FreedNodes
 from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
-from server.scheduling.placement import could_take, fits_pledged, pick_node
+from server.scheduling.placement import fits_pledged, pick_node
 from server.state import journal, pending
 from server.state.applications import Application, Ask, Group, Job
 from server.state.commitments import Pledge
@@ -19,8 +19,6 @@ from server.state.limits import Limiter
 from server.state.nodes import Node
 from server.state.partition import Partition
 
-SMALL_REVIVAL: Final = 256
-"""The number of pairs of class and node up to which a plain loop is faster than arrays."""
 REVIVE_MOST: Final = 2_000
 """The most classes that are requeued at once; the next tick requeues more before it places anything (`is_reviving`)."""
 
@@ -106,41 +104,19 @@ def _revive(partition: Partition, left: int) -> None:
 
 def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
     """Yield the unschedulable classes that one of the nodes may take."""
-    freed = {node.slot for node in nodes}
+    freed, slots = FreedNodes(nodes), {node.slot for node in nodes}
     owners = [
-        one.ask.ask_class for one in partition.decisions.pledges.values() if one.node.slot in freed
+        one.ask.ask_class for one in partition.decisions.pledges.values() if one.node.slot in slots
     ]
     most = list(map(max, zip(*(node.free for node in nodes), strict=True)))
-    dead = partition.classes.dead.within(most, owners)
-    for at in range(0, len(dead), REVIVE_MOST):
-        some = [
-            one
-            for one in dead[at : at + REVIVE_MOST]
-            if one.pending and not _waits_for_placeholder(one)
-        ]
-        if len(nodes) > 1 and len(some) * len(nodes) > SMALL_REVIVAL:
-            verdicts = any_fit([one.node_demand for one in some], [node.free for node in nodes])
-            some = [
-                one
-                for one, may in zip(some, verdicts, strict=True)
-                if may or _own_nodes(one, freed)
-            ]
-        for ask_class in some:
-            # A pledged ask most likely fits on its own node.
-            own = _own_nodes(ask_class, freed)
-            if any(could_take(ask_class, node) for node in chain(own, nodes)):
-                yield ask_class
+    for ask_class in partition.classes.dead.within(most, owners):
+        if ask_class.pending and not _waits_for_placeholder(ask_class) and freed.take(ask_class):
+            yield ask_class
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
     """Return whether the class is that of an ask that waits for a placeholder to end, and so can use no other capacity."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
-
-
-def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
-    """Return the node of the class's pledge as a list, if the node's slot is among ``freed``; else []."""
-    held = ask_class.pledge
-    return [held.node] if held is not None and held.node.slot in freed else []
 
 
 def _serve_reservations(

@@ -5,13 +5,15 @@ import random
 import pytest
 
 from server.core.core import Core
-from server.model.asks import AskSpec
+from server.model.asks import AskSpec, Constraints
 from server.model.decisions import Decision, Placed
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
     ManagerRegistered,
     NodeAdded,
+    NodeDrained,
+    NodeEnabled,
     NodeRemoved,
     ReleaseRequested,
 )
@@ -19,8 +21,12 @@ from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
 from server.model.resources import resource
 from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from server.scheduling import cycle
+from server.scheduling.freed_nodes import FreedNodes
+from server.scheduling.placement import could_take
 from server.state import pending
+from server.state.constraints import NodeMask
 from server.state.equivalence import AskClass
+from server.state.nodes import Node
 from server.state.partition import Partition
 from tests.effort import cases
 
@@ -32,6 +38,15 @@ TREE = QueueSpec(
     children=(QueueSpec("a"), QueueSpec("b", max=resource({"vcore": 16_000}))),
 )
 SEEDS = range(cases(40))
+CONSTRAINTS = (
+    Constraints(),
+    Constraints(node_selector=(("zone", "east"),)),
+    Constraints(node_selector=(("zone", "north"),)),
+    Constraints(excluded_nodes=("z1", "z2", "n3")),
+    Constraints(allowed_nodes=("z0", "z3", "n1")),
+    Constraints(required_node="z4"),
+    Constraints(required_node="n2"),
+)
 
 
 def cluster() -> Core:
@@ -155,6 +170,73 @@ def test_a_tick_unblocks_only_so_many_classes_and_places_after_the_last(
         assert not placed([*tick.decisions])
         assert len(limiter.blocked) == 95 - 10 * (at + 1)
     assert placed(ticks(core, NOW + 1)) == ["ask-94", "ask-93", "ask-92"]
+
+
+def test_classes_with_one_selector_are_compared_with_the_freed_nodes_once(
+    monkeypatch: pytest.MonkeyPatch, revived: list[AskClass]
+) -> None:
+    """Their number times the number of nodes would make a tick long."""
+    compared: list[str] = []
+    allows = NodeMask.allows
+
+    def counted(mask: NodeMask, node: Node) -> bool:
+        compared.append(node.node_id)
+        return allows(mask, node)
+
+    core = cluster()
+    for at in range(10):
+        spec = AskSpec(resource({"vcore": 4_000}))
+        ask(core, f"runs-{at}", "app-a", spec, NOW)
+    assert len(placed(ticks(core, NOW))) == 10
+    east = Constraints(node_selector=(("zone", "east"),))
+    for at in range(100):
+        ask(core, f"ask-{at}", "app-a", AskSpec(resource({"vcore": 1_000 + at}), 0, east), NOW)
+    assert placed(ticks(core, NOW)) == []
+    for at in range(10):
+        core.handle(ReleaseRequested("rm", "app-a", f"runs-{at}"), NOW + 1)
+    monkeypatch.setattr(NodeMask, "allows", counted)
+    assert list(core.tick(NOW + 1).decisions) == []
+    assert not revived
+    assert len(compared) <= 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_freed_nodes_take_what_one_of_them_could_take(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of freed nodes equals the plain loop over them, with selectors, drained nodes, DaemonSets and reservations."""
+    answers: list[bool] = []
+    take = FreedNodes.take
+
+    def compared(freed: FreedNodes, ask_class: AskClass) -> bool:
+        found = take(freed, ask_class)
+        assert found == any(could_take(ask_class, node) for node in freed.nodes)
+        answers.append(found)
+        return found
+
+    monkeypatch.setattr(FreedNodes, "take", compared)
+    chance = random.Random(seed)
+    core, now = cluster(), NOW
+    for at in range(12):
+        zone = (("zone", chance.choice(("east", "west"))),)
+        amounts = {"vcore": chance.choice((2_000, 6_000)), "gpu": chance.randrange(4)}
+        core.handle(NodeAdded("rm", f"z{at}", resource(amounts), labels=zone), now)
+    for at in range(25):
+        now += chance.choice((0, 100, RESERVE_AFTER_MS))
+        for number in range(12):
+            amounts = {"vcore": chance.randrange(500, 7_000, 500), "gpu": chance.randrange(4)}
+            spec = AskSpec(resource(amounts), chance.randrange(3), chance.choice(CONSTRAINTS))
+            ask(core, f"{at}-{number}", f"app-{chance.choice('ab')}", spec, now)
+        known = core.state.partitions["default"].asks
+        runs = [key for key, one in known.items() if one.node is not None]
+        for key in chance.sample(runs, min(len(runs), 6)):
+            application = known[key].application.application_id
+            core.handle(ReleaseRequested("rm", application, key), now)
+        core.handle(
+            chance.choice((NodeDrained, NodeEnabled))("rm", f"z{chance.randrange(12)}"), now
+        )
+        ticks(core, now)
+    assert {*answers} == {False, True}
 
 
 @pytest.mark.parametrize("share", [1, 3])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.kernels import scan
-from server.kernels.fit import Array, any_fit
+from server.kernels.fit import Array, Rows, SlotRows, any_fit
 from server.model.fit import fits, score, shortfall
 
 HUGE = (1 << 62) - 1
@@ -43,6 +43,23 @@ def test_any_row_fits_when_one_does(wanted: list[scan.Sparse], free: list[list[i
     if free:
         expected = [any(fits(demand, row) for row in free) for demand in wanted]
         assert any_fit(wanted, free) == expected
+
+
+@given(
+    st.lists(demands, max_size=8),
+    rows_of(free_amounts),
+    st.lists(st.booleans(), min_size=6, max_size=6),
+)
+def test_rows_hold_what_one_of_them_fits_whatever_was_asked_before(
+    wanted: list[scan.Sparse], free: list[list[int]], marks: list[bool]
+) -> None:
+    """Marked rows are those of the slots whose byte is 1."""
+    slots = range(5, 5 - len(free), -1)
+    some = SlotRows(slots, free).marked(bytearray(marks)) if free else Rows([])
+    chosen = [row for slot, row in zip(slots, free, strict=True) if marks[slot]]
+    for rows, plain in ((Rows(free), free), (some, chosen)):
+        expected = [any(fits(demand, row) for row in plain) for demand in wanted]
+        assert [rows.hold(demand) for demand in wanted] == expected
 
 
 @given(st.lists(st.tuples(amounts, positive), max_size=6))

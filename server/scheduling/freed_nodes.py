@@ -1,0 +1,48 @@
+"""The nodes on which capacity became free, as a table that says fast which unschedulable classes one of them may take (design 6.5)."""
+
+from collections.abc import Sequence
+
+from server.kernels.fit import Rows, SlotRows
+from server.scheduling.placement import could_take
+from server.state.constraints import NodeMask
+from server.state.equivalence import AskClass
+from server.state.nodes import Node
+
+
+class FreedNodes:
+    """The freed nodes. Each mask is compared with all of them once, so that many classes with one constraint cost little.
+
+    The table is valid while no node, mask or pledge changes.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self._named = {node.node_id: node for node in nodes}
+        entered = [node for node in nodes if node.entry is not None]
+        self._entered = SlotRows([node.slot for node in entered], [node.free for node in entered])
+        self._known: dict[NodeMask, Rows] = {}
+
+    def take(self, ask_class: AskClass) -> bool:
+        """Return whether one of the nodes can take one ask of the class; the same as `could_take` for each node."""
+        held = ask_class.pledge
+        if held is not None:
+            # A pledged ask most likely fits on its own node.
+            if held.node.node_id in self._named and could_take(ask_class, held.node):
+                return True
+            if held.replaces or held.commitment.together:
+                return False
+        mask = ask_class.mask
+        found = self._known.get(mask)
+        if found is None:
+            found = self._known[mask] = self._open_to(mask)
+        return found.hold(ask_class.node_demand)
+
+    def _open_to(self, mask: NodeMask) -> Rows:
+        """Return the free capacity of the nodes that take asks with the mask's constraint."""
+        if mask.names is None and not mask.constraints.required_node:
+            return self._entered.marked(mask.allowed)
+        names = self._named if mask.names is None else mask.names
+        nodes = [self._named[name] for name in names if name in self._named]
+        return Rows(
+            [node.free for node in nodes if node.is_open_to(mask.constraints) and mask.allows(node)]
+        )
