@@ -182,6 +182,15 @@ class ApplicationReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicationTags:
+    """The new tags of an application that was reported before; they replace its former ones."""
+
+    application: str
+    partition: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationRemoval:
     """The removal of an application that has no pods left."""
 
@@ -250,6 +259,7 @@ Report = (
     PodReport
     | PodRelease
     | ApplicationReport
+    | ApplicationTags
     | ApplicationRemoval
     | NodeReport
     | Veto
@@ -320,6 +330,14 @@ class ApplicationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class TagsRefused:
+    """The core's refusal of an application's new tags; the application and its queue are as before."""
+
+    application: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationState:
     """A change of an application's state in the core."""
 
@@ -363,6 +381,7 @@ Decision = (
     | Withdrawn
     | PodRefused
     | ApplicationAnswer
+    | TagsRefused
     | ApplicationState
     | NodeAnswer
     | StillWaiting

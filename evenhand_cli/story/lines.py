@@ -7,6 +7,7 @@ from server.model.decisions import (
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
+    ApplicationUpdateRejected,
     AskRejected,
     AskReleased,
     AskStateChanged,
@@ -32,6 +33,7 @@ ALWAYS: Final = (
     AskReleased,
     AskRejected,
     ApplicationRejected,
+    ApplicationUpdateRejected,
     NodeRejected,
 )
 ON_DEMAND: Final[dict[str, type | tuple[type, ...]]] = {
@@ -107,6 +109,8 @@ def _line(decision: Decision, names: Mapping[str, str]) -> tuple[str, str]:
             return f"{decision.key} ended {decision.termination.name}", decision.message
         case AskRejected() | ApplicationRejected() | NodeRejected():
             return f"{_rejected(decision)} rejected", decision.reason
+        case ApplicationUpdateRejected():
+            return f"{decision.application_id} unchanged", decision.reason
         case Decided() | DecisionMoved():
             return _of_preemption(decision, names)
         case _:

@@ -43,6 +43,7 @@ from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
     ApplicationRemoved,
+    ApplicationRetagged,
     AskAdded,
     DisruptionsAllowed,
     Event,
@@ -309,6 +310,12 @@ def _application(words: Words, name: str, known: Known) -> Event:
     )
 
 
+def _retag(words: Words, name: str, known: Known) -> Event:
+    del known
+    manager, partition = _where(words)
+    return ApplicationRetagged(manager, name, dict(words.prefixed("tag")), partition)
+
+
 def _end(words: Words, name: str, known: Known) -> Event:
     del known
     manager, partition = _where(words)
@@ -493,6 +500,7 @@ VERBS: Final[dict[str, Verb]] = {
     "enable": _on_node(NodeEnabled),
     "remove": _on_node(NodeRemoved),
     "app": _application,
+    "retag": _retag,
     "end": _end,
     "ask": _ask,
     "existing": _existing,

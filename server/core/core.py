@@ -66,6 +66,7 @@ _HANDLERS: dict[type, Handler] = {
     events.VictimVetoed: open_decisions.vetoed,
     events.DisruptionsAllowed: lambda state, event, _now: managers.allow_disruptions(state, event),
     events.ApplicationAdded: applications.add,
+    events.ApplicationRetagged: lambda state, event, _now: applications.retag(state, event),
     events.ApplicationRemoved: applications.remove,
     events.NodeAdded: lambda state, event, _now: nodes.add(state, event),
     events.NodeUpdated: nodes.change,

@@ -157,6 +157,15 @@ class ApplicationRejected(NamedTuple):
     partition: str = "default"
 
 
+class ApplicationUpdateRejected(NamedTuple):
+    """A change of an application that is refused; the application and its queue are as before. The reason names the field."""
+
+    rm_id: str
+    application_id: str
+    reason: str
+    partition: str = "default"
+
+
 class ApplicationUpdated(NamedTuple):
     """The state of an application that changed at ``at_ms``."""
 
@@ -218,6 +227,7 @@ Decision = (
     | AskRejected
     | ApplicationAccepted
     | ApplicationRejected
+    | ApplicationUpdateRejected
     | ApplicationUpdated
     | NodeAccepted
     | NodeRejected

@@ -142,6 +142,15 @@ class ApplicationAdded(NamedTuple):
     placeholder_ask: Resource = NOTHING
 
 
+class ApplicationRetagged(NamedTuple):
+    """The new tags of a known application. They replace its tags; the quota in them counts for its dynamic queue at once."""
+
+    rm_id: str
+    application_id: str
+    tags: Mapping[str, str]
+    partition: str = "default"
+
+
 class ApplicationRemoved(NamedTuple):
     """The end of an application: its asks vanish, its allocations are released with STOPPED_BY_RM."""
 
@@ -238,6 +247,7 @@ Event = (
     | NodeEnabled
     | NodeRemoved
     | ApplicationAdded
+    | ApplicationRetagged
     | ApplicationRemoved
     | AskAdded
     | AllocationAdded

@@ -40,6 +40,8 @@ class Code(enum.StrEnum):
     CONFIGURATION_REFUSED = "configuration-refused"
     CONFIGURATION_STALE = "configuration-stale"
     QUEUE_CREATED = "queue-created"
+    QUEUE_RETAGGED = "queue-retagged"
+    """The tags of an application changed the quota of its dynamic queue."""
     QUEUE_REMOVED = "queue-removed"
     QUEUE_DRAINING = "queue-draining"
     OVER_MAX = "over-max"

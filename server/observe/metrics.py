@@ -22,6 +22,7 @@ from server.core.queries import inspect, known_decisions
 from server.core.queries.lost_work import lost_work
 from server.model.decisions import (
     ApplicationRejected,
+    ApplicationUpdateRejected,
     AskRejected,
     AskReleased,
     Decided,
@@ -62,9 +63,12 @@ _NOTICES: Final = frozenset(
     }
 )
 """The codes of the notes that are counted, because administrators may want alerts on them."""
-_REJECTIONS: Final[Mapping[type[AskRejected | ApplicationRejected | NodeRejected], str]] = {
+_REJECTIONS: Final[
+    Mapping[type[AskRejected | ApplicationRejected | ApplicationUpdateRejected | NodeRejected], str]
+] = {
     AskRejected: "ask",
     ApplicationRejected: "application",
+    ApplicationUpdateRejected: "application",
     NodeRejected: "node",
 }
 

@@ -10,6 +10,7 @@ from server.model.decisions import (
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
+    ApplicationUpdateRejected,
     AskRejected,
     AskReleased,
     AskStateChanged,
@@ -121,6 +122,7 @@ _COUNTED: Final[Mapping[type, str]] = {
     AskReleased: "released",
     AskRejected: "rejected",
     ApplicationRejected: "rejected",
+    ApplicationUpdateRejected: "rejected",
 }
 
 
@@ -172,7 +174,7 @@ def _application_accepted(one: ApplicationAccepted) -> Record:
     return Record("application", one.application_id, "accepted", message, one.partition, one.queue)
 
 
-def _application_rejected(one: ApplicationRejected) -> Record:
+def _application_rejected(one: ApplicationRejected | ApplicationUpdateRejected) -> Record:
     return Record("rejected", one.application_id, "application-rejected", one.reason, one.partition)
 
 
@@ -232,6 +234,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
     DecisionMoved: _moved,
     ApplicationAccepted: _application_accepted,
     ApplicationRejected: _application_rejected,
+    ApplicationUpdateRejected: _application_rejected,
     ApplicationUpdated: _application_updated,
     NodeAccepted: _node_accepted,
     NodeRejected: _node_rejected,

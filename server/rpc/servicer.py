@@ -323,7 +323,7 @@ def _violation(problem: Problem) -> tuple[str, str]:
 
 def _applications(data: bytes) -> Steps[Batch]:
     message = si_pb2.ApplicationRequest.FromString(data)
-    _check(len(message.new) + len(message.remove))
+    _check(len(message.new) + len(message.updates) + len(message.remove))
     return (yield from application_batching(message))
 
 

@@ -1,6 +1,7 @@
 """The queue tree, which configuration and applications change: limits, measures, order, dynamic queues."""
 
 import heapq
+from collections.abc import Set
 from dataclasses import replace
 from typing import Final
 
@@ -142,25 +143,46 @@ def nearest_template(queue: Queue) -> ChildTemplate | None:
     return next((one.spec.template for one in queue.path_up() if one.spec.template), None)
 
 
-def retag_queue(
-    queue: Queue, guaranteed: Limit, maximum: Limit | None, max_applications: int
+def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
+    partition: Partition,
+    queue: Queue,
+    guaranteed: Limit,
+    maximum: Limit | None,
+    max_applications: int,
+    names: Set[str],
 ) -> None:
     """Set the quota of a dynamic leaf from its application's tags (docs/yunikorn/migrate.md).
 
-    An empty ``guaranteed``, a ``maximum`` of None and a ``max_applications`` of 0 leave the value as it is. The caller rebuilds
-    limits and order afterwards.
+    An empty ``guaranteed``, a ``maximum`` of None and a ``max_applications`` of 0 leave the value as it is. ``names`` are the
+    properties that the tags set. The caller rebuilds limits and order afterwards.
     """
-    values = {
-        "guaranteed": guaranteed,
-        "max": maximum is not None,
-        "maxapplications": max_applications,
-    }
+    for kind, _ in guaranteed:
+        partition.types.intern(kind)
+    partition.grow()
     queue.spec = replace(
         queue.spec,
         guaranteed=guaranteed or queue.spec.guaranteed,
         max=queue.spec.max if maximum is None else maximum,
         max_applications=max_applications or queue.spec.max_applications,
-        tagged=queue.spec.tagged | {name for name, value in values.items() if value},
+        tagged=queue.spec.tagged | names,
+    )
+
+
+def untag_queue(queue: Queue, names: Set[str]) -> None:
+    """Give properties of a dynamic leaf that tags had set the values of its template again.
+
+    ``names`` are the names of the properties in `QueueSpec.tagged`. The caller rebuilds limits and order afterwards.
+    """
+    spec, origin = queue.spec, queue.spec.origin or ChildTemplate()
+    gone = spec.tagged & names
+    queue.spec = replace(
+        spec,
+        guaranteed=origin.guaranteed if "guaranteed" in gone else spec.guaranteed,
+        max=origin.max if "max" in gone else spec.max,
+        max_applications=origin.max_applications
+        if "maxapplications" in gone
+        else spec.max_applications,
+        tagged=spec.tagged - gone,
     )
 
 

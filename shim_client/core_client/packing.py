@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
+    ApplicationTags,
     BudgetReport,
     NodeReport,
     PodRelease,
@@ -26,7 +27,7 @@ OBJECTS_MAX = 1000
 BYTES_MAX = 1024 * 1024
 
 PodNews = PodReport | PodRelease | Veto | BudgetReport
-ApplicationNews = ApplicationReport | ApplicationRemoval
+ApplicationNews = ApplicationReport | ApplicationTags | ApplicationRemoval
 NodeNews = NodeReport | SyncComplete
 
 
@@ -71,18 +72,36 @@ def application_requests(
     """Yield the messages of the application stream."""
     request, load = si_pb2.ApplicationRequest(rmID=rm_id), _Load()
     for report in news:
-        new = wire.application(report) if isinstance(report, ApplicationReport) else None
-        into, size = ("new", new.ByteSize()) if new else ("remove", len(report.application))
+        into, message = _application_message(report)
+        size = message.ByteSize()
         if not load.takes(report.application, into, size):
             yield request
             request, load = si_pb2.ApplicationRequest(rmID=rm_id), _Load()
-        if new:
-            request.new.append(new)
-        elif isinstance(report, ApplicationRemoval):
-            request.remove.append(wire.application_removal(report))
+        match message:
+            case si_pb2.AddApplicationRequest():
+                request.new.append(message)
+            case si_pb2.ApplicationUpdate():
+                request.updates.append(message)
+            case si_pb2.RemoveApplicationRequest():
+                request.remove.append(message)
         load.add(report.application, into, size)
     if load.count:
         yield request
+
+
+_ApplicationMessage = (
+    si_pb2.AddApplicationRequest | si_pb2.ApplicationUpdate | si_pb2.RemoveApplicationRequest
+)
+
+
+def _application_message(report: ApplicationNews) -> tuple[str, _ApplicationMessage]:
+    match report:
+        case ApplicationReport():
+            return "new", wire.application(report)
+        case ApplicationTags():
+            return "updates", wire.application_tags(report)
+        case ApplicationRemoval():
+            return "remove", wire.application_removal(report)
 
 
 def node_requests(news: Iterable[NodeNews], rm_id: str) -> Iterator[si_pb2.NodeRequest]:

@@ -17,6 +17,7 @@ from shim_client.core_client import packing
 from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
+    ApplicationTags,
     Decision,
     NodeReport,
     Report,
@@ -114,7 +115,7 @@ class Session:
         match report:
             case NodeReport() | SyncComplete():
                 return self._nodes
-            case ApplicationReport() | ApplicationRemoval():
+            case ApplicationReport() | ApplicationTags() | ApplicationRemoval():
                 return self._applications
             case _:
                 return self._allocations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shim_client.cluster import PatchPod
-from shim_client.messages import ApplicationAnswer, ApplicationState
+from shim_client.cluster import ObjectRef, PatchPod
+from shim_client.messages import ApplicationAnswer, ApplicationState, TagsRefused
 from shim_client.state_machine import applications, placeholders, pods
 from shim_client.state_machine.state import ApplicationRecord, Standing, State
 
@@ -29,6 +29,26 @@ def answered(state: State, answer: ApplicationAnswer) -> None:
     _fail_members(state, application, "ApplicationRejected", answer.reason)
     if not application.members:
         applications.drop(state, application)
+
+
+def unchanged(state: State, refusal: TagsRefused) -> None:
+    """Record an event on the namespace whose quota the core refused, once for each reason.
+
+    An application that has ended meanwhile is no reason for an event.
+    """
+    for application in state.applications.get(refusal.application, {}).values():
+        key = refusal_key(application.namespace)
+        if application.standing is Standing.ACCEPTED and state.bad.get(key) != refusal.reason:
+            state.bad[key] = refusal.reason
+            ref = ObjectRef("Namespace", "", application.namespace)
+            state.note(
+                ref, "QuotaRefused", f"the former quota counts: {refusal.reason}", warning=True
+            )
+
+
+def refusal_key(namespace: str) -> str:
+    """Return the key in `State.bad` of the refusal of a namespace's quota."""
+    return f"quota of Namespace//{namespace}"
 
 
 def changed(state: State, change: ApplicationState) -> None:

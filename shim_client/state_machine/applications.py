@@ -1,15 +1,15 @@
 """Applications: each is announced to the core before its first pod.
 
 The core's answers name an application by its id alone. Two applications with the same id, in two partitions, are
-therefore announced one after the other.
+therefore announced one after the other. When the annotations of a namespace change, its applications get new tags.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from shim_client.messages import ApplicationRemoval, ApplicationReport
+from shim_client.messages import ApplicationRemoval, ApplicationReport, ApplicationTags
 from shim_client.state_machine import placeholders
 from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.translate import labels
@@ -83,6 +83,24 @@ def answered(state: State, id_: str) -> ApplicationRecord | None:
     return application
 
 
+def retag(state: State, namespace: str) -> None:
+    """Send the present tags of a namespace for each of its applications that the core knows with other tags."""
+    tags = _tags(state, namespace)
+    for application in all_applications(state):
+        if application.namespace != namespace or not _was_sent(state, application):
+            continue
+        if application.tags != tags:
+            application.tags = tags
+            state.reports.append(ApplicationTags(application.id, application.partition, tags))
+
+
+def _was_sent(state: State, application: ApplicationRecord) -> bool:
+    """Return whether the core has the application, or its announcement is on the way; one that waits to be sent is not."""
+    if application.standing is Standing.SENT:
+        return state.unanswered[application.id][0] is application
+    return application.standing is Standing.ACCEPTED
+
+
 def all_applications(state: State) -> Iterator[ApplicationRecord]:
     """Yield every application."""
     for same_id in state.applications.values():
@@ -107,21 +125,22 @@ def _found_or_made(state: State, pod: PodRecord) -> ApplicationRecord:
 
 def _send(state: State, application: ApplicationRecord) -> None:
     member = application.membership
+    application.tags = tags = _tags(state, application.namespace)
+    # A running pod is a reason why the core must not reject the application.
+    if any(state.pods[uid].node for uid in application.members):
+        tags = {**tags, labels.TAG_FORCE: "true"}
     report = ApplicationReport(
         application=application.id,
         partition=application.partition,
         queue=member.queue,
         user=member.user,
         groups=member.groups,
-        tags=_tags(state, application),
+        tags=tags,
     )
     state.reports.append(placeholders.declared(state, application, report))
 
 
-def _tags(state: State, application: ApplicationRecord) -> dict[str, str]:
-    """Return the namespace's tags; with a running pod, add the tag that forbids the core to reject the application."""
-    namespace = state.namespaces.get(application.namespace)
-    tags = dict(namespace.tags) if namespace else {labels.TAG_NAMESPACE: application.namespace}
-    if any(state.pods[uid].node for uid in application.members):
-        tags[labels.TAG_FORCE] = "true"
-    return tags
+def _tags(state: State, namespace: str) -> Mapping[str, str]:
+    """Return the tags that a namespace gives its applications."""
+    known = state.namespaces.get(namespace)
+    return known.tags if known else {labels.TAG_NAMESPACE: namespace}

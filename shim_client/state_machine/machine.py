@@ -27,6 +27,7 @@ from shim_client.messages import (
     Released,
     Report,
     StillWaiting,
+    TagsRefused,
     Withdrawn,
 )
 from shim_client.state_machine import (
@@ -153,6 +154,8 @@ class Mirror:
                 _refused(state, decision)
             case StillWaiting():
                 bindings.waiting(state, decision)
+            case TagsRefused():
+                application_answers.unchanged(state, decision)
             case _:
                 self._answered(decision)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -68,6 +69,8 @@ class ApplicationRecord:
     """Names of placeholders whose creation has not finished."""
     placeholders_failed: bool = False
     standing: Standing = Standing.UNSENT
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """The tags that were last sent to the core; without the one that forbids to reject the application."""
     members: dict[str, None] = field(default_factory=dict)
 
 

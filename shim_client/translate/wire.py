@@ -11,6 +11,7 @@ from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
     ApplicationState,
+    ApplicationTags,
     BudgetReport,
     Decision,
     NodeAnswer,
@@ -25,6 +26,7 @@ from shim_client.messages import (
     Requirement,
     SelectorTerm,
     StillWaiting,
+    TagsRefused,
     SyncComplete,
     TerminationType,
     Veto,
@@ -164,6 +166,13 @@ def application(report: ApplicationReport) -> si_pb2.AddApplicationRequest:
     )
 
 
+def application_tags(report: ApplicationTags) -> si_pb2.ApplicationUpdate:
+    """Return the message that changes the tags of an application."""
+    return si_pb2.ApplicationUpdate(
+        applicationID=report.application, partitionName=report.partition, tags=report.tags
+    )
+
+
 def application_removal(report: ApplicationRemoval) -> si_pb2.RemoveApplicationRequest:
     """Return the message that removes an application."""
     return si_pb2.RemoveApplicationRequest(
@@ -269,6 +278,8 @@ def application_decisions(response: si_pb2.ApplicationResponse) -> Iterator[Deci
         yield ApplicationAnswer(taken.applicationID, accepted=True)
     for refused in response.rejected:
         yield ApplicationAnswer(refused.applicationID, accepted=False, reason=refused.reason)
+    for unchanged in response.rejectedUpdates:
+        yield TagsRefused(unchanged.applicationID, unchanged.reason)
     for update in response.updated:
         yield ApplicationState(update.applicationID, update.state, update.message)
 

@@ -10,6 +10,7 @@ from server.core.core import Core
 from server.model.asks import AskSpec, Constraints, HostPort
 from server.model.decisions import (
     ApplicationRejected,
+    ApplicationUpdateRejected,
     AskRejected,
     Decision,
     NodeRejected,
@@ -20,6 +21,7 @@ from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
     ApplicationRemoved,
+    ApplicationRetagged,
     AskAdded,
     Event,
     ForeignAdded,
@@ -74,6 +76,7 @@ def _allocation(**changes: object) -> AllocationAdded:
     return AllocationAdded(**(fields | changes))  # type: ignore[arg-type]
 
 
+TAGS = {"namespace.resourcequota": '{"memory":5}'}
 REJECTED = [
     Bad("ask, unknown partition", _ask(partition="nowhere"), "partition"),
     Bad("ask, unknown application", _ask(application_id="nobody"), "application"),
@@ -117,6 +120,15 @@ REJECTED = [
     Bad("application, queue is a parent", ApplicationAdded("rm", "z", "root"), "queue"),
     Bad("application, empty id", ApplicationAdded("rm", "", "root.a"), "application"),
     Bad("application, manager unknown", ApplicationAdded("stranger", "z", "root.a"), "regist"),
+    Bad("tags, application unknown", ApplicationRetagged("rm", "nobody", TAGS), "application"),
+    Bad("tags, application of another manager", ApplicationRetagged("other", "x", TAGS), "known"),
+    Bad("tags, unknown partition", ApplicationRetagged("rm", "x", TAGS, "nowhere"), "application"),
+    Bad("tags, manager unknown", ApplicationRetagged("stranger", "x", TAGS), "regist"),
+    Bad(
+        "tags, quota is no number",
+        ApplicationRetagged("rm", "x", {"namespace.resourcequota": '{"vcore":"1.5"}'}),
+        "namespace.resourcequota",
+    ),
     Bad("node twice", NodeAdded("rm", "n1", TEN), "n1"),
     Bad("node, empty id", NodeAdded("rm", "", TEN), "node"),
     Bad("node, unknown partition", NodeAdded("rm", "n2", TEN, partition="nowhere"), "partition"),
@@ -176,7 +188,7 @@ def core() -> Core:
 
 
 def _rejections(decisions: Iterable[Decision]) -> list[str]:
-    kinds = (AskRejected, ApplicationRejected, NodeRejected)
+    kinds = (AskRejected, ApplicationRejected, ApplicationUpdateRejected, NodeRejected)
     return [each.reason for each in decisions if isinstance(each, kinds)]
 
 

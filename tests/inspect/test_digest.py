@@ -8,6 +8,7 @@ from server.core.queries import inspect
 from server.model.decisions import Termination
 from server.model.events import (
     ApplicationRemoved,
+    ApplicationRetagged,
     ConfigurationApplied,
     NodeDrained,
     NodeEnabled,
@@ -42,6 +43,7 @@ CHANGES: dict[str, Step] = {
     "a node less": lambda w: w.say(NodeRemoved(MANAGER, "n4")),
     "an application": lambda w: w.application("new"),
     "an application less": lambda w: w.say(ApplicationRemoved(MANAGER, "fair")),
+    "tags of an application": lambda w: w.say(ApplicationRetagged(MANAGER, "fair", {"a": "b"})),
     "an ask": lambda w: w.ask("new-1"),
     "a higher priority": lambda w: w.ask("full-1", vcore=2, priority=1),
     "another size": lambda w: w.ask("run-1", vcore=3),

@@ -68,10 +68,13 @@ def node_message(chance: random.Random) -> bytes:
 
 
 def application_message(chance: random.Random) -> bytes:
-    """Return a message of applications that are added and removed."""
+    """Return a message of applications that are added, changed and removed."""
     name = chance.choice(["app", "side", "third"])
     message = si.ApplicationRequest(rmID=RM)
-    if chance.random() < 0.8:
+    if chance.random() < 0.2:
+        quota = chance.choice(['{"vcore":5}', '{"vcore":-5}', "many", ""])
+        message.updates.add(applicationID=name, tags={"namespace.resourcequota": quota})
+    elif chance.random() < 0.75:
         queue = chance.choice(["root.a", "root.b.c", "a", ""])
         message.new.add(applicationID=name, queueName=queue, tags={"namespace": "ns"})
     else:

@@ -20,6 +20,7 @@ from server.model.asks import (
 )
 from server.model.decisions import (
     ApplicationRejected,
+    ApplicationUpdateRejected,
     AskRejected,
     NodeRejected,
     Noted,
@@ -30,6 +31,7 @@ from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
     ApplicationRemoved,
+    ApplicationRetagged,
     AskAdded,
     DisruptionsAllowed,
     ForeignAdded,
@@ -74,7 +76,8 @@ def spec_of(**more: Any) -> AskSpec:
 def reason_of(batch: Batch) -> str:
     assert not batch.events
     (refusal,) = batch.refusals
-    assert isinstance(refusal, AskRejected | NodeRejected | ApplicationRejected)
+    kinds = AskRejected | NodeRejected | ApplicationRejected | ApplicationUpdateRejected
+    assert isinstance(refusal, kinds)
     return refusal.reason
 
 
@@ -624,12 +627,16 @@ def test_applications_come_and_go() -> None:
         executionTimeoutMilliSeconds=9,
         gangSchedulingStyle="Hard",
     )
+    changed = si.ApplicationUpdate(applicationID="app", tags={"namespace": "other"})
     gone = si.RemoveApplicationRequest(applicationID="app")
-    batch = application_batch(si.ApplicationRequest(rmID=RM, new=[new], remove=[gone]))
+    batch = application_batch(
+        si.ApplicationRequest(rmID=RM, new=[new], updates=[changed], remove=[gone])
+    )
     assert batch.events == [
         ApplicationAdded(
             RM, "app", "root.a", "default", "u", ("g",), {"namespace": "ns"}, 9, "Hard"
         ),
+        ApplicationRetagged(RM, "app", {"namespace": "other"}),
         ApplicationRemoved(RM, "app"),
     ]
 
@@ -639,6 +646,17 @@ def test_applications_come_and_go() -> None:
     [
         ({"new": [si.AddApplicationRequest()]}, "applicationID: is empty"),
         ({"remove": [si.RemoveApplicationRequest()]}, "applicationID: is empty"),
+        ({"updates": [si.ApplicationUpdate()]}, "applicationID: is empty"),
+        (
+            {
+                "updates": [
+                    si.ApplicationUpdate(
+                        applicationID="a", tags={f"t{number}": "" for number in range(5_001)}
+                    )
+                ]
+            },
+            "tags: ",
+        ),
         (
             {"new": [si.AddApplicationRequest(applicationID="a", executionTimeoutMilliSeconds=-1)]},
             "executionTimeoutMilliSeconds: -1",

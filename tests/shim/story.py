@@ -24,6 +24,7 @@ from shim_client.messages import (
     ApplicationAnswer,
     ApplicationRemoval,
     ApplicationReport,
+    ApplicationTags,
     BudgetReport,
     ConfigurationReport,
     Decision,
@@ -160,6 +161,8 @@ def describe(report: Report) -> str:
             )
         case ApplicationReport() | ApplicationRemoval():
             return describe_application(report)
+        case ApplicationTags():
+            return f"tags of {report.application}: {sorted(report.tags)}"
         case ConfigurationReport():
             return f"queues from {report.source}"
         case BudgetReport(allowed=None):

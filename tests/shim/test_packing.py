@@ -10,6 +10,7 @@ from shim_client.core_client.packing import (
 from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
+    ApplicationTags,
     BudgetReport,
     NodeAction,
     NodeReport,
@@ -67,6 +68,20 @@ def test_an_application_that_goes_and_comes_is_in_two_messages() -> None:
     found = list(application_requests([ApplicationRemoval("app", "default"), new], "rm"))
     assert [(len(one.remove), len(one.new)) for one in found] == [(1, 0), (0, 1)]
     assert found[1].new[0].ugi.user == "ann"
+
+
+def test_new_tags_follow_their_application_in_a_message_of_their_own() -> None:
+    new = ApplicationReport("app", "default", "root.a", "ann", (), {"namespace": "n"})
+    changed = [ApplicationTags("app", "default", {"a": "1"}), ApplicationTags("b", "gpu", {})]
+    found = list(application_requests([new, *changed], "rm"))
+    assert [(len(one.new), len(one.updates)) for one in found] == [(1, 0), (0, 2)]
+    first, second = found[1].updates
+    assert (first.applicationID, first.partitionName, dict(first.tags)) == (
+        "app",
+        "default",
+        {"a": "1"},
+    )
+    assert (second.applicationID, second.partitionName, dict(second.tags)) == ("b", "gpu", {})
 
 
 def test_the_end_of_a_sync_stands_behind_its_nodes() -> None:

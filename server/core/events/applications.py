@@ -1,4 +1,4 @@
-"""The events of applications: queue placement, states and removal."""
+"""The events of applications: queue placement, changed tags, states and removal."""
 
 from server.core.events import lifecycle, placeholders, quota_tags
 from server.core.events.asks import owned_by_other
@@ -8,11 +8,12 @@ from server.model.decisions import (
     ApplicationRejected,
     ApplicationState,
     ApplicationUpdated,
+    ApplicationUpdateRejected,
     Decision,
     Noted,
     Termination,
 )
-from server.model.events import ApplicationAdded, ApplicationRemoved
+from server.model.events import ApplicationAdded, ApplicationRemoved, ApplicationRetagged
 from server.model.quota import QUEUES_MAX, RECOVERY_QUEUE
 from server.model.reasons import Code
 from server.state import tree
@@ -114,7 +115,7 @@ def _enter(  # noqa: PLR0913, PLR0917 - what one submission is about
             ]
         leaf = tree.create_path(partition, path)
         notes.append(_note_queue(partition, leaf, Code.QUEUE_CREATED, "created"))
-    _take_tags(partition, leaf, wanted)
+    _take_tags(partition, leaf, wanted, frozenset())
     forced = event.tags.get("application.create.force") == "true"
     refusal = "" if forced else _too_many(partition, leaf, event)
     if refusal:
@@ -165,17 +166,50 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
     return application
 
 
-def _take_tags(partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota) -> None:
-    """Apply the quota in a namespace's annotations to the leaf, if the leaf is dynamic and the annotations set a quota (Q17).
+def retag(state: State, event: ApplicationRetagged) -> list[Decision]:
+    """Replace the tags of an application, and apply the quota in them to its queue, as when an application enters it.
 
-    The annotations are read only when an application enters the queue.
+    A value that the former tags set and the new ones do not is again that of the queue's template. The application stays in its
+    queue, even if the tags would lead a new application to another one.
     """
-    if leaf.managed or wanted == quota_tags.NO_QUOTA:
-        return
+    partition = state.partitions.get(event.partition)
+    application = partition.applications.get(event.application_id) if partition else None
+    if event.rm_id not in state.managers:
+        return [_not_retagged(event, REGISTER_FIRST.format(rm_id=event.rm_id))]
+    if partition is None or application is None or application.rm_id != event.rm_id:
+        return [_not_retagged(event, f"application {event.application_id!r} is not known")]
+    wanted, former = quota_tags.quota(event.tags), quota_tags.quota(application.tags)
+    if isinstance(wanted, str):
+        return [_not_retagged(event, wanted)]
+    assert not isinstance(former, str), f"{application.application_id} has bad tags: {former}"
+    application.tags = dict(event.tags)
+    leaf = application.leaf
+    if not _take_tags(partition, leaf, wanted, former.names() - wanted.names()):
+        return []
+    return [_note_queue(partition, leaf, Code.QUEUE_RETAGGED, "changed by its namespace's quota")]
+
+
+def _not_retagged(event: ApplicationRetagged, reason: str) -> ApplicationUpdateRejected:
+    return ApplicationUpdateRejected(event.rm_id, event.application_id, reason, event.partition)
+
+
+def _take_tags(
+    partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota, gone: frozenset[str]
+) -> bool:
+    """Apply the quota in a namespace's annotations to the leaf if it is dynamic (Q17); return whether the leaf's quota changed.
+
+    ``gone`` are the properties that tags had set before and do not set any more.
+    """
+    if leaf.managed or (wanted == quota_tags.NO_QUOTA and not gone):
+        return False
     before = leaf.spec
-    tree.retag_queue(leaf, wanted.guaranteed, wanted.max, wanted.max_applications)
-    if leaf.spec != before:
-        tree.limit_queue(partition, leaf)
+    tree.untag_queue(leaf, gone)
+    amounts = (wanted.guaranteed, wanted.max, wanted.max_applications)
+    tree.retag_queue(partition, leaf, *amounts, wanted.names())
+    if leaf.spec == before:
+        return False
+    tree.limit_queue(partition, leaf)
+    return True
 
 
 def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:

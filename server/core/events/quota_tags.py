@@ -20,6 +20,15 @@ class TagQuota(NamedTuple):
     max: Limit | None
     max_applications: int
 
+    def names(self) -> frozenset[str]:
+        """Return the names of the properties of a queue that the tags set, as in `QueueSpec.tagged`."""
+        values = {
+            "guaranteed": bool(self.guaranteed),
+            "max": self.max is not None,
+            "maxapplications": bool(self.max_applications),
+        }
+        return frozenset(name for name, is_set in values.items() if is_set)
+
 
 NO_QUOTA = TagQuota((), None, 0)
 

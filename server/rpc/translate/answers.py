@@ -10,6 +10,7 @@ from server.model.decisions import (
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
+    ApplicationUpdateRejected,
     AskRejected,
     AskReleased,
     AskStateChanged,
@@ -121,6 +122,16 @@ def application_rejected(decision: ApplicationRejected) -> si_pb2.ApplicationRes
     return si_pb2.ApplicationResponse(rejected=[rejected])
 
 
+def application_update_rejected(
+    decision: ApplicationUpdateRejected,
+) -> si_pb2.ApplicationResponse:
+    """Return the message that a change of an application was refused."""
+    rejected = si_pb2.RejectedApplication(
+        applicationID=decision.application_id, reason=decision.reason
+    )
+    return si_pb2.ApplicationResponse(rejectedUpdates=[rejected])
+
+
 def application_updated(decision: ApplicationUpdated) -> si_pb2.ApplicationResponse:
     """Return the message that an application changed its state; the wire has Unix nanoseconds."""
     return si_pb2.ApplicationResponse(
@@ -158,6 +169,7 @@ ALLOCATION_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {
 APPLICATION_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {
     ApplicationAccepted: application_accepted,
     ApplicationRejected: application_rejected,
+    ApplicationUpdateRejected: application_update_rejected,
     ApplicationUpdated: application_updated,
 }
 NODE_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {

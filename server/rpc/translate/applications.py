@@ -1,7 +1,12 @@
 """The translation of applications and registrations from the wire to events."""
 
-from server.model.decisions import ApplicationRejected
-from server.model.events import ApplicationAdded, ApplicationRemoved, ManagerRegistered
+from server.model.decisions import ApplicationRejected, ApplicationUpdateRejected
+from server.model.events import (
+    ApplicationAdded,
+    ApplicationRemoved,
+    ApplicationRetagged,
+    ManagerRegistered,
+)
 from server.model.quota import Configuration
 from server.rpc.limits import NAME_CHARACTERS_MAX, STEP_OBJECTS
 from server.rpc.steps import Steps, at_once
@@ -19,7 +24,7 @@ from si.v1 import si_pb2
 
 
 def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
-    """Return events and refusals of an ApplicationRequest: first the new applications, then the applications that end."""
+    """Return events and refusals of an ApplicationRequest: first new applications, then changed ones, then those that end."""
     return at_once(application_batching(message))
 
 
@@ -33,6 +38,14 @@ def application_batching(message: si_pb2.ApplicationRequest) -> Steps[Batch]:
             batch.events.append(_added(batch.rm_id, added))
         except RefusedError as refused:
             _refuse(batch, added.applicationID, str(refused))
+    for at, changed in enumerate(message.updates, 1):
+        if at % STEP_OBJECTS == 0:
+            yield
+        try:
+            batch.events.append(_retagged(batch.rm_id, changed))
+        except RefusedError as refused:
+            shown = changed.applicationID[:NAME_CHARACTERS_MAX]
+            batch.refusals.append(ApplicationUpdateRejected(batch.rm_id, shown, str(refused)))
     for removed in message.remove:
         try:
             application_id = name("applicationID", removed.applicationID)
@@ -62,6 +75,16 @@ def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdde
         milliseconds("executionTimeoutMilliSeconds", message.executionTimeoutMilliSeconds),
         bounded("gangSchedulingStyle", message.gangSchedulingStyle),
         quantities("placeholderAsk", message.placeholderAsk),
+    )
+
+
+def _retagged(rm_id: str, message: si_pb2.ApplicationUpdate) -> ApplicationRetagged:
+    listed("tags", message.tags)
+    return ApplicationRetagged(
+        rm_id,
+        name("applicationID", message.applicationID),
+        dict(message.tags),
+        partition(message.partitionName),
     )
 
 

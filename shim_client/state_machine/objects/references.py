@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shim_client.cluster import KubeObject, Listing, ObjectRef
-from shim_client.state_machine import nodes, pods
+from shim_client.state_machine import application_answers, applications, nodes, pods
 from shim_client.state_machine.objects import budgets, configuration, storage
 from shim_client.state_machine.state import State
 from shim_client.translate.applications import read_namespace
@@ -27,7 +27,10 @@ def forget_class(state: State, item: KubeObject) -> None:
 
 
 def observe_namespace(state: State, item: KubeObject) -> None:
-    """Record a namespace; its annotations apply to applications that are announced later."""
+    """Record a namespace; if its annotations changed, send the new tags of its applications, so that a quota counts at once.
+
+    While an annotation cannot be read nothing is sent, so that a mistake in it does not lift the quota in force.
+    """
     facts = read_namespace(item)
     known = state.namespaces.get(facts.name)
     if known is None or known.problems != facts.problems:
@@ -36,6 +39,10 @@ def observe_namespace(state: State, item: KubeObject) -> None:
             state.note(ref, "AnnotationNotClear", problem, warning=True)
     state.namespaces[facts.name] = facts
     state.neighbourhood.name_namespace(facts.name, facts.labels)
+    is_new = known is None or known.problems or known.tags != facts.tags
+    if is_new and not facts.problems:
+        state.bad.pop(application_answers.refusal_key(facts.name), None)
+        applications.retag(state, facts.name)
 
 
 def forget_namespace(state: State, item: KubeObject) -> None:
