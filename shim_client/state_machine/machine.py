@@ -154,12 +154,12 @@ class Mirror:
                 _refused(state, decision)
             case StillWaiting():
                 bindings.waiting(state, decision)
-            case TagsRefused():
-                application_answers.unchanged(state, decision)
             case _:
                 self._answered(decision)
 
-    def _answered(self, decision: ApplicationAnswer | ApplicationState | NodeAnswer) -> None:
+    def _answered(
+        self, decision: ApplicationAnswer | TagsRefused | ApplicationState | NodeAnswer
+    ) -> None:
         state = self.state
         match decision:
             case NodeAnswer():
@@ -168,6 +168,8 @@ class Mirror:
                 application_answers.answered(state, decision)
             case ApplicationState():
                 application_answers.changed(state, decision)
+            case TagsRefused():
+                application_answers.unchanged(state, decision)
         session.tell_when_answered(state)
 
 

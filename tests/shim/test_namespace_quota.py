@@ -29,8 +29,7 @@ def cpu(amount: int) -> str:
 def told(story: Story) -> list[tuple[str, Any]]:
     """Return the applications whose tags were sent since the last call, with their quota."""
     found = [one for one in story.reports if isinstance(one, ApplicationTags)]
-    story.reports.clear()
-    story._told = 0  # noqa: SLF001 - the reports were taken
+    story.told()
     return [(one.application, one.tags.get(TAG)) for one in found]
 
 

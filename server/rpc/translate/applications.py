@@ -1,10 +1,14 @@
 """The translation of applications and registrations from the wire to events."""
 
-from server.model.decisions import ApplicationRejected, ApplicationUpdateRejected
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from server.model.decisions import ApplicationRejected, ApplicationUpdateRejected, Decision
 from server.model.events import (
     ApplicationAdded,
     ApplicationRemoved,
     ApplicationRetagged,
+    Event,
     ManagerRegistered,
 )
 from server.model.quota import Configuration
@@ -22,6 +26,10 @@ from server.rpc.translate.fields import (
 )
 from si.v1 import si_pb2
 
+_M = TypeVar(
+    "_M", si_pb2.AddApplicationRequest, si_pb2.ApplicationUpdate, si_pb2.RemoveApplicationRequest
+)
+
 
 def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
     """Return events and refusals of an ApplicationRequest: first new applications, then changed ones, then those that end."""
@@ -31,34 +39,27 @@ def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
 def application_batching(message: si_pb2.ApplicationRequest) -> Steps[Batch]:
     """Return events and refusals of an ApplicationRequest, made in steps."""
     batch = Batch(message.rmID)
-    for at, added in enumerate(message.new, 1):
-        if at % STEP_OBJECTS == 0:
-            yield
-        try:
-            batch.events.append(_added(batch.rm_id, added))
-        except RefusedError as refused:
-            _refuse(batch, added.applicationID, str(refused))
-    for at, changed in enumerate(message.updates, 1):
-        if at % STEP_OBJECTS == 0:
-            yield
-        try:
-            batch.events.append(_retagged(batch.rm_id, changed))
-        except RefusedError as refused:
-            shown = changed.applicationID[:NAME_CHARACTERS_MAX]
-            batch.refusals.append(ApplicationUpdateRejected(batch.rm_id, shown, str(refused)))
-    for removed in message.remove:
-        try:
-            application_id = name("applicationID", removed.applicationID)
-            where = partition(removed.partitionName)
-            batch.events.append(ApplicationRemoved(batch.rm_id, application_id, where))
-        except RefusedError as refused:
-            _refuse(batch, removed.applicationID, str(refused))
+    yield from _take(batch, message.new, _added, ApplicationRejected)
+    yield from _take(batch, message.updates, _retagged, ApplicationUpdateRejected)
+    yield from _take(batch, message.remove, _removed, ApplicationRejected)
     return batch
 
 
-def _refuse(batch: Batch, application_id: str, reason: str) -> None:
-    shown = application_id[:NAME_CHARACTERS_MAX]
-    batch.refusals.append(ApplicationRejected(batch.rm_id, shown, reason))
+def _take(
+    batch: Batch,
+    messages: Iterable[_M],
+    read: Callable[[str, _M], Event],
+    refusal: Callable[[str, str, str], Decision],
+) -> Steps[None]:
+    """Add the events of messages of one kind, and the refusals of those that cannot be read, to the batch."""
+    for at, message in enumerate(messages, 1):
+        if at % STEP_OBJECTS == 0:
+            yield
+        try:
+            batch.events.append(read(batch.rm_id, message))
+        except RefusedError as refused:
+            shown = message.applicationID[:NAME_CHARACTERS_MAX]
+            batch.refusals.append(refusal(batch.rm_id, shown, str(refused)))
 
 
 def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdded:
@@ -86,6 +87,11 @@ def _retagged(rm_id: str, message: si_pb2.ApplicationUpdate) -> ApplicationRetag
         dict(message.tags),
         partition(message.partitionName),
     )
+
+
+def _removed(rm_id: str, message: si_pb2.RemoveApplicationRequest) -> ApplicationRemoved:
+    application_id = name("applicationID", message.applicationID)
+    return ApplicationRemoved(rm_id, application_id, partition(message.partitionName))
 
 
 def registration(
