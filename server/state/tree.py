@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Set
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from server.model.asks import PLAIN, AskSpec, job_class
 from server.model.fit import Amounts, share
@@ -23,6 +23,8 @@ from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
 from server.state.types import NO_LIMIT
 
+_TAGGED: Final = {"guaranteed": "guaranteed", "max": "max", "maxapplications": "max_applications"}
+"""The properties that tags may set, each with its field of `QueueSpec` and of `ChildTemplate`."""
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
 """One spec for each class that owners may declare for a pod, and one without a class. The settings decide whether it is firm (J2)."""
 
@@ -175,15 +177,10 @@ def untag_queue(queue: Queue, names: Set[str]) -> None:
     """
     spec, origin = queue.spec, queue.spec.origin or ChildTemplate()
     gone = spec.tagged & names
-    queue.spec = replace(
-        spec,
-        guaranteed=origin.guaranteed if "guaranteed" in gone else spec.guaranteed,
-        max=origin.max if "max" in gone else spec.max,
-        max_applications=origin.max_applications
-        if "maxapplications" in gone
-        else spec.max_applications,
-        tagged=spec.tagged - gone,
-    )
+    values: dict[str, Any] = {
+        field: getattr(origin, field) for name, field in _TAGGED.items() if name in gone
+    }
+    queue.spec = replace(spec, tagged=spec.tagged - gone, **values)
 
 
 # Limits ---------------------------------------------------------------------------------------------------------
