@@ -55,7 +55,7 @@ def state_file(folder: Path, given: Path | None) -> KeptState:
 
 @contextmanager
 def state_faults() -> Iterator[None]:
-    """Convert the errors of a state file into faults."""
+    """Raise a Fault for each error of a state file in the `with` block."""
     try:
         yield
     except BadStateError as error:

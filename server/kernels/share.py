@@ -63,7 +63,7 @@ class Level(NamedTuple):
 def divide(
     levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
 ) -> Divided:
-    """Divide the amount of each column among the rows, which come level by level.
+    """Return the amount of each column, divided among the rows, which come level by level.
 
     A level lists its families as pairs: the row above, and the number of siblings. No family is empty.
     """

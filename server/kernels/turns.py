@@ -93,7 +93,10 @@ def _columns(lines: Sequence[Iterable[int]]) -> Array:
 
 
 def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array]:
-    """Return the asks of one level merged into the order of their parents, and each child's usage and share after all asks."""
+    """Return the asks of one level merged into the order of their parents, and each child's usage and share after all asks.
+
+    OverflowError for numbers that would not fit 64 bits.
+    """
     count = len(level.above)
     by_child = (child.astype(np.int16) if count <= _SHORT else child).argsort(kind="stable")
     child, demand = child.take(by_child), demand.take(by_child, axis=1)

@@ -102,7 +102,7 @@ def may_improve(trial: Trial) -> bool:
 
 
 def scope(snapshot: Snapshot, leaf: str) -> Iterator[QueueFacts]:
-    """Return the queues from the leaf up to the nearest fence, else to the root (G3)."""
+    """Yield the queues from the leaf up to the nearest fence, else to the root (G3)."""
     return up_to_fence(snapshot.path_up(leaf))
 
 

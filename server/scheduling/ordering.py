@@ -61,7 +61,7 @@ def _straight(root: Queue) -> Group | Job | None:
 
 
 def _on_top(application: Application) -> Group | Job | None:
-    """Return the group on top of an application's heap, if its entry is current and has the priority that was announced."""
+    """Return the group on top of an application's heap if its entry is current and has the announced priority; else None."""
     heap = application.heap
     if heap:
         first = heap[0]

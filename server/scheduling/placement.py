@@ -351,7 +351,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the best of the nodes that the class names; no other node is tested."""
+    """Return the best of the named nodes of the class that can take it, None for none; no other node is tested."""
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)

@@ -96,7 +96,7 @@ class Admission:
         return {**kept, **self._priority(spec)}
 
     def _priority(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return priority, class name and preemption policy as the Priority admission plugin sets them."""
+        """Return priority, class name and preemption policy as the Priority admission plugin sets them; errors: InvalidError."""
         classes = self.classes()
         name = spec.get("priorityClassName") or _default_class(classes)
         chosen = classes.get(name) if name else None

@@ -196,7 +196,7 @@ class EmbeddedCluster:
         return self.store.put(kept)
 
     def create_checked(self, item: dict[str, Any]) -> KubeObject:
-        """Check and create an object of a manifest, with events on what has no effect; errors: those of `create`."""
+        """Check, create and return an object of a manifest, with events on what has no effect; errors: those of `create`."""
         check(item, self.has_node)
         made = self.create(item, from_manifest=True)
         self.warn(item, made)
@@ -212,7 +212,7 @@ class EmbeddedCluster:
         return self._admission.admit(item, self._now_ms(), self._serial)
 
     def replace(self, item: KubeObject) -> KubeObject:
-        """Store a changed object without checking it; errors: MissingError when there is no such object."""
+        """Store and return a changed object, without a check of it; errors: MissingError when there is no such object."""
         if self.store.get(item["kind"], key_of(item)) is None:
             raise MissingError(f"{item['kind']} {key_of(item)[1]} is not there")
         return self.store.put(item)

@@ -109,7 +109,7 @@ class Folder:
     def start(self, manifests: Manifests, saved: Saved) -> Report:
         """Restore the saved state, save every change from now on, and carry out what the files say differently.
 
-        Errors: NoStateError.
+        The result says what was carried out. Errors: NoStateError.
         """
         self._stamps = self._seen = stamps(self.directory)
         self._cluster.restore(saved)

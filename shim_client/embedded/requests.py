@@ -124,7 +124,8 @@ def scale(cluster: EmbeddedCluster, of: Id, count: int) -> int:
 async def drain(cluster: EmbeddedCluster, name: str, *, force: bool = False) -> Drained:
     """Cordon a node and evict its pods one after the other, as their budgets allow; errors: MissingError.
 
-    A pod of a DaemonSet stays. A pod without a controller is lost when it is evicted, so that only `force` evicts it.
+    The result says which pods were evicted and which were left. A pod of a DaemonSet stays. A pod without a controller is lost
+    when it is evicted, so that only `force` evicts it.
     """
     cordon(cluster, name, unschedulable=True)
     evicted: list[tuple[str, str]] = []

@@ -103,7 +103,10 @@ def _missing(ordinals: range, pods: Mapping[int, KubeObject], *, parallel: bool)
 
 
 def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]) -> list[int]:
-    """Return the pod of an old template that is replaced next; no pod while another one is not ready."""
+    """Return the pod of an old template that is replaced next; [] for none, while another pod is not ready, and with OnDelete.
+
+    Errors: BadWorkloadError.
+    """
     strategy = (owner.get("spec") or {}).get("updateStrategy") or {}
     if not isinstance(strategy, Mapping):
         raise BadWorkloadError("spec.updateStrategy: is not an object")

@@ -117,7 +117,7 @@ def _content(plan: Plan) -> tuple[str, ...]:
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """Return the decision that the plan continues, because one of its victims was vetoed (C6)."""
+    """Return the suspended decision that the plan continues, one of whose victims was vetoed (C6); None for a new decision."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
     found = [
@@ -241,7 +241,10 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
-    """Store the record, and the order in which victims were taken; drop the oldest records of ended decisions above the limit."""
+    """Store the record and the order in which victims were taken; return the record to report.
+
+    Of ended decisions, the oldest records above KEPT_MAX are dropped.
+    """
     known = partition.decisions.records
     known[record.decision_id] = record
     if ranking is not None:
@@ -266,7 +269,10 @@ def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
 
 
 def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
-    """Reserve the node for the ask, for `reservations.timeout`, or without limit if that is 0. The ask must wait without a pledge."""
+    """Reserve the node for the ask, for `reservations.timeout`, or without limit if that is 0; return what to report.
+
+    The ask must wait, and have no pledge.
+    """
     assert ask.node is None, f"a node is reserved for {ask.key}, which runs"
     assert ask.pledge is None, f"a node is reserved for {ask.key}, which has some"
     timeout = partition.spec.reservations.timeout_ms

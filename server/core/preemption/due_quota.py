@@ -41,7 +41,7 @@ _WORDS = {
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Update the timers after a configuration was applied. No timer changes before the state is synchronized (Q7)."""
+    """Update the timers after a configuration was applied; return notes. No timer changes before the sync is complete (Q7)."""
     if not state.synced(partition):
         return []
     notes = quota_timers.on_configuration(partition, before, now)
@@ -50,14 +50,14 @@ def configured(
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
-    """Start the full delay for queues over their maximum, because the state is now synchronized (Q7)."""
+    """Start the full delay for queues over their maximum, because the sync is now complete (Q7); return notes about these."""
     return _told(partition, quota_timers.on_sync(partition, now), now)
 
 
 def forced(
     state: State, partition: Partition, ask: Ask, before: Demand, now: int
 ) -> list[Decision]:
-    """Update the timers after an allocation was added or grew without a check of the maximum (Q7).
+    """Update the timers after an allocation was added or grew without a check of the maximum (Q7); return notes.
 
     An allocation that was sent again unchanged starts no timer.
     """

@@ -1,4 +1,7 @@
-"""The changes of victims and decisions over time: vetoes (C6), expiry (C5), pledges that no longer fit (C4)."""
+"""The changes of victims and decisions over time: vetoes (C6), expiry (C5), pledges that no longer fit (C4).
+
+A function that returns a list of decisions returns the orders and notes to send.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Set
@@ -71,7 +74,7 @@ def _vetoed(
 
 
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Let the victim run on, and keep plans from choosing it until the back-off is over.
+    """Let the victim run on, and keep plans from choosing it until the back-off is over; return a note for its owner.
 
     Call this before its decision ends: when a replacement ends, a placeholder that is still its victim is set to releasing.
     """

@@ -97,7 +97,7 @@ class PlanningSide:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which time alone may let a policy act."""
+    """Return the next instant after ``now`` at which time alone may let a policy act; None if there is none."""
     instants = (*due.instants(partition), quota_timers.next_due(partition))
     return min((one for one in instants if one is not None and one > now), default=None)
 
@@ -339,7 +339,10 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
 def _try(
     side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Attempt an intent; a claim that could only evict gangs is attempted again as a gang of one."""
+    """Attempt an intent; return the refusal, None for success. A claim is attempted again as a gang of one if gangs protected victims.
+
+    If the second attempt fails as well, the refusal of the first is returned.
+    """
     refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
         return refusal
@@ -358,7 +361,10 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
 def _attempt(
     side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Plan an intent, check the plan, and count a valid plan as carried out; a budget may put the ask off (P5)."""
+    """Plan an intent, check the plan, and count a valid plan as carried out; return the refusal, None for success.
+
+    A budget may put the ask off (P5).
+    """
     result.spent += 1
     refusal = gate.admit(trial, intent)
     if refusal is not None:
@@ -384,7 +390,10 @@ def _attempt(
 def _decide(
     side: PlanningSide, trial: Trial, plan: Plan, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Count a plan as carried out. A plan that was already shown and not carried out uses no budget again (P8)."""
+    """Count a plan as carried out and return None; return a refusal if a budget puts it off (P5).
+
+    A plan that was already shown and not carried out uses no budget again (P8).
+    """
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
         if refusal is not None:

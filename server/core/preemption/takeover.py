@@ -50,7 +50,7 @@ class Takeover(NamedTuple):
 
 
 def find(partition: Partition, now: int) -> Takeover | None:
-    """Return the first takeover that is possible now; set the instant at which the next ask may reserve.
+    """Return the first takeover that is possible now, None for none; set the instant at which the next ask may reserve.
 
     Call it after `due_reservations.reserving`, when nothing more is placeable.
     """

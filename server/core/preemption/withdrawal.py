@@ -66,7 +66,7 @@ class _Needs:
 
 
 def withdraw(partition: Partition) -> list[Withdrawn]:
-    """Withdraw soft evictions whose capacity no decision needs, the newest orders first."""
+    """Withdraw soft evictions whose capacity no decision needs, the newest orders first; return the withdrawals to send."""
     needs: _Needs | None = None
     found: list[Withdrawn] = []
     for together in _units(partition) if partition.decisions.marked else ():

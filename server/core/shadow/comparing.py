@@ -86,7 +86,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 
 
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
-    """Return the ask's last refusal, if the ask is not due again yet."""
+    """Return the ask's last refusal if that was just now, or if the ask's back-off is not over yet; else None."""
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Job):
         return None

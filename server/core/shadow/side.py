@@ -32,7 +32,10 @@ def memory(partition: Partition, now: int) -> Shadow | None:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which the shadow may decide something without any event."""
+    """Return the next instant after ``now`` at which the shadow may decide something without any event; None for none.
+
+    A shadow that has not begun under the present configuration has no such instant.
+    """
     known = partition.shadow
     if known is None or known.live is not partition.spec:
         return None

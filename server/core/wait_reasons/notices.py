@@ -84,7 +84,7 @@ def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now:
 
 
 def _waiting(group: Group | Job) -> Iterator[Ask]:
-    """Return the waiting members of a gang, or the waiting asks of a group.
+    """Yield the waiting members of a gang, or the waiting asks of a group.
 
     The list of a group may still have asks that left it, because they were pledged or placed; these are skipped.
     """

@@ -133,7 +133,10 @@ def node_code(partition: Partition, ask: Ask) -> Code:
 
 
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
-    """Return the nodes that the ask's constraints may allow: only the named nodes if the constraints name some, else all."""
+    """Yield the nodes that the ask's constraints may allow: only the named nodes if the constraints name some, else all.
+
+    For an ask that avoids a node for now, all nodes are yielded.
+    """
     nodes, names = partition.index.nodes, ask.ask_class.mask.names
     if names is None or ask.key in partition.avoided:
         return iter(nodes.values())

@@ -30,7 +30,7 @@ def bound(partition: Partition, made_ms: int) -> int:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """End a reservation whose time limit is reached; its application may reserve nothing for the same length of time.
+    """End a reservation whose time limit is reached, and return a note; its application may reserve nothing for as long again.
 
     A reservation whose limit was removed stays.
     """
@@ -82,7 +82,10 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 
 
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
-    """Return the lowest limit that has no headroom for a reservation, even if the reservations that its owner outranks are not counted."""
+    """Return the lowest limit without headroom for a reservation, None for none.
+
+    The reservations that its owner outranks do not count.
+    """
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
     with lifted(partition, lower):

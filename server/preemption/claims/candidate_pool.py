@@ -174,7 +174,7 @@ def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
 
 
 def preferred_now(trial: Trial) -> Mask | None:
-    """Return the rows that count as opted out because their disruption budgets are used up at this point (V5)."""
+    """Return the rows that count as opted out because their disruption budgets are used up at this point (V5); None for none."""
     return _spent(trial, "prefer")
 
 

@@ -371,7 +371,7 @@ class InQueueEligibility:
         return False
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Return the rows of the ask's own application, which are barred (I2)."""
+        """Return a mask of the rows of the ask's own application, which are barred (I2)."""
         number = trial.snapshot.queues[self.ask.leaf].number
         return gangs.of_application(trial.snapshot.allocations, number, self.ask.application_id)
 

@@ -106,7 +106,7 @@ def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when no type of the ask is open (G2). Whether a closed type is lacking depends on the node.
+    """Return a refusal when no type of the ask is open (G2), else None. Whether a closed type is lacking depends on the node.
 
     With shares by plain weights no type may be closed: the leaf decides for all types, and gets no more than it deserves (W2).
     """
@@ -134,7 +134,10 @@ def _enough(trial: Trial, one: Deciding) -> str:
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when a queue of the ask is over its maximum: quota enforcement has to act first (G9)."""
+    """Return a refusal when a queue on the ask's path is over its maximum in a requested type, else None (G9).
+
+    Quota enforcement has to act first.
+    """
     for queue in trial.snapshot.path_up(ask.leaf):
         if not queue.is_limited:
             continue
@@ -151,7 +154,7 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """Return a refusal when a share by plain weights, less what is kept for firm asks, has no headroom for the ask (W2, J4).
 
-    No eviction changes that share.
+    Else return None. No eviction changes that share.
     """
     for queue in trial.snapshot.path_up(ask.leaf) if protects_only_whole(trial) else ():
         held = trial.held(queue.path)

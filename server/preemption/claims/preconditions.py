@@ -28,7 +28,7 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """Return a refusal when no pod may be evicted for the ask, by its label `can-preempt` or by the partition's default (J3).
 
-    The rule applies in partitions that list policy `job`, in which a single ask is a gang of one.
+    Else return None. The rule applies in partitions that list policy `job`, in which a single ask is a gang of one.
     """
     settings, may = trial.snapshot.settings, ask.spec.may_trigger
     if not settings.lists(JOB):

@@ -298,7 +298,10 @@ class Claim:
     def _solve(
         self, trial: Trial, need: ClaimNeed, rows: list[int]
     ) -> CoveringSet | NotFound | None:
-        """Return the best set of these rows to evict so that the ask fits on a node."""
+        """Return the best set of these rows to evict so that the ask fits on a node, or `NotFound`.
+
+        None if no row can help, nothing is lacking, or a closed type is lacking (G2).
+        """
         if not rows or not need.amounts or not self._eligibility.closed.isdisjoint(need.kinds):
             return None
         caps = self._candidates.caps(trial, rows)

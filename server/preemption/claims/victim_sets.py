@@ -265,7 +265,7 @@ class _Usefulness:
 
 
 def _single(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best candidate that suffices alone; among equals, the first in claim order."""
+    """Return the best candidate that suffices alone, None for none; among equals, the first in claim order."""
     alone = [one for one in candidates if _covers(one.gives, task.needs)]
     keys = [_key_alone(one, task) for one in alone]
     if not keys:

@@ -121,7 +121,10 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
-    """Return a refusal when a lendable gang would exceed its leaf's limit even without all its possible victims there (J6)."""
+    """Return a refusal when a lendable gang would exceed its leaf's limit even without all its possible victims there (J6).
+
+    Else return None.
+    """
     kind, leaf = search.eligibility.whole.kind, search.job.leaf
     if kind.job_class is not JobClass.LENDABLE:
         return None

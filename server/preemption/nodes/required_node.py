@@ -173,7 +173,7 @@ def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict
 
 
 def _rule_of(trial: Trial, ask: WaitingAsk, row: int, left: Lacking) -> Rule | None:
-    """Return the rule that protects an allocation on the node (rule 2)."""
+    """Return the rule that protects an allocation on the node (rule 2); None if it is evicted for the lacking types ``left``."""
     columns = trial.snapshot.allocations
     flags = int(columns.flags[row])
     firm = 0 if trial.snapshot.settings.firm_break else trial.snapshot.firm_flags

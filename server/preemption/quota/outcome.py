@@ -78,7 +78,7 @@ class RunOutcome:
     # Obstacles of a run ---------------------------------------------------------------------------
 
     def _last_skipped(self) -> tuple[int, Rule] | None:
-        """Return the most important candidate that was skipped and stays, and the rule that protected it."""
+        """Return the most important candidate that was skipped and stays, and the rule that protected it; None for none."""
         run = self.run
         skipped = [
             (place, rule)
@@ -104,7 +104,7 @@ class RunOutcome:
         return REASONS[reason].value if reason is not None else ""
 
     def _protected_queue(self, place: int) -> QueueFacts | None:
-        """Return the lowest queue that would be below its entitlement at the end of the run without this candidate."""
+        """Return the lowest queue that would be below its entitlement at the end of the run without this candidate; None for none."""
         running, run = self.run.running, self.run
         leaf, size = running.leaf(place), running.size(place)
         for queue, margin in zip(self.snapshot.path_up(leaf), run.margins[leaf], strict=True):

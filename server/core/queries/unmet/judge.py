@@ -201,7 +201,7 @@ _COUNTED: Final = frozenset(
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure. If it does not serve all equal asks that were tried, it has the number of those that it serves."""
+    """Return the cure, None for none. If it does not serve all equal asks that were tried, it has the number that it serves."""
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
     try:
@@ -215,7 +215,7 @@ def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure. If it adds a node, its text first names the alternative: to allow nodes that are large enough."""
+    """Return the cure, None for none. If it adds a node, its text first names the alternative: to allow large enough nodes."""
     if found is None or found.change is not Change.ADD_NODE:
         return found
     return replace(found, text=", or ".join([*allowing(need.excluded), found.text]))
