@@ -103,6 +103,7 @@ def _elsewhere(trial: Trial, plan: Plan) -> Plan:
 
 TWO: Final = (pod("y1", B, "n1"), pod("y2", B, "n2"))
 FULL: Final = (*TWO, pod("y3", B, "n3"))
+AVOIDING: Final = PreemptionSettings(policies=("job",), job_victim_gang="avoid")
 NEVER: Final = PreemptionSettings(policies=("job",), job_default_trigger=False)
 
 CASES: Final = (
@@ -150,6 +151,18 @@ CASES: Final = (
             pod("y4", B, "n3", 1, gang="k", least=2, application="k", priority=1),
         ),
         _elsewhere,
+    ),
+    Case(
+        "a whole gang where gangs are avoided",
+        "gangs_whole",
+        Rule.GANG,
+        world(
+            *TWO,
+            pod("y3", B, "n3", 2, gang="k", least=2, application="k", priority=1),
+            pod("y4", B, "n3", 2, gang="k", least=2, application="k", priority=1),
+        ),
+        lambda trial, plan: also(trial, _elsewhere(trial, plan), "y4"),
+        AVOIDING,
     ),
     Case(
         "more from others than its queue is entitled to",

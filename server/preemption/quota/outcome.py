@@ -135,9 +135,9 @@ class RunOutcome:
         return tuple(lines(Release, *self.run.running.victims(places), because))
 
     def standing(self, key: str) -> tuple[int, int, str]:
-        """Return an allocation's place among the candidates, the number of candidates, and the rule that protects it.
+        """Return an allocation's number among the candidates, the number of all candidates, and the rule that protects it.
 
-        The place is 0 for an allocation that is no candidate, and the rule is "" for a victim.
+        The candidates are numbered from 1. The number is 0 for an allocation that is no candidate; the rule is "" for a victim.
         """
         place, number, total, reason = self.run.running.standing(key)
         if place in self.run.taken:

@@ -56,7 +56,7 @@ class Budgets:
 
 @dataclass(slots=True)
 class Step:
-    """The work of a run in one leaf. ``wanted`` has the amounts still to free there; ``places`` has the victims.
+    """The work of a run in one leaf. ``wanted`` has the amounts still to free there; ``places`` has the places of the victims.
 
     What a victim frees is subtracted from each list of ``lines``: from ``wanted``, from what the whole run still has to free, and
     (the last list) from the amounts by which the leaf's path may fall. ``because`` is the rule by which victims are taken.
@@ -78,7 +78,8 @@ class RunInProgress:
 
     ``margins`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
     place of a victim to the rule by which it was taken, ``spared`` the place of a candidate to the rule that protected it last.
-    A candidate that is in neither of the two was not needed. A *place* is a candidate's number in the order of Q11.
+    A candidate that is in neither of the two was not needed. A *place* is a position in the order of Q11, which has
+    the allocations that are no candidates as well.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")

@@ -257,6 +257,8 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a gang below its minimum, unless the gang was below it before, or is evicted whole (J12).
 
+    With `job.victimgang: avoid` no gang is evicted whole.
+
     The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs: its victims
     run on one node, and a gang runs on several (G8).
     """
