@@ -416,6 +416,12 @@ def test_releases() -> None:
     ]
 
 
+def test_a_long_message_of_a_release_is_cut() -> None:
+    (event,) = released(si.AllocationRelease(allocationKey="k", message="x" * 10_000)).events
+    assert isinstance(event, ReleaseRequested)
+    assert event.message == "x" * 1_024
+
+
 def test_releases_of_asks_leave_what_is_placed() -> None:
     release = si.AllocationAskRelease(
         applicationID="app", allocationKey="k", terminationType=si.STOPPED_BY_RM

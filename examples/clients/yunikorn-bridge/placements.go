@@ -72,9 +72,8 @@ func (s *session) mayRun(placed *si.Allocation, events *[]*si.EventRecord) bool 
 	if refusal == nil {
 		return true
 	}
-	message := "node " + node + " is refused: " + refusal.Error()
-	*events = append(*events, event(key, placed.GetApplicationID(), message))
-	s.giveBack(placed, message)
+	*events = append(*events, event(key, placed.GetApplicationID(), "node "+node+" is refused: "+refusal.Error()))
+	s.giveBack(placed, refusal.Error())
 	return false
 }
 

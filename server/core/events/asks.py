@@ -351,7 +351,7 @@ def _release_one(
     if event.asks_only:
         return []
     if event.termination is _FAILED_ON_RM:
-        return _wait_again(state, partition, ask, now)
+        return _wait_again(state, partition, ask, event.message, now)
     ordered = ask.releasing or ask.is_replaced
     confirmation = ordered and event.termination is not _STOPPED_BY_RM
     reply = lifecycle.released(partition, ask, _STOPPED_BY_RM, event.message)
@@ -359,7 +359,7 @@ def _release_one(
     return [] if confirmation else [reply]
 
 
-def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[Decision]:
+def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int) -> list[Decision]:
     """Turn an allocation whose binding failed back into an ask that avoids the node for a while (design 1.8)."""
     node = ask.node
     assert node is not None
@@ -375,7 +375,8 @@ def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[
     ask.cycle = partition.round.cycles  # while an ask is placed it misses no opportunity (P2)
     _respec(partition, ask, ask.spec)
     _add_waiting(state, partition, ask, now)
-    message = f"binding on {node.node_id} failed; the node is avoided for {AVOID_MS // 1000} s"
+    failed = f"binding on {node.node_id} failed" + (f": {why}" if why else "")
+    message = f"{failed}; the node is avoided for {AVOID_MS // 1000} s"
     return [Noted("ask", ask.key, Code.NODE_AVOIDED, message, partition.name, ask.rm_id)]
 
 

@@ -12,7 +12,7 @@ from server.rpc.translate.fields import RefusedError, bounded, name, partition, 
 from si.v1 import si_pb2
 
 REASON_CHARACTERS_MAX: Final = 1_024
-"""The most characters of a veto's reason that are kept."""
+"""The most characters that are kept of a veto's reason and of a release's message."""
 _ALLOWED_MAX: Final = (1 << 31) - 1
 _ASK: Final = Generation.ASK
 _ALLOCATION: Final = Generation.ALLOCATION
@@ -60,7 +60,7 @@ def _requested(
         bounded("allocationKey", key),
         partition(release.partitionName),
         _termination(release.terminationType),
-        release.message,
+        release.message[:REASON_CHARACTERS_MAX],
         generation,
         asks_only=isinstance(release, si_pb2.AllocationAskRelease),
     )
