@@ -139,6 +139,13 @@ def test_1_9_only_the_pod_that_creates_the_application_counts() -> None:
     assert len(creations(story)) == 3
 
 
+def test_1_9_task_groups_of_a_later_pod_do_not_count_where_the_first_pod_has_none() -> None:
+    """The pod that creates the application declares its gang, or the application has none (docs/gang-placeholders.md)."""
+    story = Story().start(node("n1"), pod("first"), gang("second", WORKERS))
+    assert creations(story) == []
+    assert [one.placeholder_ask for one in applications(story)] == [{}]
+
+
 def test_1_9_gang_scheduling_can_be_switched_off() -> None:
     story = Story(settings=Settings(gangs=False)).start(node("n1"), gang())
     assert creations(story) == []
