@@ -38,6 +38,7 @@ class Place:
 
 COMMANDS = {
     "demo": Place(RUN, "demo"),
+    "story": Place(RUN, "story"),
     "serve": Place(RUN, "serve"),
     "shim": Place(RUN, "shim"),
     "cluster": Place(RUN, "cluster"),

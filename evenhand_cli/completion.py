@@ -6,13 +6,14 @@ When no core answers, or the core refuses the request, the shell gets no names a
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr
+from pathlib import Path
 
 import typer
 
 from evenhand.v1 import decisions_pb2, decisions_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core, connected_core
 from evenhand_cli.contexts import FIELDS, Context
-from evenhand_cli.escaping import acts
+from evenhand_cli.escaping import acts, escaped
 from evenhand_cli.faults import Fault
 
 TIMEOUT_S = 0.5
@@ -81,6 +82,22 @@ def partitions(ctx: typer.Context) -> list[str]:
 def decisions(ctx: typer.Context) -> list[str]:
     """Complete ids of decisions."""
     return _answered(ctx, _decisions)
+
+
+def stories(ctx: typer.Context) -> list[tuple[str, str]]:
+    """Complete the numbers of the stories in the file of the command line, each with its title; needs no core."""
+    from evenhand_cli.files import read_text  # noqa: PLC0415 - other completions need no stories
+    from evenhand_cli.story.reading import read_examples  # noqa: PLC0415
+
+    # Before an option without its value, the arguments are not assigned to their parameters yet.
+    file = ctx.params.get("file") or next(iter(ctx.args), "")
+    if str(file) in {"", "-"}:
+        return []
+    try:
+        found = read_examples(read_text(Path(file), ""), str(file))
+    except Fault:
+        return []
+    return [(str(one.number), escaped(one.title)) for one in found]
 
 
 def keys(ctx: typer.Context) -> list[str]:

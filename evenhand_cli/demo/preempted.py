@@ -1,7 +1,7 @@
 """Evicted pods of a demonstration and the asks for which they were evicted, from the core's decisions, as pure functions."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,8 @@ from rich.text import Text
 
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import plain
-from evenhand_cli.render import decisions as render
+from evenhand_cli.render.decision_line import decision_line
 from evenhand_cli.render.words import plural
-from server.model.policies import facts
 
 UNDONE = (
     pb.DECISION_STATE_ABORTED,
@@ -19,8 +18,6 @@ UNDONE = (
     pb.DECISION_STATE_OBSERVED,
 )
 """States of decisions that gave no capacity to an ask."""
-NAMED_MAX = 2
-"""Maximum number of victims that the example names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,11 @@ def preempted_lines(found: Preempted) -> list[Text]:
     )
     return [
         Text.assemble(("preemption: ", "faint"), _counts(found)),
-        Text.assemble(("such as ", "faint"), *_story(found.example)),
+        Text.assemble(
+            ("such as ", "faint"),
+            (found.example.decision_id, "key"),
+            f" ({found.example.policy}): {decision_line(found.example)}",
+        ),
         Text(more, style="faint"),
     ]
 
@@ -101,26 +102,3 @@ def _counts(found: Preempted) -> str:
     policies = ", ".join(f"{count:,} {policy}" for policy, count in found.policies.items())
     observed = f", {found.observed:,} only observed" if found.observed else ""
     return f"{evicted}{gains}{leaving}; {plural(found.decisions, 'decision')}: {policies}{observed}"
-
-
-def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
-    """Yield the parts of a line about a decision for an ask, of a quota run, or of a surplus reclaim."""
-    yield one.decision_id, "key"
-    yield f" ({one.policy}): "
-    if facts(one.policy).shrinks_partition:
-        yield f"queues above their shares give back {_whom(one)}"
-        return
-    if one.HasField("quota_run"):
-        yield f"{one.quota_run.queue} is reduced to its max without {_whom(one)}"
-        return
-    gets = one.beneficiaries[0]
-    is_are = "is" if len(one.victims) == 1 else "are"
-    yield f"{_whom(one)} {is_are} evicted from {gets.node_id} for {render.beneficiary(one)} of {gets.queue}"
-
-
-def _whom(one: pb.Decision) -> str:
-    named = [each.name or each.allocation_key for each in one.victims[:NAMED_MAX]]
-    rest = len(one.victims) + one.victims_left_out - len(named)
-    queues = ", ".join(dict.fromkeys(each.queue for each in one.victims))
-    every = f"{', '.join(named)} and {rest:,} more" if rest else " and ".join(named)
-    return f"{every} of {queues}" if named else "nobody"

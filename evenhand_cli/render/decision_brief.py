@@ -79,7 +79,7 @@ def _parts(
         *([] if with_table else _folded(found, asked, detail)),
         *_elsewhere(found),
         *_because(found, asked, detail.groups),
-        *_numbers(found, detail.groups + 1, with_victims=not told),
+        *numbers(found, detail.groups + 1, with_victims=not told),
         *([] if told else _decided(found, now)),
         *_ends(found, now),
         *(("order", line) for line in found.why_these[: detail.order]),
@@ -124,7 +124,7 @@ def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]
         yield from quota_run(found.quota_run)
 
 
-def _numbers(
+def numbers(
     found: pb.Decision, most: int, *, with_victims: bool
 ) -> Iterator[tuple[str, str | Text]]:
     """Yield how much of its guarantee each deciding queue held, one line for each queue."""

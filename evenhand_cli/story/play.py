@@ -52,24 +52,22 @@ class Player:
 
     @classmethod
     def of(cls, example: Example) -> "Player":
-        """Return a story before its first step. Raises Fault for a configuration with errors."""
+        """Return a story before its first step. Raises Fault for a configuration with errors and for unknown words."""
         configuration = configured(example.configuration, example.source)
+        _check(example)
         core = Core(configuration)
         if example.register_first:
             core.handle(ManagerRegistered(MANAGER), START)
         return cls(example, configuration, core)
 
     def turns(self) -> Iterator[Turn]:
-        """Yield the steps one after the other. Raises Fault for a step with an unknown word."""
+        """Yield the steps one after the other. Raises Fault for a story with too many events."""
         return map(self.take, self.example.moments)
 
     def take(self, moment: Moment) -> Turn:
         """Run one step and check everything that it expects. Raises Fault."""
         step = moment.step
         now = self.now if step.at is None else START + step.at
-        if now < self.now:
-            what = f"`at: {step.at}` is before the step above it, at {self.now - START}"
-            raise self._fault(what, moment.line, "time only moves forward")
         self.now, before = now, self.configuration
         decisions = self.decide(moment)
         self.core.validate()
@@ -92,20 +90,35 @@ class Player:
         return decisions + run(self.core, self.now)
 
     def _events(self, line: str, number: int) -> Iterator[Event]:
-        try:
-            for event in events(line, self.known):
-                self.events += 1
-                if self.events > EVENTS_MAX:
-                    raise self._fault(
-                        f"more than {EVENTS_MAX:,} events", number, "shorten the story"
-                    )
-                yield event
-        except UnknownWordError as error:
-            raise self._fault(error.what, number, error.advice) from error
+        for event in events(line, self.known):
+            self.events += 1
+            if self.events > EVENTS_MAX:
+                what = f"more than {EVENTS_MAX:,} events"
+                raise _fault(self.example, what, number, "shorten the story")
+            yield event
 
-    def _fault(self, what: str, line: int, advice: str) -> Fault:
-        where = f"{self.example.source}:{line}"
-        return Fault(what, where=where, advice=advice, code=ExitCode.USAGE)
+
+def _check(example: Example) -> None:
+    """Check configurations, words and instants of all steps, so that no story ends in its midst. Raises Fault."""
+    last = 0
+    for moment in example.moments:
+        if moment.applied is not None:
+            configured(moment.applied, example.source)
+        for line, number in zip(moment.step.do, moment.lines, strict=True):
+            try:
+                next(events(line, Known()))
+            except UnknownWordError as error:
+                raise _fault(example, error.what, number, error.advice) from error
+        at = last if moment.step.at is None else moment.step.at
+        if at < last:
+            what = f"`at: {at}` is before the step above it, at {last}"
+            raise _fault(example, what, moment.line, "write the steps in the order of time")
+        last = at
+
+
+def _fault(example: Example, what: str, line: int, advice: str) -> Fault:
+    where = f"{example.source}:{line}"
+    return Fault(what, where=where, advice=advice, code=ExitCode.USAGE)
 
 
 def configured(text: Text, source: str) -> Configuration:

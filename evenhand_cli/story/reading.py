@@ -16,6 +16,7 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.story.form import Example, Moment, Step, Story, Text, configuration_text
 from evenhand_cli.story.lines import ON_DEMAND
+from evenhand_cli.story.words import quoted
 from server.config import document
 from server.config.problems import Path, Reporter, path_text
 
@@ -28,8 +29,6 @@ OF_PAGES: Final = ("decisions", "notes")
 """The kinds of decisions that the steps of a page list beside the usual ones."""
 STEPS_MAX: Final = 10_000
 """Maximum number of steps in a file."""
-QUOTED_MAX: Final = 80
-"""Maximum number of characters that an error quotes."""
 ADVICE: Final = (
     "name a page with blocks `yaml queues` and `yaml story`, a list of stories, or paste the blocks of one example:"
     " `evenhand help story` says more"
@@ -75,10 +74,7 @@ def read_examples(text: str, source: str) -> list[Example]:
     """Return the stories of a file in order. `source` names the file in errors. Raises Fault, with the line of the error."""
     text = text.replace("\r\n", "\n")
     found = list(blocks(text))
-    if any(one.info in KINDS for one in found):
-        read = _of_page(text, found, source)
-    else:
-        read = _of_yaml(text, source)
+    read = _of_page(text, found, source) if found else _of_yaml(text, source)
     examples = [one for one in read if one.moments]
     if not examples:
         raise _fault("no story in this file", source, 1, ADVICE)
@@ -246,7 +242,9 @@ def _story(read: _Read, path: Path, value: object, number: int) -> Example:
     for place, word in enumerate(story.also):
         if word not in ON_DEMAND:
             advice = near_matches(word, ON_DEMAND) or f"known are {', '.join(ON_DEMAND)}"
-            raise read.fault(f"unknown kind `{word}` of decisions", (*path, "also", place), advice)
+            raise read.fault(
+                f"unknown kind `{quoted(word)}` of decisions", (*path, "also", place), advice
+            )
     line = read.line(path)
     moments = []
     for place, step in enumerate(story.steps):
@@ -299,15 +297,11 @@ def _validated(model: type[_Model], read: _Read, path: Path, value: object) -> _
             near_matches(str(key), owner.model_fields)
             or f"known are {', '.join(owner.model_fields)}"
         )
-        raise read.fault(f"unknown key `{_shortened(str(key))}`", where, known)
+        raise read.fault(f"unknown key `{quoted(str(key))}`", where, known)
     if first["type"] == "missing":
         raise read.fault(f"the key `{key}` is missing", where[:-1], "add it")
-    what = f"{_shortened(path_text(where))}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    what = f"{quoted(path_text(where))}: {first['msg'][:1].lower()}{first['msg'][1:]}"
     raise read.fault(what, where, "correct that line")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= QUOTED_MAX else f"{text[: QUOTED_MAX - 3]}..."
 
 
 def _fault(what: str, source: str, line: int, advice: str = "") -> Fault:

@@ -68,6 +68,10 @@ ROW_MAX: Final = 10_000
 """Maximum number of names in a row such as `x1..x10000`."""
 LINE_MAX: Final = 2_000
 """Maximum number of characters of a line."""
+NAME_MAX: Final = 253
+"""Maximum number of characters of the name, or of the row of names, after the verb."""
+QUOTED_MAX: Final = 80
+"""Maximum number of characters that an error quotes."""
 NUMBER_MAX: Final = (1 << 63) - 1
 """The largest number that the wire carries."""
 OPERATORS: Final = {
@@ -110,7 +114,7 @@ class Words:
         for word in line.split():
             key, equals, value = word.partition("=")
             if equals and key in words.options:
-                raise UnknownWordError(f"`{key}` stands twice in `{line}`")
+                raise UnknownWordError(f"`{quoted(key)}` stands twice in `{quoted(line)}`")
             if equals:
                 words.options[key] = value
             else:
@@ -122,7 +126,7 @@ class Words:
         if self.plain:
             return self.plain.pop(0)
         if default is None:
-            raise UnknownWordError(f"a word is missing in `{self.line}`")
+            raise UnknownWordError(f"a word is missing in `{quoted(self.line)}`")
         return default
 
     def flag(self, name: str) -> bool:
@@ -160,7 +164,9 @@ class Words:
 
     def bad(self, name: str, value: str, form: str, advice: str = "") -> UnknownWordError:
         """Return the error of a value in the wrong form."""
-        return UnknownWordError(f"`{name}` is {form}, not `{value}`, in `{self.line}`", advice)
+        return UnknownWordError(
+            f"`{name}` is {form}, not `{quoted(value)}`, in `{quoted(self.line)}`", advice
+        )
 
     def many(self, name: str) -> tuple[str, ...]:
         """Return the values of ``name=one|two``."""
@@ -181,9 +187,9 @@ class Words:
         """Raise UnknownWordError if a part of the line was not read."""
         left = [*self.plain, *(key for key in self.options if key not in self.used)]
         if left:
-            named = ", ".join(f"`{one}`" for one in left)
+            named = quoted(", ".join(f"`{one}`" for one in left))
             raise UnknownWordError(
-                f"{'unknown words' if len(left) > 1 else 'unknown word'} {named} in `{self.line}`",
+                f"{'unknown words' if len(left) > 1 else 'unknown word'} {named} in `{quoted(self.line)}`",
                 near_matches(left[0], self.known),
             )
 
@@ -207,14 +213,25 @@ def events(line: str, known: Known) -> Iterator[Event]:
         yield event
 
 
+def quoted(text: str) -> str:
+    """Return a text as errors quote it: its first characters."""
+    return text if len(text) <= QUOTED_MAX else f"{text[: QUOTED_MAX - 3]}..."
+
+
 def head(line: str) -> tuple[str, str]:
     """Return the verb of a line, and the name or the row of names after it. Raises UnknownWordError."""
     if len(line) > LINE_MAX:
         raise UnknownWordError(f"a line has {len(line):,} characters, allowed are {LINE_MAX:,}")
     verb, *rest = line.split() or [""]
     if verb not in VERBS:
-        raise UnknownWordError(f"unknown verb `{verb}` in `{line}`", near_matches(verb, VERBS))
-    return verb, rest[0] if rest else MANAGER
+        raise UnknownWordError(
+            f"unknown verb `{quoted(verb)}` in `{quoted(line)}`", near_matches(verb, VERBS)
+        )
+    name = rest[0] if rest else MANAGER
+    if len(name) > NAME_MAX:
+        what = f"a name has {len(name):,} characters, allowed are {NAME_MAX}, in `{quoted(line)}`"
+        raise UnknownWordError(what)
+    return verb, name
 
 
 def row(name: str) -> list[str]:

@@ -36,7 +36,7 @@ def test_a_quota_run_serves_nobody() -> None:
     assert counts == "preemption: 3 pods evicted; 1 decision: 1 quota"
     assert story == (
         "such as q-19aa1b2c3d5-18 (quota): root.batch is reduced to its max without"
-        " crunch/count-3, crunch/count-4 and 1 more of root.batch"
+        " crunch/count-3 to crunch/count-5 of root.batch"
     )
 
 

@@ -276,6 +276,13 @@ NAMED: dict[str, dict[str, str]] = {
         "--output": OF_CLUSTER + "test_results_of_a_deletion_are_data_too",
         "--address": OF_CLUSTER + "test_a_cluster_that_is_not_there_and_an_address_elsewhere",
     },
+    "story": {
+        "--only": "cli/test_story.py::test_only_takes_a_number_a_title_or_a_part_of_one",
+        "--explain": "cli/test_story.py::test_full_explanations_are_those_of_explain",
+        "--brief": "cli/test_story.py::test_in_brief_each_decision_has_a_line_with_its_rules",
+        "--step": "cli/test_story.py::test_step_waits_for_enter_before_the_next_step",
+        "--output": "cli/test_story.py::test_the_value_has_everything",
+    },
     "replay": {
         "--log": "record/test_replay.py::test_the_same_log_comes_of_it",
         "--compare": "record/test_replay.py::test_the_first_line_that_differs_is_shown_with_what_differs",

@@ -7,7 +7,7 @@
     console               commands after a `$`, and their output at that instant; a line `...` leaves lines out
 
 These are the words after the three backquotes of a block; other blocks of a page are ignored. `evenhand story PAGE` runs
-the same examples, without files and commands. A command `evenhand story` of a page runs in the project's folder.
+the same examples, without files and commands.
 """
 
 import asyncio
@@ -94,9 +94,14 @@ def _commands(player: Player, text: str) -> str:
     """Return the commands of a block with their output now."""
     lines = [line for line in text.splitlines() if line.startswith("$ ")]
     if all(line.startswith(STORY) for line in lines):
-        with chdir(DOCS.parent):
-            return "\n".join(_said(line) for line in lines)
+        return "\n".join(map(_ran, lines))
     return asyncio.run(_served(player, lines))
+
+
+def _ran(line: str) -> str:
+    """Return the output of a command `evenhand story`; pages are named from the project's folder."""
+    with chdir(DOCS.parent if "docs/" in line else "."):
+        return _said(line)
 
 
 async def _served(player: Player, lines: list[str]) -> str:

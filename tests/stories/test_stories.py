@@ -2,15 +2,22 @@
 
 import pytest
 
+from evenhand_cli import terminal
 from evenhand_cli.faults import Fault
+from evenhand_cli.story.answers import Answers
 from evenhand_cli.story.form import Example
 from evenhand_cli.story.play import Player
 from evenhand_cli.story.reading import read_examples
+from evenhand_cli.story.text import Steps, Told, instant, label_width
 from evenhand_cli.story.words import Known, UnknownWordError, events
+from tests.effort import cases
 from tests.stories.story import stories
 
 STORIES = list(stories())
 STORIES_LEAST = 60
+STORIES_TOLD_LEAST = 5
+"""Stories of each file that are told at the least effort."""
+WIDTH = 80
 
 
 @pytest.mark.parametrize(
@@ -21,6 +28,21 @@ STORIES_LEAST = 60
 def test_story(story: Example) -> None:
     for turn in Player.of(story).turns():
         assert [one for one in turn.checks if not one.holds] == [], turn.moment.step
+
+
+@pytest.mark.parametrize("file", sorted({file for file, _ in STORIES}))
+def test_each_step_is_told_in_plain_words(file: str) -> None:
+    mine = [story for name, story in STORIES if name == file]
+    for story in mine[: cases(len(mine), STORIES_TOLD_LEAST)]:
+        player = Player.of(story)
+        answers, steps = Answers.of(player), Steps(label_width(story))
+        for turn in player.turns():
+            told = Told.of(turn, answers)
+            assert all(entry.lines and entry.short for entry in told.entries)
+            console = terminal.results(WIDTH)
+            with console.capture() as shown:
+                console.print(steps.step(told, WIDTH))
+            assert shown.get().startswith(instant(turn.now)), story.title
 
 
 def test_there_are_many_stories_and_each_title_is_its_own() -> None:

@@ -1,0 +1,46 @@
+"""The answers of the core's explain service about a story: those that `evenhand explain` would print at that instant."""
+
+from collections.abc import Iterable
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from evenhand.v1 import explain_pb2
+from evenhand_cli.story.play import Player, Turn
+from server.model.decisions import Decisions
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.explain_service import ExplainService
+from server.rpc.roles import CALLER, LOCAL_OPERATOR
+
+if TYPE_CHECKING:
+    from server.rpc.pump import Pump
+
+
+@dataclass(slots=True)
+class Answers:
+    """The explain service over the core of a story, as an operator uses it."""
+
+    player: Player
+    log: DecisionLog
+
+    @classmethod
+    def of(cls, player: Player) -> "Answers":
+        """Return the answers for a story before its first step."""
+        return cls(player, DecisionLog(player.core))
+
+    def note(self, turn: Turn) -> None:
+        """Record the decisions of a step, which later answers need."""
+        self.log.decided(Decisions(turn.decisions), turn.now)
+
+    def explain(self, keys: Iterable[str]) -> list[explain_pb2.ExplainResponse]:
+        """Return the explanation of each key, as it is now."""
+        return copy_context().run(self._explained, list(keys))
+
+    def now(self) -> int:
+        """Return the instant of the story in Unix milliseconds; the explain service needs no other part of a pump."""
+        return self.player.now
+
+    def _explained(self, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
+        CALLER.set(LOCAL_OPERATOR)
+        service = ExplainService(self.player.core, cast("Pump", self), self.log)
+        return [service.explain(explain_pb2.ExplainRequest(key=key)) for key in keys]
