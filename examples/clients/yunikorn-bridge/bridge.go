@@ -13,7 +13,6 @@ package bridge
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,15 +52,16 @@ func New(options Options) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
+	// In Kubernetes this is the name of the pod, which stays when its container restarts.
 	host, _ := os.Hostname()
-	instance := fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text())
-	return &Bridge{options: options, conn: conn, instance: instance}, nil
+	return &Bridge{options: options, conn: conn, instance: host}, nil
 }
 
 // RegisterResourceManager registers, waits for the core if need be, and opens the streams.
 //
-// A configuration with errors is refused, and the error names its lines. The instance of the process is added
-// to BuildInfo, so that of two processes with the same rmID the older one cannot return.
+// A configuration with errors is refused, and the error names its lines. Without an `instance` in BuildInfo the
+// name of the host is sent as one. So of two hosts with the same rmID the older one cannot return while the
+// younger one is connected, even after a restart.
 func (b *Bridge) RegisterResourceManager(
 	request *si.RegisterResourceManagerRequest, callback api.ResourceManagerCallback,
 ) (*si.RegisterResourceManagerResponse, error) {

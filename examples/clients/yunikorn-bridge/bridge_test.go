@@ -292,3 +292,27 @@ func TestALostCoreIsReportedAndTheManagerRegistersAgain(t *testing.T) {
 		}
 	})
 }
+
+// runOne reports a node, an application and a pod, and waits until the pod runs.
+func (m *manager) runOne() {
+	m.t.Helper()
+	m.node("n1", 1000, machine{})
+	m.application("app", "root.a", 0)
+	m.ask("app", map[string]want{"one": {cores: 1000}})
+	m.runs(map[string]string{"one": "n1"})
+}
+
+func TestTheOlderOfTwoProcessesEndsAndCannotReturn(t *testing.T) {
+	address := startCore(t).address
+	older, younger := newManager(t), newManager(t)
+	older.instance, younger.instance = "pod-1", "pod-2"
+	older.connect(older.options(address), queues)
+	older.runOne()
+	younger.connect(younger.options(address), queues)
+	younger.runOne()
+	older.until("it is told", func() bool { return len(older.lost) == 1 })
+	if err := older.register(queues); err == nil || !strings.Contains(err.Error(), "Aborted") {
+		t.Errorf("the older process registers again: %v", err)
+	}
+	younger.handled()
+}

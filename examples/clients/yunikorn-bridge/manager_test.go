@@ -29,8 +29,9 @@ partitions:
 // manager is a small resource manager: nodes with labels and taints, pods with selectors and tolerations. It
 // keeps what the core has told it, and confirms what it is told to end.
 type manager struct {
-	t      *testing.T
-	bridge *Bridge
+	t        *testing.T
+	bridge   *Bridge
+	instance string
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -102,6 +103,7 @@ func (m *manager) connect(options Options, config string) {
 func (m *manager) register(config string) error {
 	_, err := m.bridge.RegisterResourceManager(&si.RegisterResourceManagerRequest{
 		RmID: rmID, Version: "1", PolicyGroup: "queues", Config: config,
+		BuildInfo: map[string]string{"instance": m.instance},
 	}, m)
 	return err
 }
