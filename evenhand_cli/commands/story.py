@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from evenhand_cli import completion
+from evenhand_cli import completion, terminal
 from evenhand_cli.combinations import refuse_together
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import FILE_BYTES_MAX, read_text
@@ -142,6 +142,8 @@ def _text(file: Path) -> tuple[str, str]:
 
 
 def _standard_input() -> str:
+    if sys.stdin.isatty():
+        terminal.say("paste the blocks of an example, then press Ctrl-D")
     content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
         raise Fault(f"the input is larger than {FILE_BYTES_MAX:,} bytes", where=WHERE)

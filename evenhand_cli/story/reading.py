@@ -5,6 +5,7 @@ The blocks of one example may also be given without their page, as they are copi
 perhaps further configurations and further steps.
 """
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.story.form import Example, Moment, Step, Story, Text, configuration_text
 from evenhand_cli.story.lines import ON_DEMAND
-from evenhand_cli.story.words import quoted
+from evenhand_cli.story.words import QUOTED_MAX, quoted
 from server.config import document
 from server.config.problems import Path, Reporter, path_text
 
@@ -27,6 +28,8 @@ KINDS: Final = (QUEUES, APPLIED, STEPS)
 """The words after the three backquotes of the blocks that are run."""
 OF_PAGES: Final = ("decisions", "notes")
 """The kinds of decisions that the steps of a page list beside the usual ones."""
+LIKELY_MISSPELT: Final = 0.8
+"""Similarity to the words of a block that is run above which other words count as misspelt."""
 STEPS_MAX: Final = 10_000
 """Maximum number of steps in a file."""
 ADVICE: Final = (
@@ -43,13 +46,17 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block of a page: the words after its backquotes, its content, where that begins and ends, and its first line."""
+    """A fenced block of a page: the words after its backquotes, its content, where that begins and ends, and its first line.
+
+    Only the last block of a page can be not `closed`.
+    """
 
     info: str
     text: str
     start: int
     end: int
     line: int
+    closed: bool = True
 
 
 @dataclass(slots=True)
@@ -94,6 +101,8 @@ def blocks(text: str) -> Iterator[Block]:
             yield Block(info, text[start:place], start, place, first)
             info = None
         place = end
+    if info is not None:
+        yield Block(info, text[start:], start, len(text), first, closed=False)
 
 
 def _of_page(text: str, found: Iterable[Block], source: str) -> list[Example]:
@@ -104,6 +113,7 @@ def _of_page(text: str, found: Iterable[Block], source: str) -> list[Example]:
     ]
     drafts: list[_Draft] = []
     for block in found:
+        _check_block(block, source)
         written = Text(block.text, block.line)
         if block.info == QUEUES:
             title = _title(headings, block.line) or source
@@ -118,6 +128,19 @@ def _of_page(text: str, found: Iterable[Block], source: str) -> list[Example]:
         elif block.info == STEPS:
             drafts[-1].add(_steps(_Read.of(written, source)))
     return _examples(drafts, source)
+
+
+def _check_block(block: Block, source: str) -> None:
+    """Refuse a block that would be left out by mistake: one that is not closed, or whose words are misspelt."""
+    if block.info in KINDS:
+        if not block.closed:
+            what = f"a block `{block.info}` that is not closed"
+            raise _fault(what, source, block.line - 1, "end it with a line of three backquotes")
+        return
+    near = difflib.get_close_matches(block.info[:QUOTED_MAX], KINDS, 1, LIKELY_MISSPELT)
+    if near and not block.info.startswith(tuple(f"{kind} " for kind in KINDS)):
+        what = f"a block of the unknown kind `{quoted(block.info)}`"
+        raise _fault(what, source, block.line - 1, f"did you mean `{near[0]}`?")
 
 
 def _title(headings: Sequence[tuple[int, str]], line: int) -> str:

@@ -334,6 +334,8 @@ def test_what_cannot_be_read_is_told_with_its_line(
         (QUEUES, "no story in this file"),
         (FIRST, "steps before any configuration"),
         (f"```yaml story\n{FIRST}```\n", "a block `yaml story` before any configuration"),
+        (f"```yaml queues\n{QUEUES}```\n```yaml story\n{FIRST}", "a block `yaml story` that is not closed"),
+        (f"```yaml queues\n{QUEUES}```\n```yaml stories\n{FIRST}```\n", "unknown kind `yaml stories`"),
         ("- title: t\n", "the key `steps` is missing"),
         ("- steps: [{at: 0}]\n", "the key `title` is missing"),
         ("- title: t\n  also: [note]\n  steps: [{at: 0}]\n", "unknown kind `note`"),
@@ -435,6 +437,25 @@ def test_step_waits_for_enter_before_the_next_step(tmp_path: Path) -> None:
         assert "crunch-1 of root.batch is evicted" in _read_until(ours, "Enter for the next step")
         os.write(ours, b"\n")
         assert "web-1 is placed on node-1" in _read_until(ours, "holds: 4 expectations")
+        assert process.wait(SECONDS_MAX) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_terminal_says_how_a_paste_ends(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "evenhand_cli", "story", "-"]
+    environ = environment(WIDTH)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environ, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    try:
+        _read_until(ours, "then press Ctrl-D")
+        os.write(ours, f"{QUEUES}{FIRST}\n\x04".encode())
+        _read_until(ours, "holds: 3 expectations in 2 steps")
         assert process.wait(SECONDS_MAX) == 0
     finally:
         process.kill()
