@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from server.model.decisions import Decision
-from server.model.quota import DEFAULT_CONFIGURATION, Configuration
+from server.model.quota import DEFAULT_CONFIGURATION, Configuration, PartitionSpec
 from server.model.revisions import Beginning, Revision
 from server.state import tree
 from server.state.partition import Partition
+from server.state.prepared import Prepared
 
 REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterResourceManager first"
 
@@ -45,6 +46,7 @@ class State:
     manager is forgotten. ``given`` has by manager the digest of the configuration text that it sent last, even if that text did
     not come into force, for the last `configuration.GIVEN_MAX` managers. ``past`` has earlier configurations by revision number.
     ``notes`` are decisions that the present event or tick still has to report.
+    ``prepared`` has by partition the queues that were made for a configuration that may come into force next.
     """
 
     def __init__(
@@ -66,15 +68,23 @@ class State:
         self.timers: list[Timer] = []
         self.timer_numbers = 0
         self.notes: list[Decision] = []
+        self.prepared: dict[str, Prepared] = {}
         for spec in self.configuration.partitions:
             self.add_partition_of(spec.name)
 
     def add_partition_of(self, name: str) -> Partition:
         """Create the partition that the configuration in force has under this name."""
         spec = next(one for one in self.configuration.partitions if one.name == name)
-        partition = self.partitions[name] = Partition(spec)
-        tree.apply_spec(partition, spec)
+        prepared = self.prepared_for(spec)
+        partition = Partition(spec) if prepared is None else prepared.partition
+        self.partitions[name] = partition
+        tree.apply_spec(partition, spec, prepared)
         return partition
+
+    def prepared_for(self, spec: PartitionSpec) -> Prepared | None:
+        """Return what was prepared for a specification; None if nothing was."""
+        found = self.prepared.get(spec.name)
+        return found if found is not None and found.spec is spec else None
 
     def at(self, due: int, kind: str, partition: str, subject: str) -> None:
         """Set a timer for instant ``due``. A timer cannot be cancelled: its action checks whether the timer is still valid."""

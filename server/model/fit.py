@@ -48,6 +48,9 @@ Scale = tuple[int, int]
 The number to divide by is 0 if the type has no measure.
 """
 
+NO_SCALE: Final[Scale] = (SHARE_BITS, 0)
+"""The scale of a type without a measure."""
+
 
 def scales(measure: Iterable[int]) -> list[Scale]:
     """Return by type the `Scale` that yields (usage << 32) // measure, with common powers of 2 removed to keep numbers small.

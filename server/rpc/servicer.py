@@ -35,6 +35,7 @@ from server.rpc.limits import (
     WIPE_OBJECTS,
 )
 from server.rpc.owners import managers_of
+from server.rpc.preparing import prepared
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
@@ -140,11 +141,12 @@ class Scheduler:
         changing = self._sessions.owners.changing if configuration else nullcontext()
         async with changing:
             self._check_configuration(event.rm_id, configuration, caller)
-            await self._pump.ask(
-                *self._wiping(event.rm_id),
-                event,
-                after=lambda: self._registered(event.rm_id, instance, caller),
-            )
+            async with prepared(self._core, event.configuration):
+                await self._pump.ask(
+                    *self._wiping(event.rm_id),
+                    event,
+                    after=lambda: self._registered(event.rm_id, instance, caller),
+                )
 
     async def _configuration(self, text: str) -> Configuration | None:
         """Return the configuration of a registration; None if the text is empty or a file configures the core.

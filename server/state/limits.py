@@ -4,7 +4,7 @@ A limiter keeps the headroom that it leaves and the classes that it blocks, so t
 fit is tested once and not per ask (design 6.5).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from server.model.asks import JobClass
@@ -38,6 +38,14 @@ def kept(left: int, waiting: int) -> int:
     Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
     return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))
+
+
+def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amounts:
+    """Return a limit as amounts, with NO_LIMIT for types that it does not name; ``index`` has the index of each type."""
+    amounts = [NO_LIMIT] * len(index)
+    for name, quantity in limit:
+        amounts[index[name]] = quantity
+    return amounts
 
 
 class Limiter:

@@ -6,7 +6,7 @@ from server.model.asks import (
     Tags,
     job_class,
 )
-from server.model.fit import Amounts
+from server.model.fit import NO_SCALE, Amounts
 from server.model.quota import DEFAULT_PARTITION, PartitionSpec
 from server.snapshot.queues import Bounds
 from server.state.applications import Application, Ask, Group, Job, WaitingGangs
@@ -156,11 +156,13 @@ class Partition:
             if queue.basis is not queue.measure:
                 plain.append(queue.basis)
             plain += [queue.firm_held, queue.firm_waiting]
+            no_scales = [NO_SCALE] * (width - len(queue.measure_scales))
+            queue.measure_scales.extend(no_scales)
+            if queue.basis_scales is not queue.measure_scales:
+                queue.basis_scales.extend(no_scales)
         plain += [application.usage for application in self.applications.values()]
         for amounts in plain:
             amounts.extend([0] * (width - len(amounts)))
-        for queue in queues:
-            queue.compare(queue.measure, None if queue.basis is queue.measure else queue.basis)
         headrooms = [queue.limiter.headroom for queue in queues if queue.limiter is not None]
         headrooms += [queue.firm.headroom for queue in queues if queue.firm is not None]
         headrooms += [limiter.headroom for limiter in self.limits.by_key.values()]

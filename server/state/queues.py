@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
-from server.model.fit import Amounts, adjusted, scales
+from server.model.fit import NO_SCALE, Amounts, adjusted, scales
 from server.model.quota import PriorityPolicy, QueueSpec, SortPolicy
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ class Queue:
         self.promised: Amounts = list(zeros)
         self.releasing: Amounts = list(zeros)
         self.lost: Amounts = list(zeros)
-        self.compare(list(zeros))
+        self.measure: Amounts = list(zeros)
+        self.basis: Amounts = self.measure
+        self.measure_scales = self.basis_scales = [NO_SCALE] * len(zeros)
         self.firm_held: Amounts = list(zeros)
         self.firm_waiting: Amounts = list(zeros)
         self.pending: dict[AskClass, int] = {}
@@ -120,7 +122,7 @@ class Queue:
         self.priority = 0
         self.best = 0
         self.share = 0
-        self.child_priorities: Counter[int] = Counter()
+        self.child_priorities: dict[int, int] = {}
         self.configure(spec)
 
     def configure(self, spec: QueueSpec) -> None:
@@ -138,10 +140,16 @@ class Queue:
 
         ``measure`` is for the queue's applications, ``basis`` for the queue itself; without ``basis`` both are the same.
         """
-        self.measure: Amounts = measure
-        self.basis: Amounts = measure if basis is None else basis
+        self.measure = measure
+        self.basis = measure if basis is None else basis
         self.measure_scales = scales(measure)
         self.basis_scales = self.measure_scales if basis is None else scales(basis)
+
+    def untie(self) -> None:
+        """Cut the references of a removed queue to itself, so that no garbage collection has to free it (`rpc/garbage`)."""
+        self.climb = ()
+        self.heap.clear()
+        self.limiter = self.firm = None
 
     def seen(self, priority: int) -> int:
         """Return a priority inside this queue as its parent sees it (G5)."""

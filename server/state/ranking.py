@@ -86,6 +86,29 @@ def enter(queue: Queue, child: Child, priority: int) -> None:
         renew_application(queue, child)
 
 
+def append(queue: Queue, child: Child, priority: int) -> None:
+    """Add the entry of a child to a queue whose heap is being rebuilt; `complete` puts the heap in order."""
+    child.priority = priority
+    if not queue.priority_first:
+        _count(queue, child, priority)
+    child.entry = entry = child_entry(queue, child)
+    queue.heap.append(entry)
+    queue.live += 1
+
+
+def complete(queue: Queue) -> None:
+    """Put the heap of a queue in order after all its children were appended, and append the queue to its parent's.
+
+    A stopped queue is not appended.
+    """
+    heapq.heapify(queue.heap)
+    if queue.state is _STOPPED:
+        return
+    queue.best = best_priority(queue, queue.heap[0][-1])
+    if queue.parent is not None:
+        append(queue.parent, queue, queue.seen(queue.best))
+
+
 def leave(queue: Queue, child: Child) -> None:
     """Remove the entry of a child in which no ask is placeable for now."""
     if child.entry is None:
@@ -116,7 +139,7 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
         if not counts[child.priority]:
             del counts[child.priority]
     if priority is not None:
-        counts[priority] += 1
+        counts[priority] = counts.get(priority, 0) + 1
 
 
 def raise_path(application: Application, priority: int) -> None:

@@ -18,57 +18,101 @@ from server.model.quota import (
 from server.model.resources import NOTHING, Limit
 from server.state import journal, ranking
 from server.state.applications import Application, GroupEntry
-from server.state.limits import Limiter, group_limit, matched_group, user_limit
+from server.state.limits import Limiter, group_limit, matched_group, spread, user_limit
 from server.state.partition import Partition
+from server.state.prepared import Prepared
 from server.state.queues import Queue, QueueState
-from server.state.types import NO_LIMIT
 
 _TAGGED: Final = {"guaranteed": "guaranteed", "max": "max", "maxapplications": "max_applications"}
 """The properties that tags may set, each with its field of `QueueSpec` and of `ChildTemplate`."""
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
 """One spec for each class that owners may declare for a pod, and one without a class. The settings decide whether it is firm (J2)."""
 
+_ACTIVE: Final = QueueState.ACTIVE
+_DRAINING: Final = QueueState.DRAINING
+"""The enumeration members, looked up once, because each look-up in the enumeration is slow."""
 
-def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
+
+def apply_spec(
+    partition: Partition, spec: PartitionSpec, prepared: Prepared | None = None
+) -> list[str]:
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
     Return the paths of queues that were deleted because they were empty. A specification that equals the one in force does not
-    replace it, so that a shadow, which belongs to its specification, continues.
+    replace it, so that a shadow, which belongs to its specification, continues. What was ``prepared`` for the specification
+    makes this faster and changes nothing else.
     """
-    if spec == partition.spec:
+    if prepared is not None and prepared.before is partition.spec:
+        is_same = prepared.is_same
+    else:
+        is_same, prepared = spec == partition.spec, None
+    if is_same:
         spec = partition.spec
     before, partition.spec = partition.spec.preemption, spec
-    for name, _ in spec.node_weights:
+    for name in (name for name, _ in spec.node_weights) if prepared is None else prepared.names:
         partition.types.intern(name)
-    _apply_queue(partition, partition.root, spec.root)
+    if prepared is None:
+        _intern_all(partition, spec.root)
     partition.grow()
+    fitting = prepared if prepared is not None and prepared.fits() else None
+    _apply_queue(partition, partition.root, spec.root, fitting)
     weights = tuple((partition.types.index[name], weight) for name, weight in spec.node_weights)
     if weights != partition.index.weights or partition.index.packing != (
         spec.node_sort == "binpacking"
     ):
         partition.index.reorder(spec.node_sort, weights)
     _reclass(partition, before)
-    removed = sweep(partition)
-    relimit(partition)
-    rebuild_ranking(partition)
+    removed = sweep(partition, None if prepared is None else prepared.removed)
+    relimit(partition, fitting)
+    rebuild_ranking(partition, fitting)
     return removed
 
 
-def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
+def _apply_queue(
+    partition: Partition, queue: Queue, spec: QueueSpec, prepared: Prepared | None
+) -> None:
     queue.configure(spec)
     queue.managed = True
-    queue.state = QueueState.ACTIVE
-    for name in (*dict(spec.guaranteed), *dict(spec.max or ())):
-        partition.types.intern(name)
-    named = {child.name: child for child in spec.children}
-    for name, child in queue.children.items():
-        if name not in named and child.managed:
-            drain(child)
+    queue.state = _ACTIVE
+    if queue.children:
+        _drain_missing(queue, spec)
     for child_spec in spec.children:
         found = queue.children.get(child_spec.name)
+        if found is None and prepared is not None:
+            found = prepared.take(queue, child_spec)
+            if found is not None:
+                _enter(partition, queue, found)
+                if not child_spec.children:
+                    continue  # it was made with this specification
         if found is None:
             found = add_queue(partition, queue, child_spec)
-        _apply_queue(partition, found, child_spec)
+        _apply_queue(partition, found, child_spec, prepared)
+
+
+def _drain_missing(queue: Queue, spec: QueueSpec) -> None:
+    """Drain the children that a queue's specification no longer has."""
+    named = {child.name for child in spec.children}
+    for name, child in queue.children.items():
+        if name not in named and child.managed:
+            if child.children:
+                drain(child)
+            else:
+                child.state = _DRAINING
+
+
+def _intern_all(partition: Partition, spec: QueueSpec) -> None:
+    """Register the resource types that a specification and those below it name."""
+    _intern(partition, spec)
+    for child in spec.children:
+        _intern_all(partition, child)
+
+
+def _intern(partition: Partition, spec: QueueSpec) -> None:
+    index = partition.types.index
+    for limit in (spec.guaranteed, spec.max or ()):
+        for name, _ in limit:
+            if name not in index:
+                partition.types.intern(name)
 
 
 def drain(queue: Queue) -> None:
@@ -76,9 +120,10 @@ def drain(queue: Queue) -> None:
 
     Dynamic queues below it keep their state.
     """
-    for one in queue.walk():
-        if one.managed:
-            one.state = QueueState.DRAINING
+    if queue.managed:
+        queue.state = _DRAINING
+    for child in queue.children.values():
+        drain(child)
 
 
 def stop(partition: Partition) -> None:
@@ -91,10 +136,15 @@ def stop(partition: Partition) -> None:
 
 def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
     """Add a new queue below a parent and return it. The caller calls `relimit` or `limit_queue` next, to set limits and order."""
-    queue = Queue(spec, parent, partition.next_number(), partition.types.zeros())
+    queue = Queue(spec, parent, 0, partition.types.zeros())
+    _enter(partition, parent, queue)
+    return queue
+
+
+def _enter(partition: Partition, parent: Queue, queue: Queue) -> None:
+    queue.number = partition.next_number()
     parent.children[queue.name] = queue
     partition.queues[queue.path] = queue
-    return queue
 
 
 def create_path(partition: Partition, path: str) -> Queue:
@@ -111,10 +161,9 @@ def create_path(partition: Partition, path: str) -> Queue:
                 partition, queue, _dynamic_spec(queue, name, leaf=depth == len(names))
             )
             child.managed = False
-            for kind in (*dict(child.spec.guaranteed), *dict(child.spec.max or ())):
-                partition.types.intern(kind)
+            _intern(partition, child.spec)
             partition.grow()
-            _make_limiter(partition, child)
+            _make_limiter(partition, child, has_classes=_has_classes(partition))
             child.compare(measure(partition, child))
         queue = child
     return queue
@@ -186,11 +235,23 @@ def untag_queue(queue: Queue, names: Set[str]) -> None:
 # Limits ---------------------------------------------------------------------------------------------------------
 
 
-def relimit(partition: Partition) -> None:
-    """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`)."""
+def relimit(partition: Partition, prepared: Prepared | None = None) -> None:
+    """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`).
+
+    The limiters that were ``prepared`` are for queues that are empty and that no deserved share bounds.
+    """
+    has_classes = _has_classes(partition)
+    usable = None if partition.deserved else prepared
+    used, made = (set(), {}) if usable is None else (usable.used, usable.limiters)
     for queue in partition.queues.values():
+        if queue in used:
+            continue
         queue.blocked_asks = 0
-        _make_limiter(partition, queue)
+        own = made.get(queue)
+        if own is None or any(queue.usage) or any(queue.promised) or any(queue.firm_held):
+            _make_limiter(partition, queue, has_classes=has_classes)
+        else:
+            queue.limiter, queue.firm = own
     partition.limits.by_key.clear()
     partition.limits.forget_relieved()
     alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
@@ -208,7 +269,7 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
     """Rebuild the limiter of a queue whose limits are new or changed. Classes that the old limiter blocked are tried again."""
     before = queue.limiter
     queue.blocked_asks = 0
-    _make_limiter(partition, queue)
+    _make_limiter(partition, queue, has_classes=_has_classes(partition))
     partition.ranking_stale = True
     for leaf in queue.leaves():
         for application in leaf.applications.values():
@@ -219,15 +280,20 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
         partition.limits.relieved.remove(before)
 
 
-def _make_limiter(partition: Partition, queue: Queue) -> None:
-    queue.firm = _firm_limiter(partition, queue)
+def _has_classes(partition: Partition) -> bool:
+    """Return whether the settings give asks job classes (J4)."""
+    return job_class(PLAIN, partition.spec.preemption) is not None
+
+
+def _make_limiter(partition: Partition, queue: Queue, *, has_classes: bool) -> None:
+    queue.firm = _firm_limiter(partition, queue) if has_classes else None
     left = bound(partition, queue)
     if left is None:
         queue.limiter = None
         return
-    for index in range(len(left)):
-        left[index] -= queue.usage[index] + queue.promised[index]
-    queue.limiter = Limiter("queue", queue.path, queue, left)
+    lines = zip(left, queue.usage, queue.promised, strict=True)
+    headroom = [most - used - promised for most, used, promised in lines]
+    queue.limiter = Limiter("queue", queue.path, queue, headroom)
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
@@ -246,9 +312,7 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
 
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
-    """Return the limiter that bounds firm use by the queue's guarantee; None if asks have no classes (J4), or if the queue guarantees nothing."""
-    if job_class(PLAIN, partition.spec.preemption) is None:
-        return None
+    """Return the limiter that bounds firm use by the queue's guarantee (J4); None if the queue guarantees nothing."""
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
     if not named:
         return None
@@ -276,13 +340,12 @@ def _reclass(partition: Partition, before: PreemptionSettings) -> None:
 
 
 def _limits(partition: Partition, limit: Limit) -> Amounts:
+    index = partition.types.index
     for name, _ in limit:
-        partition.types.intern(name)
+        if name not in index:
+            partition.types.intern(name)
     partition.grow()
-    left = [NO_LIMIT] * len(partition.types)
-    for name, quantity in limit:
-        left[partition.types.index[name]] = quantity
-    return left
+    return spread(limit, index)
 
 
 def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
@@ -343,37 +406,93 @@ def measure(partition: Partition, queue: Queue) -> Amounts:
     return amounts
 
 
-def rebuild_ranking(partition: Partition) -> None:
-    """Rebuild shares, heaps and the parked groups after a configuration or a change of the total."""
+def rebuild_ranking(partition: Partition, prepared: Prepared | None = None) -> None:
+    """Rebuild shares, heaps and the parked groups after a configuration or a change of the total.
+
+    The measures that were ``prepared`` are for the capacity that the partition had then.
+    """
     partition.ranking_stale = False
     partition.shared_for = None
     partition.relief += 1
+    if prepared is not None and prepared.has_measures():
+        _measure_prepared(partition, prepared)
+    else:
+        _measure_all(partition)
     _forget_blocks(partition)
-    for queue in partition.queues.values():
-        queue.compare(measure(partition, queue))
-        queue.heap = []
-        queue.live = 0
-        queue.entry = None
-        queue.child_priorities.clear()
-        queue.share = share(queue.usage, queue.measure)
     for application in partition.applications.values():
         _rank_application(application)
+    for queue in reversed(partition.queues.values()):  # children come before their parents
+        if queue.heap:
+            ranking.complete(queue)
+
+
+def _measure_all(partition: Partition) -> None:
+    """Compute the measure and the share of each queue, and empty its heap. The measures equal those of `measure`."""
+    index = partition.types.index
+    bounds: dict[Queue, Amounts] = {}
+    for queue in partition.queues.values():  # parents come before their children
+        spec = queue.spec
+        amounts = (partition.capacity if queue.parent is None else bounds[queue.parent]).copy()
+        if spec.max is not None:
+            for name, quantity in spec.max:
+                amounts[index[name]] = quantity
+        if queue.children:
+            bounds[queue] = amounts.copy()
+        for name, quantity in spec.guaranteed:
+            amounts[index[name]] = quantity
+        if amounts != queue.measure or queue.basis is not queue.measure:
+            queue.compare(amounts)
+        _forget_order(queue)
+
+
+def _measure_prepared(partition: Partition, prepared: Prepared) -> None:
+    """Do the same as `_measure_all` with prepared measures."""
+    used, measures = prepared.used, prepared.measures
+    for queue in partition.queues.values():
+        if queue in used:
+            continue  # a new queue has its measure, and nothing else yet
+        known = measures.get(queue)
+        if known is None:
+            queue.compare(measure(partition, queue))
+        else:
+            queue.measure, queue.measure_scales = known
+            queue.basis, queue.basis_scales = known
+        _forget_order(queue)
+
+
+def _forget_order(queue: Queue) -> None:
+    """Compute the share of a queue, empty its heap, and let its limiters block no class."""
+    queue.share = share(queue.usage, queue.measure)
+    queue.live = 0
+    queue.entry = None
+    if queue.heap:
+        queue.heap = []
+    if queue.child_priorities:
+        queue.child_priorities.clear()
+    if queue.limiter is not None:
+        _unblock(queue.limiter)
+    if queue.firm is not None:
+        _unblock(queue.firm)
+
+
+def _unblock(limiter: Limiter) -> None:
+    if limiter.blocked:
+        limiter.blocked.clear()
+    limiter.relieved = False
+    limiter.queue.blocked_asks = 0
 
 
 def _forget_blocks(partition: Partition) -> None:
-    own = ((queue.limiter, queue.firm) for queue in partition.queues.values())
-    limiters = [one for pair in own for one in pair if one is not None]
-    for limiter in (*limiters, *partition.limits.by_key.values()):
-        limiter.blocked.clear()
-        limiter.relieved = False
-        limiter.queue.blocked_asks = 0
+    """Let the limits of users and groups block no class, and forget which groups are parked."""
+    for limiter in partition.limits.by_key.values():
+        _unblock(limiter)
     partition.limits.forget_relieved()
     for ask_class in partition.classes.dead:
         ask_class.waiting = []
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked, and raise the entries on its path to their best priority."""
+    """Rebuild an application's heap from its groups and jobs that are not parked, and enter it in its leaf's if it has any."""
     application.entry = None
     application.share = share(application.usage, application.leaf.measure)
     entries: list[GroupEntry] = []
@@ -395,48 +514,66 @@ def _rank_application(application: Application) -> None:
     heapq.heapify(entries)
     application.heap = entries
     if entries:
-        ranking.raise_path(application, -entries[0][0])
+        ranking.append(application.leaf, application, -entries[0][0])
 
 
 # Ends -----------------------------------------------------------------------------------------------------------
 
 
-def sweep(partition: Partition) -> list[str]:
-    """Remove all empty queues that are dynamic or draining, and return their paths."""
+def sweep(partition: Partition, kept: list[Queue] | None = None) -> list[str]:
+    """Remove all empty queues that are dynamic or draining, and return their paths.
+
+    The caller may have them ``kept`` in a list, to free their memory later.
+    """
     removed: list[str] = []
-    for path in sorted(partition.queues, reverse=True):
+    leaves = [
+        path
+        for path, queue in partition.queues.items()
+        if not queue.applications and queue.leaf and _is_unwanted(queue)
+    ]
+    for path in sorted(leaves, reverse=True):
         queue = partition.queues.get(path)
-        if queue is not None and queue.leaf:
-            removed += sweep_path(partition, queue)
+        if queue is not None:
+            _remove_path(partition, queue, removed, kept)
+    _forget_paths(partition, removed)
     return removed
 
 
 def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
     """Remove a leaf and its ancestors as long as they are empty and dynamic or draining; return their paths."""
     removed: list[str] = []
-    queue = leaf
-    while queue.parent is not None and _unneeded(queue):
-        parent = queue.parent
-        ranking.leave(parent, queue)
+    _remove_path(partition, leaf, removed)
+    _forget_paths(partition, removed)
+    return removed
+
+
+def _remove_path(
+    partition: Partition, leaf: Queue, removed: list[str], kept: list[Queue] | None = None
+) -> None:
+    queue, parent = leaf, leaf.parent
+    while parent is not None and not queue.children and not queue.applications:
+        if not _is_unwanted(queue):
+            return
+        if queue.entry is not None:
+            ranking.leave(parent, queue)
         del parent.children[queue.name]
         del partition.queues[queue.path]
         removed.append(queue.path)
-        _untie(queue)
-        queue = parent
+        if kept is None:
+            queue.untie()
+        else:
+            kept.append(queue)
+        queue, parent = parent, parent.parent
+
+
+def _forget_paths(partition: Partition, removed: list[str]) -> None:
+    """Forget what the totals of lost work and the thrashing monitor know of removed queues."""
     if removed:
         partition.lost.by_queue.forget(removed)
         partition.lost.by_owner.forget(removed)
         partition.thrashing.forget_queues(removed)
-    return removed
 
 
-def _untie(queue: Queue) -> None:
-    """Cut the references of a removed queue to itself, so that no garbage collection has to free it (`rpc/garbage`)."""
-    queue.climb = ()
-    queue.heap.clear()
-    queue.limiter = queue.firm = None
-
-
-def _unneeded(queue: Queue) -> bool:
-    wanted = queue.managed and queue.state is not QueueState.DRAINING
-    return not (wanted or queue.children or queue.applications)
+def _is_unwanted(queue: Queue) -> bool:
+    """Return whether no configuration in force has the queue."""
+    return queue.state is _DRAINING or not queue.managed

@@ -60,3 +60,14 @@ class ResourceTypes:
         for name in quantities:
             self.intern(name)
         return [quantities.get(name, missing) for name in self.names]
+
+
+def replaced(
+    amounts: Amounts, quantities: Iterable[tuple[str, int]] | None, index: Mapping[str, int]
+) -> Amounts:
+    """Return a copy of amounts in which these quantities replace those of their types; ``index`` has the index of each type."""
+    made = amounts.copy()
+    if quantities:
+        for name, quantity in quantities:
+            made[index[name]] = quantity
+    return made

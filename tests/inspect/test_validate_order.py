@@ -182,7 +182,7 @@ ORDER = [
     Damage(
         "counted priorities",
         "below queue root.p ",
-        lambda b: queue(b, "root.p").child_priorities.update([7]),
+        lambda b: queue(b, "root.p").child_priorities.update({7: 1}),
     ),
     Damage(
         "a queue without an entry",

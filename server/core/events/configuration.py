@@ -4,6 +4,7 @@ A manager sends its text again in each of its sessions. The text replaces a conf
 session only if it differs from the text that the manager sent then.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from server.core.events.lifecycle import removed_note
@@ -18,6 +19,7 @@ from server.model.reasons import Code
 from server.model.revisions import Base, Revision
 from server.state import tree
 from server.state.partition import Partition
+from server.state.prepared import Prepared
 
 PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
@@ -42,6 +44,25 @@ def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision
         standing=bool(event.rm_id),
     )
     return _replace(state, event.configuration, revision, now)
+
+
+def prepare(state: State, configuration: Configuration) -> Iterator[None]:
+    """Make, in pieces, the queues that a configuration adds, so that it takes less time to apply; see `Prepared`.
+
+    Other events may come between two pieces. The caller applies the configuration next, or not, and calls `drop_prepared`.
+    """
+    state.prepared = {}
+    for spec in configuration.partitions:
+        partition = state.partitions.get(spec.name) or Partition(spec)
+        prepared = state.prepared[spec.name] = Prepared(partition, spec)
+        yield from prepared.make()
+
+
+def drop_prepared(state: State) -> Iterator[None]:
+    """Free, in pieces, the prepared queues that were not used and the queues that the configuration removed."""
+    dropped, state.prepared = state.prepared, {}
+    for prepared in dropped.values():
+        yield from prepared.drop()
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
@@ -162,7 +183,7 @@ def _change(
 ) -> list[Decision]:
     spec = next(one for one in configuration.partitions if one.name == partition.name)
     before = partition.spec
-    removed = tree.apply_spec(partition, spec)
+    removed = tree.apply_spec(partition, spec, state.prepared_for(spec))
     partition.relief += 1
     open_decisions.abort_unfit(partition, now)
     notes = due_quota.configured(state, partition, before, now)

@@ -16,6 +16,7 @@ from server.model.revisions import Base
 from server.rpc.configuration_reading import Readings
 from server.rpc.errors import CallError, stale_configuration
 from server.rpc.owners import Owners, managers_of
+from server.rpc.preparing import prepared
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Role
 
@@ -94,7 +95,11 @@ class ConfigurationService:
             raise await self._stale(event.base)
         answer.changes.extend(await self._changes(event.configuration))
         answer.revision_before = state.revision.number
-        refusal = _refusal(would_refuse(state, event) if dry_run else await self._pump.ask(event))
+        if dry_run:
+            refusal = _refusal(would_refuse(state, event))
+        else:
+            async with prepared(self._core, event.configuration):
+                refusal = _refusal(await self._pump.ask(event))
         answer.revision = state.revision.number
         answer.applied = not dry_run and refusal is None
         if refusal is not None:

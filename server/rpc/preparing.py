@@ -1,0 +1,28 @@
+"""The preparation of a configuration beside other work, so that its application delays placements and health by little."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from server.core.core import Core
+from server.model.quota import Configuration
+
+
+@asynccontextmanager
+async def prepared(core: Core, configuration: Configuration | None) -> AsyncIterator[None]:
+    """Prepare a configuration, and afterwards free what it left. The caller applies it within, or not.
+
+    Between two pieces the event loop turns. Only one configuration may be prepared at a time (`Owners.changing`).
+    """
+    if configuration is None:
+        yield
+        return
+    before = core.state.configuration  # its memory is freed after the application, not within
+    try:
+        for _ in core.prepare(configuration):
+            await asyncio.sleep(0)
+        yield
+    finally:
+        for _ in core.drop_prepared():
+            await asyncio.sleep(0)
+        del before

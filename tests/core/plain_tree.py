@@ -1,0 +1,200 @@
+"""The plain twin of `server.state.tree`: how a configuration is applied and ranks are rebuilt, queue by queue, with nothing prepared.
+
+`patch` puts it in the place of the product's functions.
+"""
+
+import heapq
+
+import pytest
+
+from server.model.asks import PLAIN, job_class
+from server.model.fit import share
+from server.model.quota import PartitionSpec, QueueSpec
+from server.state import ranking, tree
+from server.state.applications import Application, GroupEntry
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.prepared import Prepared
+from server.state.queues import Queue, QueueState
+
+
+def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a core use this module."""
+    for function in (apply_spec, relimit, rebuild_ranking, sweep, sweep_path):
+        monkeypatch.setattr(tree, function.__name__, function)
+
+
+def apply_spec(
+    partition: Partition, spec: PartitionSpec, _prepared: Prepared | None = None
+) -> list[str]:
+    if spec == partition.spec:
+        spec = partition.spec
+    before, partition.spec = partition.spec.preemption, spec
+    for name, _ in spec.node_weights:
+        partition.types.intern(name)
+    _apply_queue(partition, partition.root, spec.root)
+    partition.grow()
+    weights = tuple((partition.types.index[name], weight) for name, weight in spec.node_weights)
+    if weights != partition.index.weights or partition.index.packing != (
+        spec.node_sort == "binpacking"
+    ):
+        partition.index.reorder(spec.node_sort, weights)
+    tree._reclass(partition, before)
+    removed = sweep(partition)
+    relimit(partition)
+    rebuild_ranking(partition)
+    return removed
+
+
+def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
+    queue.configure(spec)
+    queue.managed = True
+    queue.state = QueueState.ACTIVE
+    for name in (*dict(spec.guaranteed), *dict(spec.max or ())):
+        partition.types.intern(name)
+    named = {child.name: child for child in spec.children}
+    for name, child in queue.children.items():
+        if name not in named and child.managed:
+            _drain(child)
+    for child_spec in spec.children:
+        found = queue.children.get(child_spec.name)
+        if found is None:
+            found = tree.add_queue(partition, queue, child_spec)
+        _apply_queue(partition, found, child_spec)
+
+
+def _drain(queue: Queue) -> None:
+    for one in queue.walk():
+        if one.managed:
+            one.state = QueueState.DRAINING
+
+
+def relimit(partition: Partition) -> None:
+    """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`)."""
+    for queue in partition.queues.values():
+        queue.blocked_asks = 0
+        _make_limiter(partition, queue)
+    partition.limits.by_key.clear()
+    partition.limits.forget_relieved()
+    alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
+    for application in partition.applications.values():
+        whose = (application.leaf, application.user, application.user_groups)
+        known = alike.get(whose)
+        if known is None:
+            known = alike[whose] = tree.limiters_of(partition, application)
+        application.limiters = known
+        tree._count_in(application)
+    partition.ranking_stale = True
+
+
+def _make_limiter(partition: Partition, queue: Queue) -> None:
+    queue.firm = _firm_limiter(partition, queue)
+    left = tree.bound(partition, queue)
+    if left is None:
+        queue.limiter = None
+        return
+    for index in range(len(left)):
+        left[index] -= queue.usage[index] + queue.promised[index]
+    queue.limiter = Limiter("queue", queue.path, queue, left)
+
+
+def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
+    """Return the limiter that bounds firm use by the queue's guarantee; None if asks have no classes (J4), or if the queue guarantees nothing."""
+    if job_class(PLAIN, partition.spec.preemption) is None:
+        return None
+    named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
+    if not named:
+        return None
+    left = tree._limits(partition, named)
+    for index in range(len(left)):
+        left[index] -= queue.firm_held[index]
+    return Limiter("firm", queue.path, queue, left)
+
+
+def rebuild_ranking(partition: Partition) -> None:
+    """Rebuild shares, heaps and the parked groups after a configuration or a change of the total."""
+    partition.ranking_stale = False
+    partition.shared_for = None
+    partition.relief += 1
+    _forget_blocks(partition)
+    for queue in partition.queues.values():
+        queue.compare(tree.measure(partition, queue))
+        queue.heap = []
+        queue.live = 0
+        queue.entry = None
+        queue.child_priorities.clear()
+        queue.share = share(queue.usage, queue.measure)
+    for application in partition.applications.values():
+        _rank_application(application)
+
+
+def _forget_blocks(partition: Partition) -> None:
+    own = ((queue.limiter, queue.firm) for queue in partition.queues.values())
+    limiters = [one for pair in own for one in pair if one is not None]
+    for limiter in (*limiters, *partition.limits.by_key.values()):
+        limiter.blocked.clear()
+        limiter.relieved = False
+        limiter.queue.blocked_asks = 0
+    partition.limits.forget_relieved()
+    for ask_class in partition.classes.dead:
+        ask_class.waiting = []
+
+
+def _rank_application(application: Application) -> None:
+    """Rebuild an application's heap from its groups and jobs that are not parked, and raise the entries on its path to their best priority."""
+    application.entry = None
+    application.share = share(application.usage, application.leaf.measure)
+    entries: list[GroupEntry] = []
+    for group in application.groups.values():
+        group.parked = group.ask_class.dead
+        if group.parked:
+            group.entry = None
+            group.ask_class.waiting.append(group)
+            continue
+        first = group.asks[0]
+        group.entry = (-group.priority, first.pending_since, first.arrival, group.number, group)
+        entries.append(group.entry)
+    for job in application.jobs.values():
+        job.entry = None
+        if job.gathered and not job.parked:
+            first = job.members[0]
+            job.entry = (-job.priority, first.pending_since, first.arrival, job.number, job)
+            entries.append(job.entry)
+    heapq.heapify(entries)
+    application.heap = entries
+    if entries:
+        ranking.raise_path(application, -entries[0][0])
+
+
+def sweep(partition: Partition) -> list[str]:
+    """Remove all empty queues that are dynamic or draining, and return their paths."""
+    removed: list[str] = []
+    for path in sorted(partition.queues, reverse=True):
+        queue = partition.queues.get(path)
+        if queue is not None and queue.leaf:
+            removed += sweep_path(partition, queue)
+    return removed
+
+
+def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
+    """Remove a leaf and its ancestors as long as they are empty and dynamic or draining; return their paths."""
+    removed: list[str] = []
+    queue = leaf
+    while queue.parent is not None and _unneeded(queue):
+        parent = queue.parent
+        ranking.leave(parent, queue)
+        del parent.children[queue.name]
+        del partition.queues[queue.path]
+        removed.append(queue.path)
+        queue.untie()
+        queue = parent
+    if removed:
+        partition.lost.by_queue.forget(removed)
+        partition.lost.by_owner.forget(removed)
+        partition.thrashing.forget_queues(removed)
+    return removed
+
+
+def _unneeded(queue: Queue) -> bool:
+    wanted = queue.managed and queue.state is not QueueState.DRAINING
+    return not (wanted or queue.children or queue.applications)

@@ -1,0 +1,274 @@
+"""A configuration is prepared in pieces, and ranks are rebuilt level by level: with the result of the plain way, `plain_tree`."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from server.core import core as core_module
+from server.core.core import Core
+from server.model.asks import AskSpec
+from server.model.events import (
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ConfigurationApplied,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+    NodeRemoved,
+    ReleaseRequested,
+)
+from server.model.quota import (
+    Acl,
+    ChildTemplate,
+    Configuration,
+    PartitionSpec,
+    PlacementRule,
+    PreemptionSettings,
+    PriorityPolicy,
+    QueueProperties,
+    QueueSpec,
+    SortPolicy,
+    UserLimit,
+)
+from server.model.resources import resource
+from server.state import prepared
+from server.state.applications import Application
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.queues import Queue
+from tests.core import plain_tree
+
+SEEDS = range(5)
+STEPS = 40
+TYPES = ("vcore", "memory", "gpu", "disk")
+ALL = Acl(everyone=True)
+
+
+@dataclass
+class Life:
+    """What happened to a core: its decisions and pictures after each step."""
+
+    decisions: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    used: int = 0
+    """How many prepared queues came into use."""
+
+
+def amounts(chance: random.Random, most: int) -> dict[str, int]:
+    return {
+        name: chance.randrange(most)
+        for name in TYPES[: chance.choice((2, 2, 3, 4))]
+        if chance.random() < 0.5
+    }
+
+
+def queue(chance: random.Random, name: str, depth: int, kinds: tuple[str, ...]) -> QueueSpec:
+    width = chance.randrange(1, 4) if depth < 3 and (depth == 0 or chance.random() < 0.5) else 0
+    names = chance.sample(("a", "b", "c", "d", "e"), width)
+    parent = bool(names) or depth == 0 or chance.random() < 0.1
+    limits = UserLimit(("u",), max_resources=resource(amounts(chance, 9_000)), max_applications=9)
+    return QueueSpec(
+        name,
+        parent=parent,
+        guaranteed=resource(amounts(chance, 3_000)) if depth else (),
+        max=resource(amounts(chance, 9_000)) if depth and chance.random() < 0.6 else None,
+        weight=chance.randrange(1, 4),
+        properties=QueueProperties(
+            sort_policy=chance.choice([*SortPolicy]),
+            priority_sort=chance.random() < 0.6,
+            priority_policy=chance.choice([*PriorityPolicy]),
+            priority_offset=chance.randrange(-2, 3),
+        ),
+        submit_acl=ALL,
+        limits=(limits,) if chance.random() < 0.1 else (),
+        template=ChildTemplate(max=resource({"vcore": 4_000}))
+        if parent and chance.random() < 0.3
+        else None,
+        children=tuple(queue(chance, one, depth + 1, kinds) for one in names),
+    )
+
+
+def configuration(chance: random.Random, number: int) -> Configuration:
+    policies = ("required-node", "guaranteed", *(("job",) if chance.random() < 0.3 else ()))
+    settings = PreemptionSettings(
+        policies=policies,
+        entitlement=chance.choice(("guaranteed", "guaranteed", "proportional")),
+        demand_cap=chance.random() < 0.5,
+        quota_enabled=chance.random() < 0.5,
+    )
+    rules = (PlacementRule(kind="provided", create=True),)
+    weights = tuple((name, 1_000) for name in chance.sample(TYPES, 2))
+    specs = tuple(
+        PartitionSpec(
+            name,
+            queue(chance, "root", 0, TYPES),
+            rules=rules,
+            node_weights=weights,
+            preemption=settings,
+        )
+        for name in ("default", "other")
+        if name == "default" or chance.random() < 0.5
+    )
+    return Configuration(specs, digest=f"{number}")
+
+
+def events(chance: random.Random) -> Iterator[Event]:
+    """Yield the events of a life: nodes and pods come and go, and every fifth event is another configuration or one again."""
+    yield ManagerRegistered("rm")
+    known: list[Configuration] = []
+    for at in range(STEPS):
+        name = f"app{chance.randrange(12)}"
+        path = "root." + ".".join(chance.choices("abcde", k=chance.randrange(1, 4)))
+        if at % 5 == 4:
+            if not known or chance.random() < 0.8:
+                known.append(configuration(chance, at))
+            found = chance.choice(known)
+            # an equal configuration of other objects
+            copied = Configuration(found.partitions, digest=f"{found.digest}-{at}")
+            yield ConfigurationApplied(copied, "test", by="x")
+        elif at % 5 == 0:
+            sizes = {kind: chance.randrange(1, 20_000) for kind in TYPES if chance.random() < 0.7}
+            yield NodeAdded("rm", f"n{at}", resource(sizes))
+        elif chance.random() < 0.1:
+            yield NodeRemoved("rm", f"n{at // 10 * 5}")
+        elif chance.random() < 0.1:
+            yield ApplicationRemoved("rm", name)
+        else:
+            yield ApplicationAdded("rm", name, path, user=chance.choice("uv"))
+            for one in range(3):
+                spec = AskSpec(
+                    resource({"vcore": chance.randrange(1, 3) * 500, "memory": 10}),
+                    priority=chance.randrange(3),
+                )
+                yield AskAdded("rm", f"{name}-{at}-{one}", name, spec)
+            yield ReleaseRequested("rm", name, f"{name}-{chance.randrange(STEPS)}-0")
+
+
+def live(seed: int, *, interrupted: bool = False, prepares: bool = False) -> Life:
+    """Return the life of a core. While a configuration is prepared, events may come that change the state."""
+    core, life, now = Core(), Life(), 1_000
+    for event in events(random.Random(seed)):
+        now += 500
+        if isinstance(event, ConfigurationApplied):
+            ahead = core.prepare(event.configuration) if prepares else iter(())
+            next(ahead, None)
+            if interrupted:
+                for other in between(now):
+                    life.decisions.append(repr(core.handle(other, now)))
+                tick(core, life, now)
+            assert not any(ahead)
+        life.decisions.append(repr(core.handle(event, now)))
+        tick(core, life, now)
+        life.used += sum(len(one.used) for one in core.state.prepared.values())
+        assert not any(core.drop_prepared())
+    return life
+
+
+def between(now: int) -> Iterator[Event]:
+    """Yield a node with another type of resource, and an application that may bring a queue."""
+    yield NodeAdded("rm", f"i{now}", resource({"vcore": 3_000, f"new{now // 500 % 3}": 1}))
+    yield ApplicationAdded("rm", f"i{now}", f"root.{'abcde'[now // 500 % 5]}")
+
+
+def tick(core: Core, life: Life, now: int) -> None:
+    """Decide until nothing is left to decide."""
+    for _ in range(50):
+        done = core.tick(now)
+        life.decisions.append(repr(done.decisions))
+        if not done.more:
+            break
+    else:
+        raise AssertionError("it never ends")
+    core.validate()
+    life.pictures.append(repr(picture(core)))
+
+
+def picture(core: Core) -> object:
+    """Return what a digest leaves out, too: numbers, limits, measures and the order of heaps."""
+    return core.digest(), [
+        (
+            name,
+            partition.numbers,
+            partition.types.names,
+            partition.quota_due,
+            [_queue(one) for one in partition.queues.values()],
+            [_application(one) for one in partition.applications.values()],
+            [(key, _limiter(one)) for key, one in partition.limits.by_key.items()],
+            _parked(partition),
+        )
+        for name, partition in core.state.partitions.items()
+    ]
+
+
+def _queue(one: Queue) -> object:
+    return (
+        (one.path, one.number, one.state, one.managed, one.leaf, list(one.children)),
+        (one.fair, one.priority_first, one.fence, one.offset, one.spec.name),
+        (one.measure, one.measure_scales, one.basis, one.basis_scales),
+        (one.usage, one.promised, one.releasing, one.lost, one.firm_held, one.firm_waiting),
+        (one.share, one.live, one.blocked_asks, sorted(one.child_priorities.items())),
+        (one.entry and (one.entry[:-1], one.priority, one.best)),
+        sorted(entry[:-1] for entry in one.heap if entry[-1].entry is entry),
+        (_limiter(one.limiter), _limiter(one.firm)),
+        [queue.path for pair in one.climb for queue in pair],
+    )
+
+
+def _application(one: Application) -> object:
+    heap = sorted(entry[:-1] for entry in one.heap if entry[-1].entry is entry)
+    limits = [(limit.kind, limit.name, limit.queue.path) for limit in one.limiters]
+    ranked = one.entry and (one.entry[:-1], one.priority, one.share)
+    return one.application_id, one.leaf.path, one.number, ranked, heap, limits
+
+
+def _limiter(one: Limiter | None) -> object:
+    if one is None:
+        return None
+    blocked = [
+        (each.number, [group.number for group in parked]) for each, parked in one.blocked.items()
+    ]
+    return one.kind, one.name, one.queue.path, one.headroom, blocked, one.applications
+
+
+def _parked(partition: Partition) -> object:
+    return [
+        (group.number, group.parked)
+        for application in partition.applications.values()
+        for group in application.groups.values()
+    ]
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["alone", "between events"])
+def test_decisions_and_state_are_those_of_the_plain_way(
+    monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
+) -> None:
+    monkeypatch.setattr(prepared, "PIECE", 3)
+    monkeypatch.setattr(prepared, "READ_PIECE", 3)
+    used = 0
+    for seed in SEEDS:
+        with monkeypatch.context() as patched:
+            plain_tree.patch(patched)
+            want = live(seed, interrupted=interrupted)
+        for prepares in (False, True):
+            found = live(seed, interrupted=interrupted, prepares=prepares)
+            assert found.decisions == want.decisions, f"seed {seed}, {prepares=}"
+            assert found.pictures == want.pictures, f"seed {seed}, {prepares=}"
+            used += found.used
+    assert used > len(SEEDS)
+
+
+def test_a_tick_that_ranks_many_queues_does_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Core()
+    core.handle(ManagerRegistered("rm"), 1)
+    core.handle(ApplicationAdded("rm", "app", "root.a"), 1)
+    core.handle(AskAdded("rm", "p", "app", AskSpec(resource({"vcore": 1}))), 1)
+    monkeypatch.setattr(core_module, "RANKED_ALONE", 3)
+    core.handle(NodeAdded("rm", "n", resource({"vcore": 1})), 1)
+    first, second = core.tick(1), core.tick(1)
+    assert first.more
+    assert not first.decisions
+    assert second.decisions
+    assert not second.more
