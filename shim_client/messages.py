@@ -238,6 +238,20 @@ class BudgetReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanCheckAnswer:
+    """The answer to a plan check: ``refused`` has the key of each pod that would not fit, with the reason; empty when all would fit."""
+
+    check: str
+    partition: str
+    refused: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return the name under which the answer is packed."""
+        return f"check {self.check}"
+
+
+@dataclass(frozen=True, slots=True)
 class SyncComplete:
     """The end of a sync, with the numbers of objects that were reported in it."""
 
@@ -264,6 +278,7 @@ Report = (
     | NodeReport
     | Veto
     | BudgetReport
+    | PlanCheckAnswer
     | SyncComplete
     | ConfigurationReport
 )
@@ -310,6 +325,24 @@ class Withdrawn:
     decision: str
     reason: str = ""
     partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCheck:
+    """A question of the core: would these pods fit on their nodes if the victims were gone? Nothing is evicted before the answer (design 1.8)."""
+
+    check: str
+    partition: str
+    placements: tuple[tuple[str, str], ...]
+    """The key and node of each pod."""
+    victims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCheckEnded:
+    """The end of a plan check: the places of its pods need not be kept any longer."""
+
+    check: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +412,8 @@ Decision = (
     Placed
     | Released
     | Withdrawn
+    | PlanCheck
+    | PlanCheckEnded
     | PodRefused
     | ApplicationAnswer
     | TagsRefused

@@ -18,6 +18,8 @@ from server.model.decisions import (
     NodeRejected,
     Noted,
     Placed,
+    PlanCheckEnded,
+    PlanCheckRequested,
     Released,
     ShadowDecided,
     Termination,
@@ -30,6 +32,8 @@ ALWAYS: Final = (
     Placed,
     Released,
     Withdrawn,
+    PlanCheckRequested,
+    PlanCheckEnded,
     AskReleased,
     AskRejected,
     ApplicationRejected,
@@ -68,6 +72,23 @@ def released(decisions: Iterable[Decision]) -> list[Released]:
     return [one for one in decisions if isinstance(one, Released) and one.decision_id]
 
 
+def checked(decisions: Iterable[Decision]) -> dict[str, str]:
+    """Return the ids of new plan checks by the keys of their asks."""
+    return {
+        key: one.check_id
+        for one in decisions
+        if isinstance(one, PlanCheckRequested)
+        for key, _ in one.placements
+    }
+
+
+def _plan_check(decision: PlanCheckRequested | PlanCheckEnded) -> tuple[str, str]:
+    if isinstance(decision, PlanCheckEnded):
+        return "a plan check has ended", decision.reason
+    where = "+".join(f"{key} on {node_id}" for key, node_id in decision.placements)
+    return f"would {where} fit without {'|'.join(decision.victims)}", ""
+
+
 def beside(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
     """Return the decisions of a shadow, each as a line and its reason."""
     return [_beside(one) for one in decisions if isinstance(one, ShadowDecided)]
@@ -103,6 +124,8 @@ def _line(decision: Decision, names: Mapping[str, str]) -> tuple[str, str]:
             return f"{decision.key} on {decision.node_id}", ""
         case Released():
             return _released(decision), f"{decision.message} [{decision.delivery}]"
+        case PlanCheckRequested() | PlanCheckEnded():
+            return _plan_check(decision)
         case Withdrawn():
             return f"{decision.key} stays", decision.reason
         case AskReleased():

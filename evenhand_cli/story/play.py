@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.story.checks import Check, Checker
 from evenhand_cli.story.form import Example, Moment, Text
-from evenhand_cli.story.lines import released, told
+from evenhand_cli.story.lines import checked, released, told
 from evenhand_cli.story.words import MANAGER, START, Known, UnknownWordError, events
 from server.config import diff, load
 from server.config.difference import Change
@@ -72,6 +72,7 @@ class Player:
         decisions = self.decide(moment)
         self.core.validate()
         self.known.decisions |= {one.key: one.decision_id for one in released(decisions)}
+        self.known.checks |= checked(decisions)
         lines = told(decisions, self.example.also, self.names)
         checks = tuple(Checker(self.core, step, now).checks(lines, decisions))
         changes = () if before is self.configuration else diff(before, self.configuration)

@@ -11,6 +11,7 @@
     register other explicit      synced other
     confirm x1                   veto x1                      disruptions shop/web 2   (or: gone)
     replaced p1                  (confirms that a placeholder is gone)
+    agrees x1                    refuses x1 of=x2          (answers to the plan check of x1)
 
 An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8,
 below=cores:8, tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP.
@@ -54,6 +55,7 @@ from server.model.events import (
     NodeEnabled,
     NodeRemoved,
     NodeUpdated,
+    PlanChecked,
     ReleaseRequested,
     SyncCompleted,
     VictimVetoed,
@@ -196,10 +198,11 @@ class Words:
 
 @dataclass
 class Known:
-    """The facts that later lines may refer to: the application of each key, and the decision that released it."""
+    """The facts that later lines may refer to: the application of each key, the decision that released it, and its last plan check."""
 
     owners: dict[str, str] = field(default_factory=dict)
     decisions: dict[str, str] = field(default_factory=dict)
+    checks: dict[str, str] = field(default_factory=dict)
 
 
 def events(line: str, known: Known) -> Iterator[Event]:
@@ -357,6 +360,7 @@ def _spec(words: Words) -> AskSpec:
         may_trigger=_said(words, "trigger", {"yes": True, "no": False}),
         disruption_groups=words.many("disrupts"),
         rm_check=words.flag("rm-check"),
+        plan_checks=words.flag("plan-checks"),
         timeout_ms=words.number("timeout"),
     )
 
@@ -488,6 +492,18 @@ def _veto(words: Words, name: str, known: Known) -> Event:
     return VictimVetoed(words.option("rm", MANAGER), decision, name, "eviction refused")
 
 
+def _agrees(words: Words, name: str, known: Known) -> Event:
+    manager, partition = _where(words)
+    return PlanChecked(manager, partition, known.checks.get(name, "none"), fits=True)
+
+
+def _refuses(words: Words, name: str, known: Known) -> Event:
+    manager, partition = _where(words)
+    check = known.checks.get(name, "none")
+    refused = tuple((key, "no") for key in words.many("of"))
+    return PlanChecked(manager, partition, check, fits=False, refused=refused)
+
+
 def _disruptions(words: Words, name: str, known: Known) -> Event:
     del known
     allowed = words.next()
@@ -527,5 +543,7 @@ VERBS: Final[dict[str, Verb]] = {
     "confirm": _confirm,
     "replaced": _replaced,
     "veto": _veto,
+    "agrees": _agrees,
+    "refuses": _refuses,
     "disruptions": _disruptions,
 }

@@ -20,12 +20,14 @@ from server.core.events import (
     managers,
     nodes,
     placeholders,
+    plan_answers,
     recovery,
     releases_fast,
 )
 from server.core.preemption import (
     decision_events,
     open_decisions,
+    plan_checks,
     rounds,
     shares,
     thrash_guard,
@@ -66,6 +68,7 @@ _HANDLERS: dict[type, Handler] = {
     events.ForeignAdded: asks.add_foreign,
     events.ReleaseRequested: asks.release,
     events.VictimVetoed: open_decisions.vetoed,
+    events.PlanChecked: plan_answers.answered,
     events.DisruptionsAllowed: lambda state, event, _now: managers.allow_disruptions(state, event),
     events.ApplicationAdded: applications.add,
     events.ApplicationRetagged: lambda state, event, _now: applications.retag(state, event),
@@ -111,9 +114,12 @@ Alarm = Callable[[State, Partition, str, int], list[Decision]]
 
 _ALARMS: dict[str, Alarm] = {
     "ask-timeout": asks.timed_out,
-    "avoid": _avoid_over,
+    excluded_nodes.TIMER: _avoid_over,
     "decision": _decision_expired,
     "veto": _veto_over,
+    plan_checks.TIMER: lambda _state, partition, subject, now: plan_answers.overdue(
+        partition, subject, now
+    ),
     placeholders.TIMER: placeholders.timed_out,
     "failed": lambda _state, partition, subject, now: lifecycle.failed(partition, subject, now),
     "completing": lambda _state, partition, subject, now: lifecycle.completed(
@@ -336,7 +342,9 @@ class Core:
         placements = partition.placements
         left = self._place(partition, now, budget, decisions)
         most = notices.TELL_BESIDE_MAX if partition.placements > placements else notices.TELL_MAX
-        decisions += decision_events.moves(partition, now)
+        decisions += decision_events.moves(partition, now) + plan_checks.settle(
+            partition, all_planned=False
+        )
         if left <= 0:
             return True
         partition.round.cycles += (
@@ -350,9 +358,11 @@ class Core:
         decisions += result.notes
         if mine is not None:
             decisions += mine.told(result)
-        self.state.expect(partition, result.expiring)
+        self._expect(partition, result)
         # Ended decisions are reported first, then the victims that stay because of these ends.
-        decisions += decision_events.moves(partition, now)
+        decisions += decision_events.moves(partition, now) + plan_checks.settle(
+            partition, all_planned=not (result.more or result.looks)
+        )
         stays = [] if result.more else withdrawal.withdraw(partition)
         told, unfinished = notices.tell(self.state, partition, now, most)
         decisions += [*stays, *told]
@@ -360,6 +370,12 @@ class Core:
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
         return result.more or result.looks or unfinished or stale or displaced or bool(stays)
+
+    def _expect(self, partition: Partition, result: rounds.RoundResult) -> None:
+        """Set a timer for each decision and plan check that the round began."""
+        self.state.expect(partition, result.expiring)
+        for instant, check_id in result.asked:
+            self.state.at(instant, plan_checks.TIMER, partition.name, check_id)
 
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
         """Place every ask that fits, and return the budget that is left.

@@ -120,7 +120,9 @@ class AskSpec:
     ``min_members`` is the size of the ask's gang, 0 for an ask that is no gang member (J1). ``counted`` says that the owner
     declared no size: the size is then the number of members that had arrived when the wait for members ended. ``lendable`` is
     the class that the owner wrote, False for firm (J2). ``may_trigger`` says whether others may be evicted for the ask (J3). In
-    both, None means that the partition's default applies.
+    both, None means that the partition's default applies. ``rm_check`` says that the ask's manager checks a node before it binds
+    the ask, and may refuse the node; with ``plan_checks`` the manager also answers plan checks, so that pods may be evicted for
+    the ask (design 1.8).
     """
 
     resource: Resource
@@ -138,6 +140,7 @@ class AskSpec:
     min_members: int = 0
     disruption_groups: tuple[str, ...] = ()
     rm_check: bool = False
+    plan_checks: bool = False
     grace_ms: int = 0
     timeout_ms: int = 0
     counted: bool = False
@@ -150,6 +153,11 @@ class AskSpec:
         """
         special = self.job_key or self.placeholder or self.timeout_ms > 0
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
+
+    @property
+    def may_fail_to_bind(self) -> bool:
+        """Return whether a node may be refused to the ask after pods were evicted for it, so that none may be evicted (design 1.8)."""
+        return self.rm_check and not self.plan_checks
 
     @property
     def leads(self) -> bool:

@@ -87,6 +87,27 @@ class Withdrawn(NamedTuple):
     reason: str
 
 
+class PlanCheckRequested(NamedTuple):
+    """A question to a manager: would these asks fit on their nodes if the victims were gone? Nothing is evicted before the answer (design 1.8)."""
+
+    rm_id: str
+    partition: str
+    check_id: str
+    placements: tuple[tuple[str, str], ...]
+    """The key and node of each ask."""
+    victims: tuple[str, ...]
+    """The keys of the allocations that would be gone."""
+
+
+class PlanCheckEnded(NamedTuple):
+    """The end of a plan check: the manager need not keep the places of its asks any longer, nor answer."""
+
+    rm_id: str
+    partition: str
+    check_id: str
+    reason: str
+
+
 class Decided(NamedTuple):
     """A decision of preemption: the whole record, sent before the releases that the decision orders.
 
@@ -223,6 +244,8 @@ Decision = (
     Placed
     | Released
     | Withdrawn
+    | PlanCheckRequested
+    | PlanCheckEnded
     | AskReleased
     | AskRejected
     | ApplicationAccepted

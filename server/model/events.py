@@ -226,6 +226,19 @@ class VictimVetoed(NamedTuple):
     reason: str = ""
 
 
+class PlanChecked(NamedTuple):
+    """The shim's answer to a plan check. ``refused`` has the key of each ask that does not fit, with the reason.
+
+    An answer that the asks do not fit, without any key, refuses all asks of the check.
+    """
+
+    rm_id: str
+    partition: str
+    check_id: str
+    fits: bool
+    refused: tuple[tuple[str, str], ...] = ()
+
+
 class DisruptionsAllowed(NamedTuple):
     """The number of pods of a disruption group that may be evicted now. None means that the group has ended.
 
@@ -254,6 +267,7 @@ Event = (
     | ForeignAdded
     | ReleaseRequested
     | VictimVetoed
+    | PlanChecked
     | DisruptionsAllowed
     | ManagerForgotten
     | ManagerWiped

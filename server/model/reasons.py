@@ -57,6 +57,8 @@ class Code(enum.StrEnum):
     DECISION_ABORTED = "decision-aborted"
     DECISION_EXPIRED = "decision-expired"
     VICTIM_VETOED = "victim-vetoed"
+    PLAN_CHECK_REFUSED = "plan-check-refused"
+    PLAN_CHECK_UNKNOWN = "plan-check-unknown"
     RELEASE_OVERDUE = "release-overdue"
     LAW_BROKEN = "law-broken"
     PREEMPTION_STORM = "preemption-storm"

@@ -39,7 +39,7 @@ class Rule(enum.StrEnum):
     NEVER_PREEMPTS = "never-preempts"
     """The ask's PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
-    """The ask's manager has to check it first; no pod is evicted for an ask that may fail to bind (design 1.8)."""
+    """The ask may fail to bind: its manager checks nodes but answers no plan checks, or it refused the plans so far (design 1.8)."""
     POLICY_OFF = "policy-off"
     """The partition does not list the policy that would serve the ask, or has preemption off (docs/configuration.md)."""
     DISABLED = "preemption-disabled"

@@ -22,6 +22,8 @@ from server.model.decisions import (
     NodeRejected,
     Noted,
     Placed,
+    PlanCheckEnded,
+    PlanCheckRequested,
     Released,
     ShadowDecided,
     Withdrawn,
@@ -29,6 +31,9 @@ from server.model.decisions import (
 )
 from server.model.shadow import sentence
 from server.rpc.limits import EVENTS_KEPT_MAX
+
+_NAMED_MAX: Final = 3
+"""The asks of a plan check that its record names."""
 
 
 class Record(NamedTuple):
@@ -153,6 +158,21 @@ def _withdrawn(one: Withdrawn) -> Record:
     return Record("allocation", one.key, "withdrawn", message, one.partition)
 
 
+def _plan_check(one: PlanCheckRequested) -> Record:
+    where = ", ".join(f"{key} on {node_id}" for key, node_id in one.placements[:_NAMED_MAX])
+    more = len(one.placements) - _NAMED_MAX
+    further = f" and {more} more" if more > 0 else ""
+    asked = (
+        f"its manager is asked whether {where}{further} would fit without {len(one.victims)} pods"
+    )
+    return Record("ask", one.placements[0][0], "plan-check", asked, one.partition)
+
+
+def _plan_check_ended(one: PlanCheckEnded) -> Record:
+    message = f"plan check {one.check_id} has ended: {one.reason}"
+    return Record("manager", one.rm_id, "plan-check-ended", message, one.partition)
+
+
 def _ask_rejected(one: AskRejected) -> Record:
     return Record(
         "rejected",
@@ -228,6 +248,8 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
     Released: _released,
     AskReleased: _released,
     Withdrawn: _withdrawn,
+    PlanCheckRequested: _plan_check,
+    PlanCheckEnded: _plan_check_ended,
     AskRejected: _ask_rejected,
     AskStateChanged: _ask_state,
     Decided: _made,

@@ -43,6 +43,7 @@ class Request(Protocol):
     releases: Sequence[bytes]
     vetoes: Sequence[bytes]
     budgets: Sequence[bytes]
+    answers: Sequence[bytes]
 
     @classmethod
     def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
@@ -97,6 +98,7 @@ _ASK_TEMPLATE: Final[Mapping[str, Column]] = {
     "grace": (106, "int64"),
     "check": (107, "bool"),
     "trigger": (109, "int32"),
+    "answers": (110, "bool"),
 }
 _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
     "resource": (5, "bytes*"),
@@ -115,6 +117,7 @@ _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
     "check": (107, "bool"),
     "releasing": (108, "bytes*"),
     "trigger": (109, "int32"),
+    "answers": (110, "bool"),
 }
 
 
@@ -156,6 +159,7 @@ _ENVELOPE: Final[Mapping[str, Mapping[str, Column]]] = {
         "allocations": (4, "Allocation*"),
         "vetoes": (100, "bytes*"),
         "budgets": (101, "bytes*"),
+        "answers": (102, "bytes*"),
     },
 }
 

@@ -15,6 +15,7 @@ from server.model.records import DecisionRecord, DecisionState
 if TYPE_CHECKING:
     from server.state.applications import Ask
     from server.state.nodes import Node
+from server.state.plan_checks import PlanChecks
 
 
 class Pledge:
@@ -149,9 +150,11 @@ class Decisions:
     - ``leaving`` has the victims of open and ended decisions that have not ended yet, ``marked`` those of these victims that are
       only marked (J11).
     - ``marks`` has, for each decision that was open before a restart, the marks that the shim found on its victims.
+    - ``checks`` has the plan checks that have not ended.
     """
 
     __slots__ = (
+        "checks",
         "leaving",
         "marked",
         "marks",
@@ -175,3 +178,4 @@ class Decisions:
         self.leaving: dict[str, Ask] = {}
         self.marked: dict[str, Ask] = {}
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
+        self.checks = PlanChecks()

@@ -72,6 +72,7 @@ def _preemption(partition: Partition) -> Iterator[Record]:
         yield "quota due", path, partition.quota_due[path]
     for key in sorted(partition.decisions.suspended):
         yield "suspended", key, partition.decisions.suspended[key].commitment_id
+    yield from _plan_checks(partition)
     yield from _thrashing(partition)
     for line, lost in partition.lost.by_queue.lines.items():
         yield "lost work", *line, *lost
@@ -80,6 +81,14 @@ def _preemption(partition: Partition) -> Iterator[Record]:
     yield from _shadow(partition)
     for decision_id in sorted(partition.decisions.marks):
         yield "marks", decision_id, plain(partition.decisions.marks[decision_id])
+
+
+def _plan_checks(partition: Partition) -> Iterator[Record]:
+    checks = partition.decisions.checks
+    for check in checks.open.values():
+        yield "plan check", check.check_id, plain(check.about), check.fits, check.decision_id
+    for key, count in sorted(checks.refused.items()):
+        yield "refused plan checks", key, count
 
 
 def _shadow(partition: Partition) -> Iterator[Record]:

@@ -15,6 +15,7 @@ from shim_client.messages import (
     ApplicationTags,
     BudgetReport,
     NodeReport,
+    PlanCheckAnswer,
     PodRelease,
     PodReport,
     SyncComplete,
@@ -26,7 +27,7 @@ from si.v1 import si_pb2
 OBJECTS_MAX = 1000
 BYTES_MAX = 1024 * 1024
 
-PodNews = PodReport | PodRelease | Veto | BudgetReport
+PodNews = PodReport | PodRelease | Veto | BudgetReport | PlanCheckAnswer
 ApplicationNews = ApplicationReport | ApplicationTags | ApplicationRemoval
 NodeNews = NodeReport | SyncComplete
 
@@ -125,7 +126,11 @@ def node_requests(news: Iterable[NodeNews], rm_id: str) -> Iterator[si_pb2.NodeR
 
 
 _PodMessage = (
-    si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.VictimVeto | si_pb2.DisruptionBudget
+    si_pb2.Allocation
+    | si_pb2.AllocationRelease
+    | si_pb2.VictimVeto
+    | si_pb2.DisruptionBudget
+    | si_pb2.PlanCheckAnswer
 )
 
 
@@ -139,6 +144,8 @@ def _pod_message(report: PodNews) -> tuple[str, _PodMessage]:
             return "vetoes", wire.veto(report)
         case BudgetReport():
             return "disruptionBudgets", wire.budget(report)
+        case PlanCheckAnswer():
+            return "planCheckAnswers", wire.plan_check_answer(report)
 
 
 def _put(request: si_pb2.AllocationRequest, message: _PodMessage) -> None:
@@ -151,3 +158,5 @@ def _put(request: si_pb2.AllocationRequest, message: _PodMessage) -> None:
             request.vetoes.append(message)
         case si_pb2.DisruptionBudget():
             request.disruptionBudgets.append(message)
+        case si_pb2.PlanCheckAnswer():
+            request.planCheckAnswers.append(message)

@@ -30,6 +30,7 @@ from shim_client.state_machine import (
     node_suitability,
     placeholders,
     pods,
+    promises,
     volume_matching,
 )
 from shim_client.state_machine.state import PodRecord, State
@@ -46,6 +47,8 @@ def placed(state: State, decision: Placed) -> None:
     pod = state.pods.get(decision.key)
     if pod is not None and pod.sent is None and pod.refused is not None:
         pod.sent, pod.refused = pod.refused, None
+    if pod is not None:
+        promises.end_of(state, pod)
     if pod is None or pod.sent is None or pod.facts.deleting:
         _give_back(state, pod, decision)
     elif pod.node == decision.node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any, cast
 
 from shim_client.cluster import (
     Action,
@@ -23,6 +24,8 @@ from shim_client.messages import (
     Decision,
     NodeAnswer,
     Placed,
+    PlanCheck,
+    PlanCheckEnded,
     PodRefused,
     Released,
     Report,
@@ -36,7 +39,9 @@ from shim_client.state_machine import (
     evictions,
     job_sizes,
     nodes,
+    plan_checks,
     pods,
+    promises,
     recheck,
     session,
 )
@@ -44,6 +49,8 @@ from shim_client.state_machine.marks import notices
 from shim_client.state_machine.objects import budgets, configuration, references, storage
 from shim_client.state_machine.state import Phase, State
 from shim_client.translate.fields import BadObjectError
+
+_Answer = ApplicationAnswer | TagsRefused | ApplicationState | NodeAnswer
 
 
 class Link(Enum):
@@ -143,23 +150,13 @@ class Mirror:
             return
         if state.phase is Phase.AWAY:
             return
-        match decision:
-            case Placed():
-                bindings.placed(state, decision)
-            case Released():
-                evictions.released(state, decision)
-            case Withdrawn():
-                evictions.withdrawn(state, decision)
-            case PodRefused():
-                _refused(state, decision)
-            case StillWaiting():
-                bindings.waiting(state, decision)
-            case _:
-                self._answered(decision)
+        handler = _DECISIONS.get(type(decision))
+        if handler is not None:
+            handler(state, decision)
+        else:
+            self._answered(cast("_Answer", decision))
 
-    def _answered(
-        self, decision: ApplicationAnswer | TagsRefused | ApplicationState | NodeAnswer
-    ) -> None:
+    def _answered(self, decision: _Answer) -> None:
         state = self.state
         match decision:
             case NodeAnswer():
@@ -178,6 +175,21 @@ def _refused(state: State, decision: PodRefused) -> None:
     if not session.passed_barrier(state, decision.key):
         bindings.refused(state, decision)
 
+
+def _end_check(state: State, decision: PlanCheckEnded) -> None:
+    promises.end(state, decision.check)
+
+
+_DECISIONS: dict[type, Callable[[State, Any], None]] = {
+    Placed: bindings.placed,
+    Released: evictions.released,
+    Withdrawn: evictions.withdrawn,
+    PlanCheck: plan_checks.asked,
+    PlanCheckEnded: _end_check,
+    PodRefused: _refused,
+    StillWaiting: bindings.waiting,
+}
+"""The handler of each decision about pods."""
 
 _Handler = Callable[[State, KubeObject], None]
 _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {

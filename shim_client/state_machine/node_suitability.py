@@ -56,7 +56,12 @@ def is_judged(state: State, pod: PodRecord) -> bool:
 
 
 def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
-    """Return the ask limited to the nodes that suit it, by what is known now."""
+    """Return the ask limited to the nodes that suit it, by what is known now.
+
+    The ask of a pod whose place is kept (see `promises`) keeps the limits that it was sent with.
+    """
+    if pod.promise and pod.sent is not None:
+        return _limited_as(report, pod.sent)
     parts = list(_parts(state, pod)) if is_judged(state, pod) else []
     if not parts:
         return report
@@ -64,6 +69,17 @@ def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
     constraints = report.constraints or NO_CONSTRAINTS
     listed = replace(constraints, allowed_nodes=allowed, excluded_nodes=excluded)
     return replace(report, rm_check=True, constraints=listed if listed != NO_CONSTRAINTS else None)
+
+
+def _limited_as(report: PodReport, sent: PodReport) -> PodReport:
+    lists = sent.constraints or NO_CONSTRAINTS
+    listed = replace(
+        report.constraints or NO_CONSTRAINTS,
+        allowed_nodes=lists.allowed_nodes,
+        excluded_nodes=lists.excluded_nodes,
+    )
+    constraints = listed if listed != NO_CONSTRAINTS else None
+    return replace(report, rm_check=sent.rm_check, constraints=constraints)
 
 
 def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:

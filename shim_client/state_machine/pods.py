@@ -11,17 +11,21 @@ from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
 from shim_client.messages import PodRelease, PodReport, TerminationType
-from shim_client.state_machine import applications, jobs, node_suitability, volume_matching
+from shim_client.state_machine import (
+    applications,
+    jobs,
+    node_suitability,
+    promises,
+    settling,
+    volume_matching,
+)
 from shim_client.state_machine.marks import soft, victim_marks
 from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
-from shim_client.state_machine.topology_counts import Assignment
 from shim_client.translate.fields import BadObjectError, mapping
-from shim_client.translate.matching import Labels, selects
+from shim_client.translate.matching import selects
 from shim_client.translate.neighbours import Demands
 from shim_client.translate.pod import PodFacts, for_core, is_terminated, read_pod, read_ref
 from shim_client.translate.volumes import ClaimFacts
-
-_NO_LABELS: Labels = {}
 
 
 def observe(state: State, item: KubeObject) -> None:
@@ -45,7 +49,7 @@ def observe(state: State, item: KubeObject) -> None:
     if facts.report.node and facts.report.node != pod.node:
         assign(state, pod, facts.report.node)
     elif pod.node:
-        settle(state, pod)
+        settling.settle(state, pod, pod.node)
     for problem in facts.problems:
         state.note_once(pod, "PodNotClear", problem, warning=True)
     offer(state, pod)
@@ -64,6 +68,7 @@ def remove(state: State, uid: str) -> None:
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
+    promises.end_of(state, pod)
     unassign(state, pod)
     volume_matching.release(state, uid)
     _demand(state, pod, None)
@@ -136,7 +141,7 @@ def assign(state: State, pod: PodRecord, node: str) -> None:
     unassign(state, pod)
     pod.node = node
     state.assigned.setdefault(node, {})[pod.facts.ref.uid] = None
-    settle(state, pod)
+    settling.settle(state, pod, node)
 
 
 def unassign(state: State, pod: PodRecord) -> None:
@@ -148,21 +153,6 @@ def unassign(state: State, pod: PodRecord) -> None:
             del state.assigned[pod.node]
     pod.node = ""
     state.neighbourhood.unsettle(pod.facts.ref.uid)
-
-
-def settle(state: State, pod: PodRecord) -> None:
-    """Count the pod at its node, for the affinity and spread rules of other pods."""
-    facts, node = pod.facts, state.nodes.get(pod.node)
-    state.neighbourhood.settle(
-        Assignment(
-            uid=facts.ref.uid,
-            namespace=facts.ref.namespace,
-            labels=facts.labels,
-            node_labels=node.facts.labels if node else _NO_LABELS,
-            going=facts.deleting,
-            apart=facts.demands.apart if facts.demands else (),
-        )
-    )
 
 
 def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:

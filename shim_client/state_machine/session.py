@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from shim_client.cluster import KINDS
 from shim_client.messages import ConfigurationReport, SyncComplete
-from shim_client.state_machine import applications, barriers, evictions, nodes, pods
+from shim_client.state_machine import applications, barriers, evictions, nodes, pods, promises
 from shim_client.state_machine.objects import budgets
 from shim_client.state_machine.state import (
     ApplicationRecord,
@@ -88,6 +88,7 @@ def disconnected(state: State) -> None:
     """Record that the session has ended, and forget all answers of the core."""
     state.connected = False
     state.phase = Phase.AWAY
+    promises.end_all(state)
     state.reports = [one for one in state.reports if isinstance(one, ConfigurationReport)]
     state.greeted.clear()
     state.unanswered.clear()

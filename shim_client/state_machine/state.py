@@ -144,6 +144,8 @@ class PodRecord:
     """The capacity that evictions free for the pod while it waits."""
     demanded: Demands | None = None
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""
+    promise: str = ""
+    """The plan check for which the pod's place is kept; empty when there is none."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the shim wrote on the pod."""
     held: bool = False
@@ -196,6 +198,8 @@ class State:
     """PodDisruptionBudgets by namespace and name."""
     budgets_told: dict[str, int] = field(default_factory=dict)
     """The number of disruptions that each budget allows, as last reported to the core, by namespace/name."""
+    promises: dict[str, list[str]] = field(default_factory=dict)
+    """By plan check, the uids of the pods whose places are kept (see `promises`)."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Names of nodes by label and value, for labels that were looked up; emptied when nodes change."""

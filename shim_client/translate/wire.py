@@ -18,6 +18,9 @@ from shim_client.messages import (
     NodeConstraints,
     NodeReport,
     Placed,
+    PlanCheck,
+    PlanCheckAnswer,
+    PlanCheckEnded,
     PodRefused,
     PodRelease,
     PodReport,
@@ -101,7 +104,7 @@ def filled(message: si_pb2.Allocation, report: PodReport) -> si_pb2.Allocation:
     message.protection = cast("si_pb2.Protection", report.protection)
     message.startedAt = report.started_ms
     message.graceSeconds = report.grace_seconds
-    message.rmCheck = report.rm_check
+    message.rmCheck = message.answersPlanChecks = report.rm_check
     message.disruptionGroups.extend(report.disruption_groups)
     for tag, value in own_tags(report):
         message.allocationTags[tag] = value
@@ -142,6 +145,19 @@ def veto(report: Veto) -> si_pb2.VictimVeto:
     """Return the message about a victim that stays."""
     return si_pb2.VictimVeto(
         decisionID=report.decision, allocationKey=report.key, reason=report.reason
+    )
+
+
+def plan_check_answer(report: PlanCheckAnswer) -> si_pb2.PlanCheckAnswer:
+    """Return the message that answers a plan check."""
+    return si_pb2.PlanCheckAnswer(
+        checkID=report.check,
+        partitionName=report.partition,
+        fits=not report.refused,
+        refused=[
+            si_pb2.RefusedPlacement(allocationKey=key, reason=reason)
+            for key, reason in report.refused
+        ],
     )
 
 
@@ -242,6 +258,24 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     for state in response.schedulingStates:
         if (why := _WAITING.get(state.state)) is not None:
             yield StillWaiting(state.allocationKey, why, state.reason)
+    yield from _plan_checks(response)
+
+
+def _plan_checks(response: si_pb2.AllocationResponse) -> Iterator[PlanCheck | PlanCheckEnded]:
+    """Yield the plan checks that ended, then those that began; one that did both needs no answer."""
+    begun = {check.checkID for check in response.planChecks}
+    ended = {end.checkID for end in response.endedPlanChecks}
+    for end in response.endedPlanChecks:
+        if end.checkID not in begun:
+            yield PlanCheckEnded(end.checkID)
+    for check in response.planChecks:
+        if check.checkID not in ended:
+            yield PlanCheck(
+                check.checkID,
+                check.partitionName,
+                tuple((one.allocationKey, intern(one.nodeID)) for one in check.placements),
+                tuple(check.victims),
+            )
 
 
 def _ends(response: si_pb2.AllocationResponse) -> Iterator[Released | Withdrawn]:

@@ -19,6 +19,8 @@ from server.model.decisions import (
     NodeRejected,
     Noted,
     Placed,
+    PlanCheckEnded,
+    PlanCheckRequested,
     Released,
     Termination,
     Withdrawn,
@@ -37,6 +39,7 @@ from server.model.events import (
     NodeEnabled,
     NodeRemoved,
     NodeUpdated,
+    PlanChecked,
     ReleaseRequested,
 )
 from server.model.policies import RESERVATION
@@ -101,6 +104,10 @@ class Partition:
     open: dict[str, Open] = field(default_factory=dict)
     ended: dict[str, DecisionState] = field(default_factory=dict)
     vetoes: int = 0
+    asked: dict[str, PlanCheckRequested] = field(default_factory=dict)
+    """The plan checks without an answer, by id."""
+    agreed: list[PlanCheckRequested] = field(default_factory=list)
+    """The plan checks whose managers agreed."""
     heirs: set[str] = field(default_factory=set)
     """Pods for which placeholders were evicted; these pods may use the capacity of the placeholders."""
     shares: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
@@ -131,13 +138,17 @@ class Partition:
         """Return the asks for which open decisions hold capacity."""
         return {one.key for known in self.open.values() for one in known.record.beneficiaries}
 
-    def owners(self, node: str) -> list[str]:
-        """Return the waiting asks that require a node and have a decision; the node is kept only for them (G11)."""
+    def owners(self, node: str, given_up: set[str]) -> list[str]:
+        """Return the waiting asks that require a node and have a decision; the node is kept only for them (G11).
+
+        Decisions that were given up in this batch hold nothing, although the batch reports placements first.
+        """
         return [
             one.key
             for known in self.open.values()
             for one in known.record.beneficiaries
             if known.record.policy == "required-node"
+            and known.record.decision_id not in given_up
             and one.node_id == node
             and one.key in self.pods
             and not self.pods[one.key].node
@@ -163,6 +174,7 @@ class Account:
         self.expiring: list[DecisionRecord] = []
         """The records of expired decisions among the decisions that are being checked."""
         self.ending: set[str] = set()
+        self.given_up: set[str] = set()
         """The ids of ended decisions among the decisions that are being checked."""
         self._configure(configuration)
 
@@ -216,6 +228,8 @@ class Account:
                 known[event.application_id] = (event.queue, event.user)
             case ApplicationRemoved():
                 self._end_application(event.partition, event.application_id)
+            case PlanChecked():
+                self._answered(event)
             case AskAdded():
                 self._ask(event)
             case AllocationAdded():
@@ -273,7 +287,7 @@ class Account:
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
-    def decided(self, decisions: Iterable[Decision]) -> None:  # noqa: C901, PLR0912 - a line each
+    def decided(self, decisions: Iterable[Decision]) -> None:  # noqa: C901, PLR0912, PLR0915 - a line each
         """Check decisions in their order; the decisions of one round were planned on one snapshot."""
         decisions = list(decisions)
         seen: set[str] = set()
@@ -285,6 +299,7 @@ class Account:
         ]
         moves = [one for one in decisions if isinstance(one, DecisionMoved)]
         self.ending = {one.decision_id for one in moves if not one.state.is_open}
+        self.given_up = {one.decision_id for one in moves if one.state is DecisionState.ABORTED}
         for one in decisions:
             if isinstance(one, Decided) and one.record.partition not in seen:
                 seen.add(one.record.partition)
@@ -296,6 +311,12 @@ class Account:
                     self._released(one)
                 case Withdrawn():
                     self._withdrawn(one)
+                case PlanCheckRequested():
+                    self.partitions[one.partition].asked[one.check_id] = one
+                    self.seen["plan check"] += 1
+                case PlanCheckEnded():
+                    self.partitions[one.partition].asked.pop(one.check_id, None)
+                    self.seen[f"plan check ended: {one.reason[:24]}"] += 1
                 case Decided():
                     self._decided(one.record)
                 case DecisionMoved():
@@ -360,7 +381,7 @@ class Account:
             most = node.capacity.get(kind, 0)
             assert used[kind] <= most, f"{placed.node_id} holds {used[kind]} of {most} {kind}"
         _assert_ports(state, pod)
-        owners = state.owners(placed.node_id)
+        owners = state.owners(placed.node_id, self.given_up)
         pledged = pod.key in state.gainers() | state.heirs
         assert pledged or not owners, f"{placed.node_id} is held for {owners} alone (G11)"
         self.seen["placed"] += 1
@@ -422,6 +443,8 @@ class Account:
             assert spec.observe_only, f"{record.decision_id} only observes"
             return
         assert record.state.is_open, f"{record.decision_id} begins {record.state}"
+        if "rebuilt" not in record.summary:
+            self._assert_agreed(state, record)
         known = state.open.get(record.decision_id)
         if known is not None:
             assert state.vetoes, f"{record.decision_id} is decided twice without a veto"
@@ -438,6 +461,31 @@ class Account:
         state.open[record.decision_id] = Open(record)
         if rebuilt:
             state.open[record.decision_id].ordered |= {one.key for one in record.victims}
+
+    def _answered(self, event: PlanChecked) -> None:
+        state = self.partitions[event.partition]
+        check = state.asked.get(event.check_id)
+        if check is None or check.rm_id != event.rm_id:
+            return
+        del state.asked[event.check_id]
+        if event.fits:
+            state.agreed.append(check)
+
+    def _assert_agreed(self, state: Partition, record: DecisionRecord) -> None:
+        """Assert that the manager agreed to this plan, if it evicts pods for an ask that the manager has to check (design 1.8)."""
+        gains = tuple((one.key, one.node_id) for one in record.beneficiaries)
+        specs = [state.pods[key].spec for key, _ in gains if key in state.pods]
+        new = {one.key for one in record.victims} - {
+            *record.vetoed,
+            *record.withdrawn,
+            *record.confirmed,
+        }
+        if not new or not any(spec.rm_check for spec in specs):
+            return
+        assert all(spec.plan_checks for spec in specs if spec.rm_check), f"{gains} may fail to bind"
+        agreed = [one for one in state.agreed if one.placements == gains]
+        assert any(set(one.victims) <= new for one in agreed), f"nobody agreed to {record.summary}"
+        self.seen["agreed"] += 1
 
     def _assert_may_gain(self, state: Partition, record: DecisionRecord, key: str) -> None:
         assert key in state.pods, f"{key} gains by {record.decision_id} and is not there"

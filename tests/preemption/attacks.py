@@ -15,7 +15,7 @@ from server.core.queries.forecast import forecast
 from server.core.queries.simulate import simulate_asks
 from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
-from server.model.decisions import Decision, Noted, Termination
+from server.model.decisions import Decision, Noted, PlanCheckRequested, Termination
 from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
@@ -31,6 +31,7 @@ from server.model.events import (
     NodeEnabled,
     NodeRemoved,
     NodeUpdated,
+    PlanChecked,
     ReleaseRequested,
     SyncCompleted,
     VictimVetoed,
@@ -251,6 +252,7 @@ class Attack:
             excluded_nodes=(dice.choice(nodes),) if nodes and dice.random() < 0.1 else (),
         )
         sizes = {kind: dice.choice((1, 2, 2, 3, 5)) for kind in self.kinds}
+        checked = dice.random() < 0.3
         protections = (*[Protection.NORMAL] * 8, Protection.FIRM, Protection.UNTOUCHABLE)
         return AskSpec(
             resource(sizes),
@@ -263,7 +265,8 @@ class Attack:
             job_key=job,
             min_members=2 if job else 0,
             disruption_groups=(dice.choice(GROUPS),) if dice.random() < 0.2 else (),
-            rm_check=dice.random() < 0.05,
+            rm_check=checked,
+            plan_checks=checked and dice.random() < 0.8,
             timeout_ms=dice.choice((0,) * 15 + (20_000,)),
         )
 
@@ -278,6 +281,8 @@ class Attack:
             action()
             if self.dice.random() < 0.6:
                 self.tick()
+            if self.dice.random() < 0.8:
+                self.answer_check()
         self.settle()
 
     def found(self) -> None:
@@ -301,6 +306,8 @@ class Attack:
             (self.confirm_oddly, 3),
             (self.veto, 6),
             (self.veto_oddly, 2),
+            (self.answer_check, 16),
+            (self.answer_oddly, 1),
             (self.end_pod, 6),
             (self.resize_pod, 4),
             (self.change_ask, 4),
@@ -405,6 +412,28 @@ class Attack:
             self._veto(state, manager, pod, decision)
         else:
             self.tell(VictimVetoed(manager, decision, key, "429"))
+
+    def answer_check(self) -> None:
+        """Answer some of the open plan checks: mostly agree, or refuse one ask or all."""
+        asked = [(name, one) for name in self.managers for one in self._asked(name)]
+        for name, check in self.dice.sample(asked, min(len(asked), self.dice.choice((1, 2, 9)))):
+            fits = self.dice.random() < 0.75
+            key, _ = self.dice.choice(check.placements)
+            refused = () if fits or self.dice.random() < 0.3 else ((key, "it would not fit"),)
+            self.tell(PlanChecked(check.rm_id, name, check.check_id, fits, refused))
+
+    def _asked(self, name: str) -> list[PlanCheckRequested]:
+        return list(self.account.partitions[name].asked.values())
+
+    def answer_oddly(self) -> None:
+        """Answer a plan check that never was, has ended, or belongs to another manager."""
+        partition, _, manager = self.place()
+        known = [one.check_id for name in self.managers for one in self._asked(name)]
+        other = self.dice.choice([manager, "a stranger"])
+        check = self.dice.choice(["", "1", "99999", *(known if other != manager else ())])
+        if other == manager and check in {one.check_id for one in self._asked(partition)}:
+            return
+        self.tell(PlanChecked(other, partition, check, fits=True))
 
     def _veto(self, state: Partition, manager: str, pod: Pod, decision: str) -> None:
         before = self._is_releasing(pod.key)

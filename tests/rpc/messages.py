@@ -76,6 +76,7 @@ def _own(draw: st.DrawFn) -> dict[str, Any]:
         "startedAt": draw(numbers),
         "graceSeconds": draw(small),
         "rmCheck": draw(st.booleans()),
+        "answersPlanChecks": draw(st.booleans()),
         "jobTrigger": draw(st.sampled_from([0, 1, 2, 3, 99])),
     }
 
@@ -165,6 +166,13 @@ budgets = st.builds(
     allowed=st.sampled_from([0, 1, 7, -1, 2**31 - 1]),
     removed=st.booleans(),
 )
+plan_check_answers = st.builds(
+    si.PlanCheckAnswer,
+    checkID=names,
+    partitionName=st.sampled_from(["", "default", "GPU"]),
+    fits=st.booleans(),
+    refused=st.lists(st.builds(si.RefusedPlacement, allocationKey=keys, reason=names), max_size=2),
+)
 allocation_requests = st.builds(
     si.AllocationRequest,
     asks=st.lists(asks(), max_size=3),
@@ -178,6 +186,7 @@ allocation_requests = st.builds(
     allocations=st.lists(allocations(), max_size=3),
     vetoes=st.lists(vetoes, max_size=2),
     disruptionBudgets=st.lists(budgets, max_size=2),
+    planCheckAnswers=st.lists(plan_check_answers, max_size=2),
 )
 
 

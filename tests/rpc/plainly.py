@@ -13,6 +13,7 @@ from server.model.events import AllocationAdded, AskAdded, Event, ForeignAdded
 from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.tags import decoded
 from server.rpc.translate.allocations import Batch
+from server.rpc.translate.plan_checks import add_answers
 from server.rpc.translate.releases import add_budgets, add_releases, add_vetoes
 from server.rpc.translate.templates import Specs, Template
 from si.v1 import si_pb2 as si
@@ -57,6 +58,7 @@ def read(data: bytes) -> tuple[str, list[Meaning], list[Meaning]]:
     rest = Batch(rm_id)
     add_vetoes(rest, [veto.SerializeToString() for veto in message.vetoes])
     add_budgets(rest, [budget.SerializeToString() for budget in message.disruptionBudgets])
+    add_answers(rest, [answer.SerializeToString() for answer in message.planCheckAnswers])
     add_releases(rest, message.releases)
     _, more, refused = meaning_of(rest)
     return rm_id, events + more, refusals + refused

@@ -40,6 +40,7 @@ from server.model.events import (
     NodeEnabled,
     NodeRemoved,
     NodeUpdated,
+    PlanChecked,
     ReleaseRequested,
     SyncCompleted,
     VictimVetoed,
@@ -451,6 +452,31 @@ def test_a_veto_with_an_endless_name_is_noted_and_a_long_reason_is_cut() -> None
     assert note.message.startswith("veto: decisionID: has 1025 characters")
     veto = si.VictimVeto(decisionID="d", allocationKey="k", reason=long)
     assert read(vetoes=[veto]).events == [VictimVetoed(RM, "d", "k", long[:-1])]
+
+
+def test_answers_to_plan_checks() -> None:
+    refused = si.PlanCheckAnswer(
+        checkID="7", partitionName="GPU", refused=[{"allocationKey": "k", "reason": "why"}]
+    )
+    assert read(planCheckAnswers=[si.PlanCheckAnswer(checkID="6", fits=True), refused]).events == [
+        PlanChecked(RM, "default", "6", fits=True),
+        PlanChecked(RM, "gpu", "7", fits=False, refused=(("k", "why"),)),
+    ]
+
+
+def test_an_answer_that_contradicts_itself_or_has_an_endless_name_is_noted() -> None:
+    both = si.PlanCheckAnswer(checkID="7", fits=True, refused=[{"allocationKey": "k"}])
+    long = si.PlanCheckAnswer(checkID="x" * (limits.NAME_CHARACTERS_MAX + 1))
+    notes = [one for one in read(planCheckAnswers=[both, long]).refusals if isinstance(one, Noted)]
+    assert [one.code for one in notes] == [Code.PLAN_CHECK_UNKNOWN] * 2
+    assert notes[0].message == "planCheckAnswers: refused: is set although `fits` is true"
+    assert notes[1].message.startswith("planCheckAnswers: checkID: has 1025 characters")
+
+
+def test_an_ask_answers_plan_checks_only_if_its_manager_checks_it() -> None:
+    assert spec_of(rmCheck=True, answersPlanChecks=True).plan_checks
+    assert not spec_of(answersPlanChecks=True).plan_checks
+    assert old_spec(rmCheck=True, answersPlanChecks=True).plan_checks
 
 
 def test_disruption_budgets() -> None:

@@ -175,6 +175,56 @@ async def test_g11_a_daemons_pod_gets_its_node() -> None:
         assert running(cluster) == {"test": 4, "system": 1}
 
 
+SPREAD = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+}
+APART = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "on_each"), [(SPREAD, 2), (APART, 1)], ids=["topology spread", "anti-affinity"]
+)
+async def test_1_8_pods_with_rules_about_their_neighbours_get_their_guarantee(
+    rule: dict[str, Any], on_each: int
+) -> None:
+    """Three full nodes: the queue gets its guarantee, each node as many of its pods as the rule admits, nobody goes in vain."""
+    cluster = EmbeddedCluster(wall_clock())
+    for name in ("n1", "n2", "n3"):
+        cluster.create(node(name, cpu="4", labels={"kubernetes.io/hostname": name}))
+    cluster.create(replica_set("test", 6))
+    wanted = 3 * on_each
+    async with at_work(cluster, queues(prod=2 * wanted, test=0)):
+        assert running(cluster) == {"test": 6}
+        cluster.create(replica_set("prod", wanted, labels={"app": "web"}, **rule))
+        await until(lambda: running(cluster)["prod"] == wanted)
+        await stays(lambda: len(preempted(cluster)) == wanted)
+    where = Counter(
+        item["spec"]["nodeName"]
+        for item in cluster.pods()
+        if item["metadata"]["labels"]["applicationId"] == "prod"
+    )
+    assert where == {"n1": on_each, "n2": on_each, "n3": on_each}
+    assert told(cluster, "FailedBinding") == []
+
+
 async def apply(address: str, text: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub = config_pb2_grpc.ConfigurationServiceStub(channel)

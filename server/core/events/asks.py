@@ -3,6 +3,7 @@
 from typing import Final
 
 from server.core.events import (
+    excluded_nodes,
     gang_consistency,
     gang_size,
     lifecycle,
@@ -12,7 +13,7 @@ from server.core.events import (
 )
 from server.core.preemption import due_quota, open_decisions
 from server.core.state import REGISTER_FIRST, State
-from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
+from server.model.asks import PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
     ApplicationState,
     AskRejected,
@@ -28,9 +29,6 @@ from server.state.applications import Application, Ask
 from server.state.gang_sizes import size_placeholders
 from server.state.nodes import Foreign, Node
 from server.state.partition import Partition
-
-AVOID_MS = 60_000
-"""The time for which an ask avoids a node after its binding there failed (SCHEDULING_FAILED_ON_RM, design 1.8)."""
 
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
@@ -364,19 +362,14 @@ def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int
     node = ask.node
     assert node is not None
     journal.unsettle(partition, ask)
-    avoided = partition.avoided.setdefault(ask.key, {})
-    avoided.pop(node.node_id, None)
-    while len(avoided) >= AVOIDED_NODES_MAX:
-        del avoided[next(iter(avoided))]
-    avoided[node.node_id] = now + AVOID_MS
-    state.at(now + AVOID_MS, "avoid", partition.name, ask.key)
+    excluded_nodes.note(state, partition, ask, node.node_id, now)
     partition.arrivals += 1
     ask.arrival = partition.arrivals
     ask.cycle = partition.round.cycles  # while an ask is placed it misses no opportunity (P2)
     _respec(partition, ask, ask.spec)
     _add_waiting(state, partition, ask, now)
     failed = f"binding on {node.node_id} failed" + (f": {why}" if why else "")
-    message = f"{failed}; the node is avoided for {AVOID_MS // 1000} s"
+    message = f"{failed}; the node is avoided for {excluded_nodes.AVOID_MS // 1000} s"
     return [Noted("ask", ask.key, Code.NODE_AVOIDED, message, partition.name, ask.rm_id)]
 
 

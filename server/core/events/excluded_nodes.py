@@ -1,7 +1,32 @@
 """The nodes on which an ask could not be bound: the ask avoids them for a while, or until the node changes (design 1.8)."""
 
+from typing import Final
+
+from server.core.state import State
+from server.model.asks import AVOIDED_NODES_MAX
 from server.state import journal
+from server.state.applications import Ask
 from server.state.partition import Partition
+
+AVOID_MS: Final = 60_000
+"""The time for which an ask avoids a node that its manager refused (design 1.8)."""
+TIMER: Final = "avoid"
+
+
+def note(state: State, partition: Partition, ask: Ask, node_id: str, now: int) -> None:
+    """Record that an ask avoids a node from now on. The caller gives the ask its new class."""
+    avoided = partition.avoided.setdefault(ask.key, {})
+    avoided.pop(node_id, None)
+    while len(avoided) >= AVOIDED_NODES_MAX:
+        del avoided[next(iter(avoided))]
+    avoided[node_id] = now + AVOID_MS
+    state.at(now + AVOID_MS, TIMER, partition.name, ask.key)
+
+
+def avoid(state: State, partition: Partition, ask: Ask, node_id: str, now: int) -> None:
+    """Let a waiting ask avoid a node for a while."""
+    note(state, partition, ask, node_id, now)
+    journal.reclassify(partition, ask)
 
 
 def over(partition: Partition, key: str, now: int) -> None:

@@ -131,7 +131,10 @@ def end_suspended(partition: Partition) -> None:
 
     A decision that shrinks queues stays open while it has other victims.
     """
+    checks = partition.decisions.checks.by_ask
     for commitment in list(dict.fromkeys(partition.decisions.suspended.values())):
+        if any(key in checks and not checks[key].decision_id for key in commitment.pledges):
+            continue  # its new plan waits for the answer of its manager
         journal.resume(partition, commitment)
         if commitment.pledges or not commitment.victims:
             reason = "a victim could not be evicted, and no other pod may be"

@@ -132,7 +132,8 @@ def _instants(
     delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = _refused_ms(partition, group, policy)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=pending.by_turn):
-        if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
+        spec = ask.spec
+        if ask.group is not group or not spec.allow_preempt_other or spec.may_fail_to_bind:
             continue
         instant = max(ask.pending_since + delay, ask.tried_ms)
         if _was_refused(instant, refused_ms):

@@ -2,7 +2,8 @@
 
 The record starts when the core starts, so that after a restart the first round may begin at once, with its whole budget.
 Claims, gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. A
-decision that is planned again after a veto does not wait either: it belongs to the round that made it.
+decision that is planned again after a veto, or after its manager agreed to it, does not wait either: it belongs to the round that
+made it.
 """
 
 from collections import Counter
@@ -46,7 +47,8 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
     """Return whether the ask, or its gang, may be planned for now; if not, schedule a call in the next round."""
     if is_between(partition, now):
-        found = ask.key in partition.decisions.suspended
+        decisions = partition.decisions
+        found = ask.key in decisions.suspended or decisions.checks.is_granted(ask.key)
     else:
         last = last_served(partition)
         found = last is None or ask.arrival <= last

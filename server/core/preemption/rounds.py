@@ -21,6 +21,7 @@ from server.core.preemption import (
     due_reservations,
     open_decisions,
     pacing,
+    plan_checks,
     refusals,
     takeover,
     thrash_guard,
@@ -64,6 +65,7 @@ class RoundResult:
     - ``held_back``: asks that may reserve were not offered a node, because a takeover comes first or a look goes on.
     - ``looks``: the next tick goes on to look for asks that may reserve, or begins another look for these or for asks that claim.
     - ``expiring`` has pairs: the instant at which a decision expires, and its id.
+    - ``asked`` has pairs: the instant at which the answer to a plan check is overdue, and the id of the check.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -75,6 +77,7 @@ class RoundResult:
     held_back: bool = False
     looks: bool = False
     expiring: list[tuple[int, str]] = field(default_factory=list)
+    asked: list[tuple[int, str]] = field(default_factory=list)
 
 
 Beside = Callable[[Trial | None], None]
@@ -126,9 +129,13 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
 
 def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
     for plan in trial.plans:
+        if plan_checks.waits(partition, plan):
+            continue
         if not apply_plan.is_shown(partition, plan):
             pacing.record(partition, trial, plan, now)
         written = apply_plan.write(partition, trial, plan, now)
+        for _, decision_id in written.expiring:
+            plan_checks.decided(partition, plan, decision_id)
         result.notes += written.decisions
         result.expiring += written.expiring
         result.more |= _is_ready(partition, plan)
@@ -264,7 +271,7 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
             side.runs(trial, result)
             _trim(partition, trial, result, due=trims)
         for intent in policy.intents(trial):
-            if _is_masked(partition, intent):
+            if _is_masked(side, intent):
                 pacing.keep_waiting(partition, intent.policy, side.now)
                 continue
             if result.spent >= side.budget:
@@ -324,15 +331,21 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
             result.notes.append(_broken(trial, reclaim.NAME, "queue", intent.queue, refusal))
 
 
-def _is_masked(partition: Partition, intent: Intent) -> bool:
-    """Return whether the intent was refused in this round already, or is a reservation for a class that no node could hold.
+def _is_masked(side: PlanningSide, intent: Intent) -> bool:
+    """Return whether the intent is not to be tried now.
+
+    It was refused in this round already, it waits for the answer of its manager (design 1.8), or it is a reservation for a class
+    that no node could hold.
 
     Without this check, a round that its budget cut off would try the same intents again in each tick, and never reach the later
     ones.
     """
-    state = partition.round
-    return (intent.policy, intent.ask.key) in state.masked or (
-        intent.ask.kind.number in state.hopeless and facts(intent.policy).reserves
+    state = side.partition.round
+    waits = side.watched and side.partition.decisions.checks.is_unanswered(intent.ask.key)
+    return (
+        waits
+        or (intent.policy, intent.ask.key) in state.masked
+        or (intent.ask.kind.number in state.hopeless and facts(intent.policy).reserves)
     )
 
 
@@ -399,10 +412,20 @@ def _decide(
         if refusal is not None:
             return refusal
         account.count(plan)
-        if side.watched:
+        if side.watched and plan_checks.waits(side.partition, plan):
+            _ask(side, plan, result)
+        elif side.watched:
             result.notes += thrash_guard.watch(side.partition, trial, plan)
     trial.apply(plan)
     return None
+
+
+def _ask(side: PlanningSide, plan: Plan, result: RoundResult) -> None:
+    """Ask the manager of a plan's asks whether they fit. Later plans of the round count this plan as carried out (design 1.8)."""
+    asked = plan_checks.ask(side.partition, plan, side.now)
+    if asked is not None:
+        result.notes += asked.decisions
+        result.asked.append((asked.overdue_ms, asked.check_id))
 
 
 def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:

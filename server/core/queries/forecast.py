@@ -23,11 +23,18 @@ from server.model.decisions import (
     Decision,
     DecisionMoved,
     Placed,
+    PlanCheckRequested,
     Released,
     Termination,
     Withdrawn,
 )
-from server.model.events import ConfigurationApplied, DisruptionsAllowed, Event, ReleaseRequested
+from server.model.events import (
+    ConfigurationApplied,
+    DisruptionsAllowed,
+    Event,
+    PlanChecked,
+    ReleaseRequested,
+)
 from server.model.forecast import (
     Forecast,
     ForeseenDecision,
@@ -52,7 +59,7 @@ from server.state.queues import QueueState
 ASSUMPTIONS: Final = (
     "nothing arrives, and nothing ends or changes by itself",
     "an evicted pod ends at once, uses up its disruption budget, and is not created again",
-    "every pod that gets a node is bound",
+    "every pod that gets a node is bound; the manager agrees to evictions for pods that it checks",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
 """The assumption for partitions in which reservations end and are made again forever: they repeat themselves (see `queries.settling`)."""
@@ -154,6 +161,7 @@ class _Course:
             name: dict(partition.quota_due) for name, partition in copy.state.partitions.items()
         }
         self._going: dict[tuple[str, str], Termination] = {}
+        self._asked: list[PlanCheckRequested] = []
         self._found = {
             name: _Found(queue_reports.queue_report(partition))
             for name, partition in copy.state.partitions.items()
@@ -226,6 +234,8 @@ class _Course:
                 self._going[one.partition, one.key] = one.termination
             elif isinstance(one, Withdrawn):
                 self._going.pop((one.partition, one.key), None)
+            elif isinstance(one, PlanCheckRequested):
+                self._asked.append(one)
             else:
                 self._note(one)
 
@@ -302,11 +312,14 @@ class _Course:
     # The assumed events of the cluster --------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
-        """Return the events by which every pod that was ordered to end does end.
+        """Return the release of every pod that was ordered to end, and the manager's consent to every plan check.
 
         Each victim of preemption also lowers its disruption budgets by one.
         """
-        events: list[Event] = []
+        events: list[Event] = [
+            PlanChecked(one.rm_id, one.partition, one.check_id, fits=True) for one in self._asked
+        ]
+        self._asked.clear()
         for (name, key), why in self._going.items():
             partition = self._core.state.partitions.get(name)
             ask = partition.asks.get(key) if partition is not None else None

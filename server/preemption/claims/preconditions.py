@@ -16,7 +16,7 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
         return Refusal(
             Rule.REQUIRED_NODE, "it requires a node by name, and claims nothing elsewhere"
         )
-    if ask.spec.rm_check:  # design 1.8
+    if ask.spec.may_fail_to_bind:  # design 1.8
         return Refusal(Rule.RM_CHECK, "its resource manager has to look at a node first")
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
         return Refusal(Rule.DISABLED, f"preemption is disabled for queue {ask.leaf}")

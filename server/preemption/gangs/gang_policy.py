@@ -74,7 +74,7 @@ def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
         return labelled
     if ask.spec.constraints.required_node:
         return Refusal(Rule.REQUIRED_NODE, f"{ask.key} requires a node by name")
-    if ask.spec.rm_check:  # design 1.8
+    if ask.spec.may_fail_to_bind:  # design 1.8
         return Refusal(Rule.RM_CHECK, f"the manager of {ask.key} has to look at a node first")
     return None
 

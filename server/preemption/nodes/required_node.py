@@ -64,7 +64,7 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
     """Return the reason why no pod is evicted for the ask, whatever runs on its node; None when pods may be evicted."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
-    if ask.spec.rm_check:  # design 1.8
+    if ask.spec.may_fail_to_bind:  # design 1.8
         return Refusal(Rule.RM_CHECK, "its resource manager has to look at a node first")
     if not ask.within_limits:
         return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")

@@ -23,6 +23,7 @@ from server.rpc.limits import (
 from server.rpc.steps import Steps, at_once
 from server.rpc.tags import CREATION_ENTRY, REQUIRED_NODE_WORD, created_ms
 from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.plan_checks import add_answers
 from server.rpc.translate.releases import add_budgets, add_releases, add_vetoes
 from server.rpc.translate.templates import Template
 from server.rpc.wire_schemas import (
@@ -112,7 +113,8 @@ class AllocationCodec:
         batch = Batch(request.manager)
         allocations, asks = request.allocations, request.asks
         vetoes, budgets, releases = request.vetoes, request.budgets, _releases(request.releases)
-        count = len(asks) + len(allocations) + len(vetoes) + len(budgets)
+        answers = request.answers
+        count = len(asks) + len(allocations) + len(vetoes) + len(budgets) + len(answers)
         if releases is not None:
             count += len(releases.allocationsToRelease) + len(releases.allocationAsksToRelease)
         if count > OBJECTS_MAX:
@@ -123,6 +125,7 @@ class AllocationCodec:
             yield from self._each(batch, self._asks, asks, data)
         add_vetoes(batch, vetoes)
         add_budgets(batch, budgets)
+        add_answers(batch, answers)
         if releases is not None:
             add_releases(batch, releases)
         return batch

@@ -16,9 +16,12 @@ from server.model.decisions import (
     AskStateChanged,
     NodeAccepted,
     NodeRejected,
+    PlanCheckEnded,
+    PlanCheckRequested,
     Released,
     Withdrawn,
 )
+from server.rpc.translate import plan_checks
 from si.v1 import si_pb2
 
 _NANOSECONDS: Final = 1_000_000
@@ -162,6 +165,8 @@ def node_rejected(decision: NodeRejected) -> si_pb2.NodeResponse:
 ALLOCATION_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {
     Released: released,
     Withdrawn: withdrawn,
+    PlanCheckRequested: plan_checks.requested,
+    PlanCheckEnded: plan_checks.ended,
     AskReleased: ask_released,
     AskRejected: ask_rejected,
     AskStateChanged: ask_state,

@@ -186,6 +186,7 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
         "min_members": _members(message.jobKey, message.jobMembers),
         "disruption_groups": tuple(sorted(set(message.disruptionGroups))),
         "rm_check": message.rmCheck,
+        "plan_checks": message.rmCheck and message.answersPlanChecks,
         "grace_ms": whole("graceSeconds", message.graceSeconds, SECONDS_MAX) * 1000,
     }
 

@@ -95,5 +95,5 @@ def _key(kind: Kind) -> tuple[object, ...]:
         return ask.application.application_id, kind.job.key
     limited = tuple(one for one in ask.application.limiters if one.kind != "queue")
     decided = ask.pledge is not None and not ask.pledge.reserves
-    may = (spec.rm_check, spec.allow_preempt_other, spec.may_trigger)
+    may = (spec.may_fail_to_bind, spec.allow_preempt_other, spec.may_trigger)
     return spec.resource, spec.constraints, spec.priority, spec.job_key, may, limited, decided

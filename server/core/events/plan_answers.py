@@ -1,0 +1,93 @@
+"""The managers' answers to plan checks (design 1.8): after "it fits" the plan may be carried out.
+
+After a refusal the ask avoids the node, as after a failed binding, and is planned for on other nodes. After REFUSED_MAX refusals
+in a row, or without an answer in time, its back-off decides when it is tried again (G1).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from server.core.events import excluded_nodes
+from server.core.preemption import due_claims, plan_checks
+from server.core.state import State
+from server.model.decisions import Decision, Noted
+from server.model.events import PlanChecked
+from server.model.reasons import Code
+from server.model.records import Verdict
+from server.preemption.policy import Rule
+from server.state.applications import Ask
+from server.state.partition import Partition
+from server.state.plan_checks import REFUSED_MAX, PlanCheck
+
+
+def answered(state: State, event: PlanChecked, now: int) -> list[Decision]:
+    """Take a manager's answer to a plan check. The answer to a check that has ended changes nothing and is noted."""
+    partition = state.partitions.get(event.partition)
+    checks = None if partition is None else partition.decisions.checks
+    check = None if checks is None else checks.open.get(event.check_id)
+    if partition is None or check is None or partition.owner != event.rm_id or check.fits:
+        message = (
+            f"the answer to plan check {event.check_id!r} is ignored: it has ended, or never was"
+        )
+        where = (event.partition, event.rm_id)
+        return [Noted("manager", event.rm_id, Code.PLAN_CHECK_UNKNOWN, message, *where)]
+    partition.round.open = True
+    if event.fits:
+        check.fits = True
+        return []
+    reasons = dict(event.refused) or dict.fromkeys(check.keys, "")
+    found = list(_refused(state, partition, check, reasons, now))
+    partition.decisions.checks.drop(check)
+    return found
+
+
+def _refused(
+    state: State, partition: Partition, check: PlanCheck, reasons: dict[str, str], now: int
+) -> Iterator[Decision]:
+    """Let each refused ask avoid its node; after REFUSED_MAX refusals in a row its group waits for the back-off."""
+    refused = partition.decisions.checks.refused
+    for key, node_id in check.about.nodes:
+        one = partition.asks.get(key)
+        if key not in reasons or one is None or one.node is not None:
+            continue
+        excluded_nodes.avoid(state, partition, one, node_id, now)
+        refused[key] = refused.get(key, 0) + 1
+        why = f": {reasons[key]}" if reasons[key] else ""
+        because = f"its manager says that it would not fit on node {node_id}{why}"
+        if refused[key] >= REFUSED_MAX:
+            del refused[key]
+            yield from _back_off(partition, one, _verdict(check, because, node_id, now))
+        else:
+            yield Noted("ask", key, Code.PLAN_CHECK_REFUSED, because, partition.name, one.rm_id)
+
+
+def _back_off(partition: Partition, one: Ask, refused: Verdict) -> Iterator[Decision]:
+    """Let the ask's group wait for the back-off, with the verdict as its reason."""
+    group = one.group
+    assert group is not None, f"ask {one.key} waits"
+    partition.round.tries.refuse(group, refused.at_ms)
+    retry_ms = refused.at_ms + due_claims.backoff_of(partition, one)
+    due_claims.call_again(partition, retry_ms)
+    partition.round.tries.judge(group, replace(refused, retry_ms=retry_ms))
+    message = f"preemption does not help ({refused.law}): {refused.because}"
+    yield Noted("ask", one.key, Code.PREEMPTION_REFUSED, message, partition.name, one.rm_id)
+
+
+def _verdict(check: PlanCheck, because: str, node_id: str, now: int) -> Verdict:
+    return Verdict(check.about.policy, Rule.RM_CHECK.value, because, node_id, at_ms=now)
+
+
+def overdue(partition: Partition, check_id: str, now: int) -> list[Decision]:
+    """End a check that was not answered in time; its asks wait for the back-off."""
+    check = partition.decisions.checks.open.get(check_id)
+    if check is None or check.fits:
+        return []
+    because = (
+        f"its manager did not answer within {plan_checks.ANSWER_MS // 1_000} s whether it would fit"
+    )
+    found = plan_checks.end(partition, check, because)
+    for key, node_id in check.about.nodes:
+        one = partition.asks.get(key)
+        if one is not None and one.node is None:
+            found += _back_off(partition, one, _verdict(check, because, node_id, now))
+    return found

@@ -1,0 +1,126 @@
+"""Plan checks: before pods are evicted for an ask with `rmCheck`, its manager says whether the ask would fit (design 1.8).
+
+The round that plans the eviction asks the question and writes nothing. Until the answer, the asks are not planned for. After the
+answer "it fits" they are planned for again, without waiting for a new round (P1), and the same plan is carried out. Another plan
+is another question. `server.core.events.plan_answers` handles the answers.
+"""
+
+from typing import Final, NamedTuple
+
+from server.model.decisions import Decision, PlanCheckEnded, PlanCheckRequested
+from server.preemption.policy import Plan
+from server.state.partition import Partition
+from server.state.plan_checks import Placements, PlanCheck
+
+ANSWER_MS: Final = 10_000
+"""The time within which a manager has to answer a plan check."""
+TIMER: Final = "plan-check"
+"""The kind of the timer for an overdue answer."""
+
+
+def is_needed(partition: Partition, plan: Plan) -> bool:
+    """Return whether a manager has to agree before the plan is carried out: it evicts pods for an ask with `rmCheck`."""
+    if partition.spec.preemption.observe_only or not plan.releases:
+        return False
+    return any(pledge.ask.spec.rm_check for pledge in plan.pledges)
+
+
+def waits(partition: Partition, plan: Plan) -> bool:
+    """Return whether the plan must not be carried out yet, because its manager has not agreed to it."""
+    if not is_needed(partition, plan):
+        return False
+    check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key)
+    return (
+        check is None
+        or not check.fits
+        or check.about != _about(plan)
+        or not _is_current(partition, check)
+    )
+
+
+class Asked(NamedTuple):
+    """The question about a plan, after the ends of other checks of its asks, and the instant at which the answer is overdue."""
+
+    decisions: list[Decision]
+    overdue_ms: int
+    check_id: str
+
+
+def ask(partition: Partition, plan: Plan, now: int) -> Asked | None:
+    """Return the question about a plan that waits; None if it was asked already."""
+    checks = partition.decisions.checks
+    about = _about(plan)
+    known = checks.by_ask.get(plan.pledges[0].ask.key)
+    if known is not None and known.about == about and _is_current(partition, known):
+        return None
+    found: list[Decision] = []
+    for pledge in plan.pledges:
+        other = checks.by_ask.get(pledge.ask.key)
+        if other is not None:
+            found += end(partition, other, "another plan took its place")
+    asks = tuple(partition.asks[key] for key, _ in about.nodes)
+    check = PlanCheck(f"{partition.next_number()}", about, asks)
+    checks.add(check)
+    order = PlanCheckRequested(
+        partition.owner, partition.name, check.check_id, about.nodes, about.victims
+    )
+    return Asked([*found, order], now + ANSWER_MS, check.check_id)
+
+
+def decided(partition: Partition, plan: Plan, decision_id: str) -> None:
+    """Record that a plan which its manager agreed to is carried out by a decision."""
+    check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key) if plan.pledges else None
+    if check is not None and check.about == _about(plan):
+        check.decision_id = decision_id
+        for key in check.keys:
+            partition.decisions.checks.refused.pop(key, None)
+
+
+def _about(plan: Plan) -> Placements:
+    return Placements(
+        plan.policy,
+        tuple((pledge.ask.key, pledge.node_id) for pledge in plan.pledges),
+        tuple(release.key for release in plan.releases),
+    )
+
+
+def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
+    """End the checks that have no purpose any more: an ask of them ended or got a node, or their decision ended.
+
+    With ``all_planned``, every claim was planned for since the last answer: a plan that was agreed to and not made again no
+    longer holds.
+    """
+    checks = partition.decisions.checks
+    found: list[Decision] = []
+    for check in list(checks.open.values()):
+        why = _purpose_lost(partition, check, all_planned=all_planned)
+        if why:
+            found += end(partition, check, why)
+    for key in [key for key in checks.refused if not _waits(partition, key)]:
+        del checks.refused[key]
+    return found
+
+
+def _purpose_lost(partition: Partition, check: PlanCheck, *, all_planned: bool) -> str:
+    if not _is_current(partition, check):
+        return "an ask of it no longer waits"
+    if check.decision_id:
+        is_open = check.decision_id in partition.decisions.open
+        return "" if is_open else f"decision {check.decision_id} has ended"
+    return "the plan no longer holds" if check.fits and all_planned else ""
+
+
+def _is_current(partition: Partition, check: PlanCheck) -> bool:
+    """Return whether all asks of the check wait still; a new ask with the key of one that ended is another ask."""
+    return all(partition.asks.get(one.key) is one and one.node is None for one in check.asks)
+
+
+def _waits(partition: Partition, key: str) -> bool:
+    one = partition.asks.get(key)
+    return one is not None and one.node is None
+
+
+def end(partition: Partition, check: PlanCheck, why: str) -> list[Decision]:
+    """End a check, and return what its manager reads."""
+    partition.decisions.checks.drop(check)
+    return [PlanCheckEnded(partition.owner, partition.name, check.check_id, why)]

@@ -1,0 +1,80 @@
+"""The open plan checks: questions to resource managers about planned evictions (design 1.8).
+
+A manager that judges constraints which the core cannot evaluate is asked before any pod is evicted for such an ask: would these
+asks fit on these nodes if these allocations were gone? The core orders the evictions only after the answer "it fits".
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from server.state.applications import Ask
+
+REFUSED_MAX: Final = 3
+"""The number of refused checks in a row after which an ask waits for the end of its back-off."""
+
+
+class Placements(NamedTuple):
+    """What a check asks about: the asks with their nodes, and the allocations that would be gone."""
+
+    policy: str
+    nodes: tuple[tuple[str, str], ...]
+    victims: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class PlanCheck:
+    """A question to a manager about one plan.
+
+    ``asks`` are the asks that it is about. ``fits`` says that the manager answered that the asks fit. ``decision_id`` is the decision that carries the plan out, "" as
+    long as there is none.
+    """
+
+    check_id: str
+    about: Placements
+    asks: "tuple[Ask, ...]"
+    fits: bool = False
+    decision_id: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of the asks that the check is about."""
+        return tuple(key for key, _ in self.about.nodes)
+
+
+class PlanChecks:
+    """The checks of one partition that have not ended.
+
+    - ``open`` has them by id, ``by_ask`` by the key of each of their asks; an ask has one check at most.
+    - ``refused`` counts by ask the checks that its manager refused in a row.
+    """
+
+    __slots__ = ("by_ask", "open", "refused")
+
+    def __init__(self) -> None:
+        self.open: dict[str, PlanCheck] = {}
+        self.by_ask: dict[str, PlanCheck] = {}
+        self.refused: dict[str, int] = {}
+
+    def add(self, check: PlanCheck) -> None:
+        """Add a check. Its asks must have no other check."""
+        self.open[check.check_id] = check
+        for key in check.keys:
+            assert key not in self.by_ask, f"{key} is checked twice"
+            self.by_ask[key] = check
+
+    def drop(self, check: PlanCheck) -> None:
+        """Remove a check."""
+        del self.open[check.check_id]
+        for key in check.keys:
+            del self.by_ask[key]
+
+    def is_unanswered(self, key: str) -> bool:
+        """Return whether a check of the ask waits for its answer."""
+        check = self.by_ask.get(key)
+        return check is not None and not check.fits
+
+    def is_granted(self, key: str) -> bool:
+        """Return whether the ask's manager answered that it fits, and the plan was not carried out yet."""
+        check = self.by_ask.get(key)
+        return check is not None and check.fits and not check.decision_id

@@ -1,0 +1,64 @@
+"""The answers to the core's plan checks: whether pods would fit on their nodes if the victims were gone (design 1.8).
+
+The pods are judged one after another, each as if those before it ran on their nodes already. If all fit, their places are kept
+(see `promises`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shim_client.messages import PlanCheck, PlanCheckAnswer
+from shim_client.state_machine import node_suitability, pods, promises, settling
+from shim_client.state_machine.state import PodRecord, State
+
+
+def asked(state: State, check: PlanCheck) -> None:
+    """Answer a plan check."""
+    for key, _ in check.placements:
+        pod = state.pods.get(key)
+        if pod is not None:
+            promises.end_of(state, pod)
+    around = state.neighbourhood
+    before = around.version, state.outlook
+    with _without(state, check.victims):
+        refused = tuple(_refusals(state, check))
+    if refused:
+        promises.end(state, check.check)
+        around.version, state.outlook = before  # everything is counted as before
+    state.reports.append(PlanCheckAnswer(check.check, check.partition, refused))
+    for key, _ in refused:
+        pod = state.pods.get(key)
+        if pod is not None and not pod.node:
+            pods.offer(state, pod)
+
+
+def _refusals(state: State, check: PlanCheck) -> Iterator[tuple[str, str]]:
+    """Yield each pod that does not fit, with the reason; keep the places of the others."""
+    for key, node in check.placements:
+        pod = state.pods.get(key)
+        why = _obstacle(state, pod, node)
+        if why or pod is None:
+            yield key, why
+        else:
+            promises.keep(state, pod, node, check.check)
+
+
+def _obstacle(state: State, pod: PodRecord | None, node: str) -> str:
+    if pod is None or pod.sent is None or pod.node or pod.facts.deleting:
+        return "the pod does not wait any more"
+    if node not in state.nodes:
+        return f"there is no node {node!r}"
+    return node_suitability.obstacle(state, pod, node)
+
+
+@contextmanager
+def _without(state: State, victims: tuple[str, ...]) -> Iterator[None]:
+    """Count the victims nowhere within the context."""
+    gone = [pod for key in victims if (pod := state.pods.get(key)) is not None and pod.node]
+    for pod in gone:
+        state.neighbourhood.unsettle(pod.facts.ref.uid)
+    yield
+    for pod in gone:
+        settling.settle(state, pod, pod.node)

@@ -1,0 +1,51 @@
+"""The places that are kept for waiting pods while others are evicted for them (design 1.8).
+
+A pod for which the shim agreed to a plan check counts as running on the planned node, and its volumes are pledged to it, so that
+no other pod takes what the agreement relied on. A place is kept until the pod is placed or gone, the core ends the check or asks
+another one about the pod, or the session ends.
+"""
+
+from __future__ import annotations
+
+from shim_client.state_machine import settling, volume_matching
+from shim_client.state_machine.state import PodRecord, State
+
+
+def keep(state: State, pod: PodRecord, node: str, check: str) -> None:
+    """Keep a place on a node for a pod. The node must suit the pod."""
+    pod.promise = check
+    state.promises.setdefault(check, []).append(pod.facts.ref.uid)
+    settling.settle(state, pod, node)
+    volume_matching.pledge(state, pod, volume_matching.plan(state, pod, node) or {})
+
+
+def end(state: State, check: str) -> None:
+    """Give up all places that are kept for a check; do nothing for an unknown one."""
+    for uid in state.promises.pop(check, ()):
+        pod = state.pods.get(uid)
+        if pod is not None and pod.promise == check:
+            _give_up(state, pod)
+
+
+def end_of(state: State, pod: PodRecord) -> None:
+    """Give up the place that is kept for a pod, if there is one."""
+    kept = state.promises.get(pod.promise)
+    if kept is not None:
+        kept.remove(pod.facts.ref.uid)
+        if not kept:
+            del state.promises[pod.promise]
+    if pod.promise:
+        _give_up(state, pod)
+
+
+def end_all(state: State) -> None:
+    """Give up all places, because the session with the core has ended."""
+    for check in list(state.promises):
+        end(state, check)
+
+
+def _give_up(state: State, pod: PodRecord) -> None:
+    pod.promise = ""
+    if not pod.node:
+        state.neighbourhood.unsettle(pod.facts.ref.uid)
+        volume_matching.release(state, pod.facts.ref.uid)
