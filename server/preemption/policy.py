@@ -40,6 +40,8 @@ class Rule(enum.StrEnum):
     """The ask's PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
     """The ask may fail to bind: its manager checks nodes but answers no plan checks, or it refused the plans so far (design 1.8)."""
+    PLAN_CHECK = "plan-check"
+    """The ask's manager was asked whether the ask would fit after the planned evictions, and has not answered yet (design 1.8)."""
     POLICY_OFF = "policy-off"
     """The partition does not list the policy that would serve the ask, or has preemption off (docs/configuration.md)."""
     DISABLED = "preemption-disabled"

@@ -31,6 +31,7 @@ from shim_client.messages import (
     NodeAction,
     NodeAnswer,
     NodeReport,
+    PlanCheckAnswer,
     PodRefused,
     PodRelease,
     PodReport,
@@ -169,6 +170,8 @@ def describe(report: Report) -> str:
             return f"budget {report.key} gone"
         case BudgetReport():
             return f"budget {report.key} {report.allowed}"
+        case PlanCheckAnswer():
+            return f"{report.key} {'refused' if report.refused else 'fits'}"
         case _:
             return describe_pod(report)
 

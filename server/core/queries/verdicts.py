@@ -6,7 +6,7 @@ from dataclasses import replace
 from server.core.core import Core
 from server.core.preemption import decision_records, due_gangs, pacing, thrash_guard
 from server.core.preemption.rounds import PLANNERS
-from server.model.phrases import span
+from server.model.phrases import count, span
 from server.model.policies import (
     GUARANTEED,
     JOB,
@@ -27,6 +27,7 @@ from server.state import snapshotting
 from server.state.applications import Ask, Group, Job
 from server.state.partition import Partition
 from server.state.placeholders import Hold
+from server.state.plan_checks import PlanCheck
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
@@ -48,13 +49,16 @@ def of_ask(
 ) -> Verdict | None:
     """Return the verdict on one waiting ask, after ``lay`` has applied other decisions; None if the ask waits for a placeholder.
 
-    If a decision frees capacity for the ask already, the verdict names that decision.
+    If a decision frees capacity for the ask already, the verdict names that decision. If the ask's manager was asked about a plan
+    and has not answered, the verdict says so.
     """
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
     if held is not None and not held.reserves:
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
+    if ask.key in partition.decisions.checks.by_ask:
+        return _checked(partition.decisions.checks.by_ask[ask.key], ask.key)
     if isinstance(ask.group, Job):
         return _of_job(partition, ask.group, now, lay)
     daemon = bool(ask.spec.constraints.required_node)
@@ -109,6 +113,13 @@ def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
 def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
     because = f"decision {decision_id} frees capacity for it on node {node_id}"
     return Verdict(policy, "", because, node_id)
+
+
+def _checked(check: PlanCheck, key: str) -> Verdict:
+    node_id = dict(check.about.nodes)[key]
+    victims = count(len(check.about.victims), "pod")
+    because = f"its manager was asked whether it would fit on node {node_id} once {victims} are evicted"
+    return Verdict(check.about.policy, Rule.PLAN_CHECK.value, because, node_id)
 
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
