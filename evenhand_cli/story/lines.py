@@ -130,24 +130,26 @@ def _line(decision: Decision, names: Mapping[str, str]) -> tuple[str, str]:
             return f"{decision.key} stays", decision.reason
         case AskReleased():
             return f"{decision.key} ended {decision.termination.name}", decision.message
-        case AskRejected() | ApplicationRejected() | NodeRejected():
-            return f"{_rejected(decision)} rejected", decision.reason
-        case ApplicationUpdateRejected():
-            return f"{decision.application_id} unchanged", decision.reason
+        case AskRejected() | ApplicationRejected() | ApplicationUpdateRejected() | NodeRejected():
+            return _rejected(decision), decision.reason
         case Decided() | DecisionMoved():
             return _of_preemption(decision, names)
         case _:
             return _on_demand(decision)
 
 
-def _rejected(decision: AskRejected | ApplicationRejected | NodeRejected) -> str:
+def _rejected(
+    decision: AskRejected | ApplicationRejected | ApplicationUpdateRejected | NodeRejected,
+) -> str:
     match decision:
         case AskRejected():
-            return decision.key
+            return f"{decision.key} rejected"
         case ApplicationRejected():
-            return decision.application_id
+            return f"{decision.application_id} rejected"
+        case ApplicationUpdateRejected():
+            return f"{decision.application_id} unchanged"
         case NodeRejected():
-            return decision.node_id
+            return f"{decision.node_id} rejected"
 
 
 def _of_preemption(decision: Decided | DecisionMoved, names: Mapping[str, str]) -> tuple[str, str]:

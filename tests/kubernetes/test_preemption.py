@@ -120,6 +120,30 @@ def test_a_queue_under_its_guarantee_gets_its_share_of_a_full_cluster(
     assert full.evenhand("doctor").returncode == 0
 
 
+def test_pods_that_must_be_spread_get_their_share_evenly(
+    kube: Kube, namespace: str, full: Stack
+) -> None:
+    rule = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    web = {"labels": {"app": "web"}, "topologySpreadConstraints": [rule]}
+    kube.create(*pods(4, namespace, "prod", **web))
+    until(lambda: running(kube, namespace) == {"prod": 4, "batch": 4})
+    stays(lambda: running(kube, namespace) == {"prod": 4, "batch": 4})
+    told(kube, namespace, "Preempted", 4)
+    where = Counter(
+        pod["spec"]["nodeName"]
+        for pod in kube.all("Pod", namespace)
+        if pod["metadata"]["name"].startswith("prod")
+    )
+    assert sorted(where.values()) == [2, 2]
+    assert events(kube, namespace, "FailedBinding") == {}
+    assert full.evenhand("doctor").returncode == 0
+
+
 @pytest.mark.usefixtures("full")
 def test_a_maximum_that_is_lowered_in_the_config_map_is_enforced_after_the_delay(
     kube: Kube, namespace: str

@@ -170,8 +170,6 @@ def describe(report: Report) -> str:
             return f"budget {report.key} gone"
         case BudgetReport():
             return f"budget {report.key} {report.allowed}"
-        case PlanCheckAnswer():
-            return f"{report.key} {'refused' if report.refused else 'fits'}"
         case _:
             return describe_pod(report)
 
@@ -185,9 +183,11 @@ def describe_application(report: ApplicationReport | ApplicationRemoval) -> str:
     return f"app {report.application} in {report.queue}{forced}{gang}{holding}"
 
 
-def describe_pod(report: PodReport | PodRelease | Veto) -> str:
+def describe_pod(report: PodReport | PodRelease | Veto | PlanCheckAnswer) -> str:
     name = report.key.removeprefix("uid-")
     match report:
+        case PlanCheckAnswer():
+            return f"{name} {'refused' if report.refused else 'fits'}"
         case PodReport(application=id_) if id_ == APPLICATION:
             return ""
         case PodReport(node=node, releasing=mark):
