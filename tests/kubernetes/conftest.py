@@ -16,6 +16,7 @@ import yaml
 
 from scripts.real import provision
 from scripts.real.cluster import Cluster
+from tests.faults.kubernetes import audit
 from tests.kubernetes import objects
 from tests.kubernetes.kube import Kube, Object
 from tests.kubernetes.stack import Stack
@@ -45,7 +46,7 @@ def _own_cluster(folder: Path) -> Cluster:
     missing = provision.missing()
     if missing:
         absent(f"no KUBECONFIG, and not built: {', '.join(missing)} (`make real` builds them)")
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, audit.flags(folder))
     cluster.start()
     return cluster
 
