@@ -1,5 +1,8 @@
 """The forecast of a configuration on a copy of the core: guarantees, fences, weights, delays and maxima."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from server.config import load
@@ -42,8 +45,8 @@ def configuration(text: str) -> Configuration:
     return found
 
 
-def full() -> Core:
-    """One node of eight cores: six of batch, two of prod, of which two more asks wait."""
+def full(**more: Any) -> Core:
+    """One node of eight cores: six of batch, two of prod, of which two more asks wait; `more` are fields of their specs."""
     core = Core(configuration(TEXT))
     core.handle(ManagerRegistered(RM), NOW)
     core.handle(NodeAdded(RM, "n1", (("vcore", 8_000),)), NOW)
@@ -55,7 +58,7 @@ def full() -> Core:
             core.handle(AskAdded(RM, f"{name}-{at}", name, one), NOW)
     settle(core, NOW)
     for at in (2, 3):
-        core.handle(AskAdded(RM, f"prod-{at}", "prod", one), NOW)
+        core.handle(AskAdded(RM, f"prod-{at}", "prod", replace(one, **more)), NOW)
     settle(core, NOW)
     return core
 
@@ -99,6 +102,15 @@ def test_a_raised_guarantee_evicts_after_the_delay() -> None:
     assert after is not None
     assert (before.held, after.held) == ({"vcore": 6_000}, {"vcore": 4_000})
     assert found.complete
+
+
+def test_managers_are_assumed_to_agree_to_evictions_for_asks_that_they_check() -> None:
+    raised = TEXT.replace("vcore: 2}", "vcore: 4}")
+    found = foreseen(full(rm_check=True, plan_checks=True), raised)
+    assert victims(found) == [(4_000, "guaranteed", "root.batch")] * 2
+    assert found.assumptions == (forecasts.AGREEING,)
+    without = foreseen(full(rm_check=True), raised)
+    assert (victims(without), without.assumptions) == ([], ())
 
 
 def test_the_end_of_a_delay_is_the_same_instant_whenever_it_is_asked_for() -> None:

@@ -59,10 +59,12 @@ from server.state.queues import QueueState
 ASSUMPTIONS: Final = (
     "nothing arrives, and nothing ends or changes by itself",
     "an evicted pod ends at once, uses up its disruption budget, and is not created again",
-    "every pod that gets a node is bound; the manager agrees to evictions for pods that it checks",
+    "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
 """The assumption for partitions in which reservations end and are made again forever: they repeat themselves (see `queries.settling`)."""
+AGREEING: Final = "resource managers agree to evictions for pods that they have to check first"
+"""The assumption where evictions follow plan checks (design 1.8)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
 """The time that a forecast looks ahead at most; a longer forecast is cut off."""
@@ -97,8 +99,8 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
     change.apply(configuration)
     change.run()
     found = change.forecast(quotas)
-    if change.reserves_in_turns:
-        found = replace(found, assumptions=(RESERVING,))
+    special = ((change.reserves_in_turns, RESERVING), (change.agreed, AGREEING))
+    found = replace(found, assumptions=tuple(text for holds, text in special if holds))
     dismantle(copy)
     if any(one.record.victims for part in found.partitions for one in part.decisions):
         copy = captured.rebuild()
@@ -156,7 +158,7 @@ class _Course:
         self._ticks = 0
         self.cut = ""
         self.until_ms = 0
-        self.reserves_in_turns = False
+        self.reserves_in_turns = self.agreed = False
         self._quotas_due = {
             name: dict(partition.quota_due) for name, partition in copy.state.partitions.items()
         }
@@ -319,6 +321,7 @@ class _Course:
         events: list[Event] = [
             PlanChecked(one.rm_id, one.partition, one.check_id, fits=True) for one in self._asked
         ]
+        self.agreed |= bool(self._asked)
         self._asked.clear()
         for (name, key), why in self._going.items():
             partition = self._core.state.partitions.get(name)
