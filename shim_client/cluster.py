@@ -22,6 +22,7 @@ KINDS = (
     "StorageClass",
     "PersistentVolume",
     "PersistentVolumeClaim",
+    "PodGroup",
     "Node",
     "Pod",
 )
@@ -30,6 +31,8 @@ KINDS = (
 Only the ConfigMaps of the shim's own namespace are watched. A backend that has no objects of a kind returns an empty
 list.
 """
+OPTIONAL = frozenset({"PodGroup"})
+"""Kinds that a cluster may not serve, or not to the shim."""
 
 
 class Change(Enum):
@@ -59,6 +62,8 @@ class Listing:
     kind: str
     items: Sequence[KubeObject]
     version: int
+    served: bool = True
+    """Whether the cluster has the kind. A kind that it does not have cannot be watched; it may be served later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,10 @@ class BudgetError(ConflictError):
 
 class MissingError(ClusterError):
     """An object that is gone; another attempt will not help."""
+
+
+class ForbiddenError(ClusterError):
+    """A request that the caller's role does not allow; another attempt succeeds once the role was changed."""
 
 
 class GoneError(ClusterError):

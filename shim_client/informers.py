@@ -2,7 +2,8 @@
 
 First every kind is listed, in the order of `KINDS`, then every kind is watched from the version of its list. A watch
 that is cut continues from the last version that was seen. The kind is listed again after a version that is too old
-(HTTP 410), or when a watch keeps failing. The state machine treats known objects that the new list lacks as deleted.
+(HTTP 410), or when a watch keeps failing. The state machine treats known objects that the new list lacks as deleted. A
+kind that the cluster does not serve is listed again every `UNSERVED_SECONDS`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from shim_client.cluster import (
 
 PAUSE_SECONDS_FIRST = 0.2
 PAUSE_SECONDS_MAX = 30.0
+UNSERVED_SECONDS = 30.0
+"""Seconds after which a kind that is not served is listed again, because it may be served by then."""
 RESUMES_MAX = 6
 """Maximum number of failed watches in succession without an event; then the kind is listed again."""
 
@@ -78,16 +81,20 @@ class _Kind:
     sleep: Sleep
     missed: Missed
     version: int = 0
+    served: bool = True
 
     async def list(self) -> None:
         """List the kind and pass the list on; retry until the cluster answers."""
         listing = await listed(self.reader, self.name, self.sleep, self.missed)
         await self.tell(listing)
-        self.version = listing.version
+        self.version, self.served = listing.version, listing.served
 
     async def watch(self) -> None:
         """Pass on every change until cancelled."""
         while True:
+            while not self.served:
+                await self.sleep(UNSERVED_SECONDS)
+                await self.list()
             try:
                 await self._watch_on()
             except ClusterError:

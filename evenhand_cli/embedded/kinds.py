@@ -15,6 +15,7 @@ SHORT: Mapping[str, tuple[str, ...]] = {
     "PersistentVolumeClaim": ("pvc",),
     "Pod": ("po",),
     "PodDisruptionBudget": ("pdb",),
+    "PodGroup": (),
     "PriorityClass": ("pc",),
     "ReplicaSet": ("rs",),
     "StatefulSet": ("sts",),

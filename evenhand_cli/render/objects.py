@@ -123,6 +123,29 @@ def _budget_fields(_: World) -> list[Field[Item]]:
     ]
 
 
+def _group_fields(world: World) -> list[Field[Item]]:
+    return [
+        Field("gang", _gang_size, right=True),
+        Field("pods", lambda one: str(len(_named_by(world, one))), right=True),
+    ]
+
+
+def _gang_size(item: Item) -> str:
+    """Return the least number of pods that are placed together; nothing for a group whose pods are placed one by one."""
+    gang = (item["spec"].get("schedulingPolicy") or {}).get("gang") or {}
+    return str(gang.get("minCount", NOTHING))
+
+
+def _named_by(world: World, group: Item) -> list[Item]:
+    """Return the pods that name a PodGroup."""
+    of = (group["metadata"]["namespace"], group["metadata"]["name"])
+    return [pod for pod in world.pods if of == (pod["metadata"]["namespace"], _group_name(pod))]
+
+
+def _group_name(pod: Item) -> str:
+    return str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName", ""))
+
+
 def _class_fields(_: World) -> list[Field[Item]]:
     return [
         Field("value", lambda one: f"{one.get('value', 0):,}", right=True),
@@ -143,6 +166,7 @@ COLUMNS: Mapping[str, Callable[[World], list[Field[Item]]]] = {
     "Node": _node_fields,
     "Pod": _pod_fields,
     "PodDisruptionBudget": _budget_fields,
+    "PodGroup": _group_fields,
     "PriorityClass": _class_fields,
     "ReplicaSet": _replicas_fields,
     "StatefulSet": _replicas_fields,

@@ -20,6 +20,7 @@ NAMESPACED = frozenset(
     {
         "Pod",
         "PodDisruptionBudget",
+        "PodGroup",
         "Deployment",
         "ReplicaSet",
         "StatefulSet",

@@ -19,6 +19,7 @@ from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, texts
 from shim_client.translate.matching import read_selector
 from shim_client.translate.node import read_node
+from shim_client.translate.pod_groups import group_of, read_pod_group
 from shim_client.translate.resources import amounts, taken
 
 COUNTS: Mapping[str, tuple[str, ...]] = {
@@ -100,6 +101,8 @@ def _check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
         _check_workload(item, kind, spec)
     elif kind == "PodDisruptionBudget":
         _check_budget(spec)
+    elif kind == "PodGroup":
+        read_pod_group(item)
 
 
 def _check_workload(item: Mapping[str, Any], kind: str, spec: Fields) -> None:
@@ -127,6 +130,7 @@ def _check_pod(spec: Fields, path: str) -> None:
             where = f"{text(container, 'name')}."
             amounts(mapping(container, "resources", where), "limits", where)
         node_constraints(spec)
+        group_of(spec)
     except BadObjectError as bad:
         raise BadObjectError(path + bad.path, str(bad).removeprefix(f"{bad.path}: ")) from bad
 

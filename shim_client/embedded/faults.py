@@ -22,6 +22,7 @@ REFUSED = frozenset(
         "StorageClassNotReadable",
         "PersistentVolumeNotReadable",
         "PersistentVolumeClaimNotReadable",
+        "PodGroupNotReadable",
     }
 )
 """Reasons of events about an object, or a part of one, that does not exist because it was refused."""
@@ -32,6 +33,7 @@ WITHOUT_EFFECT = frozenset(
         "AnnotationNotClear",
         "CalculateExpectedPodCountFailed",
         "NodeUnknown",
+        "PodGroupNotClear",
         "PodNotClear",
         "PriorityClassUnknown",
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ KINDS_IN_ORDER = (
     "PriorityClass",
     "PersistentVolumeClaim",
     "PodDisruptionBudget",
+    "PodGroup",
     "Node",
     "DaemonSet",
     "Deployment",
@@ -39,6 +40,8 @@ KINDS_IN_ORDER = (
     "Pod",
 )
 """The kinds of objects that are kept, in the order in which they are created."""
+_GROUPS = {"PodGroup": "scheduling.k8s.io/"}
+"""Kinds of which other software has one of the same name, with the group that is kept."""
 
 
 class BadFileError(Exception):
@@ -145,10 +148,16 @@ def _keep(item: object, place: _Place, found: Manifests) -> None:
         raise BadFileError(f"{place.exact()}: this {item['kind']} has no metadata.name")
     if len(found.objects) >= OBJECTS_MAX:
         raise BadFileError(f"{place.exact()}: more than {OBJECTS_MAX} objects")
-    if item["kind"] in KINDS_IN_ORDER:
+    if is_kept(item):
         found.objects.append(FileObject(item["kind"], item, place.short()))
     else:
         found.ignored[item["kind"]] += 1
+
+
+def is_kept(item: Mapping[str, Any]) -> bool:
+    """Return whether an embedded cluster keeps objects of this kind and API group."""
+    kind = str(item.get("kind"))
+    return kind in KINDS_IN_ORDER and str(item.get("apiVersion")).startswith(_GROUPS.get(kind, ""))
 
 
 @dataclass(frozen=True, slots=True)

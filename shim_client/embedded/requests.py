@@ -16,7 +16,7 @@ from shim_client.embedded.admission import (
 from shim_client.embedded.changing import changed
 from shim_client.embedded.checks import check
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.embedded.loading import KINDS_IN_ORDER
+from shim_client.embedded.loading import KINDS_IN_ORDER, is_kept
 from shim_client.embedded.saved import Id
 from shim_client.embedded.store import key_of
 from shim_client.embedded.workloads import REPLICAS_MAX
@@ -57,7 +57,7 @@ def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
 
     An object that is being deleted is a conflict.
     """
-    if item.get("kind") not in KINDS_IN_ORDER:
+    if not is_kept(item):
         raise InvalidError(f"kind: an embedded cluster has no use for {item.get('kind')!r:.80}")
     given = dict(item)
     admitted = cluster.admitted(given)

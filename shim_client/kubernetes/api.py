@@ -15,6 +15,7 @@ from shim_client.cluster import (
     BudgetError,
     ClusterError,
     ConflictError,
+    ForbiddenError,
     GoneError,
     MissingError,
 )
@@ -30,6 +31,7 @@ JSON = "application/json"
 
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
 """Status codes after which a repeated request would get the same answer."""
+_FORBIDDEN = 403
 _GONE = 410
 _TOO_MANY = 429
 _MISSING = 404
@@ -127,6 +129,8 @@ def error_of(
         return MissingError(message)
     if code == _GONE:
         return GoneError(message)
+    if code == _FORBIDDEN:
+        return ForbiddenError(message, _seconds(retry_after) or _asked(status))
     if code == _TOO_MANY and _has_cause(status, "DisruptionBudget"):
         return BudgetError(message)
     if code in _FINAL:

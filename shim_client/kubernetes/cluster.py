@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from shim_client.cluster import (
+    OPTIONAL,
     Bind,
     ClusterError,
     ConflictError,
@@ -13,6 +14,7 @@ from shim_client.cluster import (
     DeletePod,
     ElsewhereError,
     EvictPod,
+    ForbiddenError,
     GoneError,
     KubeObject,
     Listing,
@@ -51,7 +53,8 @@ class KubernetesCluster:
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind, requested page by page; errors: ClusterError.
 
-        The API server ends a list that takes too long (410); that is a ClusterError, and the list has to be started again.
+        The API server ends a list that takes too long (410); that is a ClusterError, and the list has to be started again. An
+        optional kind that is not served, or that the shim may not read, has an empty list.
         """
         items: list[KubeObject] = []
         params = {"limit": str(PAGE)}
@@ -60,6 +63,10 @@ class KubernetesCluster:
                 page = await self._api.get(self._path(kind), params)
             except GoneError as error:
                 raise ClusterError(str(error)) from error
+            except (MissingError, ForbiddenError):
+                if kind not in OPTIONAL:
+                    raise
+                return Listing(kind, [], 0, served=False)
             items += (trimmed(kind, item) for item in _items(page))
             if not (more := _continue(page)):
                 return Listing(kind, items, _version(page))

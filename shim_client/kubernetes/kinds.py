@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim_client.cluster import KubeObject, ObjectRef
+from shim_client.translate.pod_groups import API as POD_GROUPS
 
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 _CONTAINER_STATE = ("name", "resources", "allocatedResources")
@@ -55,6 +56,7 @@ PLACES: Mapping[str, Place] = {
     "StorageClass": Place("/apis/storage.k8s.io/v1", "storageclasses", namespaced=False),
     "PersistentVolume": Place(CORE, "persistentvolumes", namespaced=False),
     "PersistentVolumeClaim": Place(CORE, "persistentvolumeclaims"),
+    "PodGroup": Place(f"/apis/{POD_GROUPS}", "podgroups"),
     "Node": Place(CORE, "nodes", namespaced=False),
     "Pod": Place(CORE, "pods"),
 }

@@ -1,6 +1,6 @@
 """Jobs: their members, and the number of members that they will have (J1).
 
-A label may give the size of a job. Without a label, the size is the number of pods that the owners want. If the
+A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If the
 owners do not say it, the size is the number of members once no new member has come for a while. While the size is
 unknown, no waiting member is reported to the core, because the core would place that member alone.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from shim_client.cluster import ObjectRef, ReadOwner
+from shim_client.state_machine import pod_groups
 from shim_client.state_machine.state import JobRecord, OwnerRecord, PodRecord, State
 from shim_client.translate.jobs import MEMBERS_MAX
 
@@ -23,13 +24,13 @@ _BY_PATIENCE = "it counts as complete when no further member arrives for {second
 
 
 def join(state: State, pod: PodRecord) -> None:
-    """Count the pod as a member of the job that its labels and its application name now."""
+    """Count the pod as a member of the job that its labels, or its PodGroup, and its application name now."""
     facts = pod.facts
-    key = facts.report.job_key
+    key, declared = pod_groups.gang_of(state, pod)
     if pod.job is None and not key:
         return
-    name = _name_of(pod)
-    counted = (facts.sized_by, facts.report.job_members)
+    name = _name_of(pod, key)
+    counted = (facts.sized_by, declared)
     if pod.job is not None and (pod.job.name, pod.counted) == (name, counted):
         return
     leave(state, pod)
@@ -80,10 +81,15 @@ def size_by_owners(job: JobRecord) -> int | None:
     return max(1, min(sum(known), MEMBERS_MAX))
 
 
+def reported_key(pod: PodRecord) -> str:
+    """Return the job key to report with a pod."""
+    return pod.job.key if pod.job else ""
+
+
 def reported_size(pod: PodRecord) -> int:
     """Return the job size to report with a pod; for a running pod of a job of unknown size, the number of present members."""
     if pod.job is None:
-        return pod.facts.report.job_members
+        return 0
     return size(pod.job) or min(len(pod.job.members), MEMBERS_MAX)
 
 
@@ -143,10 +149,10 @@ def _end(state: State, job: JobRecord) -> None:
         del state.jobs_called[job.called]
 
 
-def _name_of(pod: PodRecord) -> str:
+def _name_of(pod: PodRecord, key: str) -> str:
     application = pod.application
     assert application is not None
-    return f"{application.partition}/{application.id}/{pod.facts.report.job_key}"
+    return f"{application.partition}/{application.id}/{key}"
 
 
 def _count(state: State, job: JobRecord, pod: PodRecord, change: int) -> None:

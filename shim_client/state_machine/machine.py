@@ -46,7 +46,13 @@ from shim_client.state_machine import (
     session,
 )
 from shim_client.state_machine.marks import notices
-from shim_client.state_machine.objects import budgets, configuration, references, storage
+from shim_client.state_machine.objects import (
+    budgets,
+    configuration,
+    pod_groups,
+    references,
+    storage,
+)
 from shim_client.state_machine.state import Phase, State
 from shim_client.translate.fields import BadObjectError
 
@@ -198,6 +204,7 @@ _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
     "PriorityClass": (references.observe_class, references.forget_class),
     "Namespace": (references.observe_namespace, references.forget_namespace),
     "PodDisruptionBudget": (budgets.observe, budgets.forget),
+    "PodGroup": (pod_groups.observe, pod_groups.forget),
     "StorageClass": (storage.observe_class, storage.forget_class),
     "PersistentVolume": (storage.observe_volume, storage.forget_volume),
     "PersistentVolumeClaim": (storage.observe_claim, storage.forget_claim),
@@ -229,6 +236,8 @@ def _compare(state: State, listing: Listing) -> None:
     state.listed.add(listing.kind)
     if listing.kind == "ConfigMap":
         configuration.refresh(state)
+    elif listing.kind == "PodGroup":
+        pod_groups.refresh(state, listing)
     session.begin(state)
     session.tell_when_answered(state)
 

@@ -1,6 +1,6 @@
 """Pods: observed, reported to the core when everything that they wait for exists, and reported again when they change.
 
-A pod is ready to be reported when it has no scheduling gates and its volume claims exist. Its application must have
+A pod is ready to be reported when it has no scheduling gates, and its volume claims and PodGroup exist. Its application must have
 been accepted and, if it has a node, that node too (design 1.10). A pod on an unknown node is reported when the node
 appears.
 """
@@ -15,6 +15,7 @@ from shim_client.state_machine import (
     applications,
     jobs,
     node_suitability,
+    pod_groups,
     promises,
     settling,
     volume_matching,
@@ -43,6 +44,7 @@ def observe(state: State, item: KubeObject) -> None:
         state.arrivals += 1
         state.pods[facts.ref.uid] = pod
     pod.facts = facts
+    pod_groups.enroll(state, pod)
     _demand(state, pod, None if facts.report.node or not facts.ours else facts.demands)
     victim_marks.refuse_strange(state, pod, before)
     soft.observe(state, pod)
@@ -81,6 +83,7 @@ def remove(state: State, uid: str) -> None:
             order.decision if order else "",
         )
     jobs.leave(state, pod)
+    pod_groups.leave(state, pod)
     applications.leave(state, pod)
 
 
@@ -189,6 +192,7 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
         "node": pod.node,
         "application": application.id,
         "partition": application.partition,
+        "job_key": jobs.reported_key(pod),
         "job_members": jobs.reported_size(pod),
         "releasing": victim_marks.mark_of(pod),
     }
@@ -258,11 +262,11 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
         return False
     if facts.deleting:
         return False
-    needs = _needs_devices(facts)
+    needs = _needs_devices(facts) or pod_groups.lacking(state, pod)
     why = needs or _lacks_volume(state, pod)
     if why:
         state.note_once(pod, "FailedScheduling", why, warning=True)
-        # More nodes would not help a pod with device claims: autoscalers add none for this reason.
+        # More nodes would not help a pod with device claims or without its group: autoscalers add none for this reason.
         state.say_once(pod, "SchedulingSkipped" if needs else "Unschedulable", why)
         pod.held = True
     return not why

@@ -16,6 +16,7 @@ from shim_client.translate.budgets import BudgetFacts
 from shim_client.translate.neighbours import Demands
 from shim_client.translate.node import NodeFacts
 from shim_client.translate.pod import PodFacts
+from shim_client.translate.pod_groups import PodGroupFacts
 from shim_client.translate.volumes import ClaimFacts, StorageClassFacts, VolumeFacts
 
 
@@ -194,6 +195,12 @@ class State:
     free_volumes: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
     """Size and name of the free volumes by storage class and node; emptied when nodes or volumes change."""
     storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
+    pod_groups: dict[str, PodGroupFacts] = field(default_factory=dict)
+    """PodGroups, by namespace/name."""
+    grouped: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Uids of the pods that name each PodGroup, by namespace/name of the group, whether or not it exists."""
+    has_pod_groups: bool = True
+    """Whether the cluster serves PodGroups to the shim."""
     budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
     budgets_told: dict[str, int] = field(default_factory=dict)

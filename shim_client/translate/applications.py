@@ -43,6 +43,8 @@ class Marked(NamedTuple):
     uid: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    group: str = ""
+    """The PodGroup that the pod's spec names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def _application_id(written: str, marked: Marked, *, unique: bool) -> str:
 
 def _job_key(marked: Marked) -> str:
     marks = marked.labels
-    return marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN) or ""
+    return marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN) or marked.group
 
 
 def _user(written: str | None, problems: list[str]) -> tuple[str, tuple[str, ...]]:

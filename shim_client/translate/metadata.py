@@ -59,15 +59,19 @@ class MetadataFacts:
 
 
 def read_metadata(
-    metadata: Fields, namespace: str, settings: Settings, *, ours: bool
+    metadata: Fields, namespace: str, settings: Settings, *, ours: bool, group: str = ""
 ) -> MetadataFacts:
-    """Return the facts from a pod's metadata. `ours` says that the pod names the shim's scheduler. Raises BadObjectError."""
+    """Return the facts from a pod's metadata. Raises BadObjectError.
+
+    `ours` says that the pod names the shim's scheduler, `group` is the PodGroup that its spec names.
+    """
     notes = texts(metadata, "annotations", "metadata.")
     parts = (
         namespace,
         metadata.get("labels"),
         [notes.get(key) for key in NOTES] if notes else [],
         metadata.get("ownerReferences"),
+        group,
     )
     honours = settings.honour_pod_annotation
     if not ours:
@@ -75,7 +79,7 @@ def read_metadata(
     return own(parts, [honours, settings.generate_unique_app_id, settings.gangs])
 
 
-Parts = tuple[str, object, Sequence[str | None], object]
+Parts = tuple[str, object, Sequence[str | None], object, str]
 
 
 @ReadOnce
@@ -88,6 +92,10 @@ def own(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
     member = membership(marked, problems, unique=unique)
     gang = _gang(notes, problems) if gangs else None
     job = job_marks(marks, problems)
+    if job.key and marked.group not in ("", job.key):
+        problems.append(
+            f"labels name the gang {job.key!r}; its podgroup {marked.group!r} does not count"
+        )
     placeholder = notes.get(labels.PLACEHOLDER) == "true"
     if placeholder and labels.GANG_SIZE in notes:
         job = job.of_gang(_owner_uid(metadata), notes)
@@ -139,10 +147,10 @@ def own_membership(metadata: Fields, ref: ObjectRef, settings: Settings) -> Memb
 
 
 def _marked(parts: Parts) -> Marked:
-    namespace, written, notes, _ = parts
+    namespace, written, notes, _, group = parts
     marks = texts({"labels": written}, "labels", "metadata.")
     found = {key: note for key, note in zip(NOTES, notes, strict=False) if note is not None}
-    return Marked(namespace, "", marks, found)
+    return Marked(namespace, "", marks, found, group)
 
 
 def _metadata(parts: Parts) -> Fields:

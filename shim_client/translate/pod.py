@@ -23,6 +23,7 @@ from shim_client.translate.applications import Membership
 from shim_client.translate.fields import BadObjectError, Fields, instant_ms, items, mapping, text
 from shim_client.translate.metadata import MetadataFacts, own_membership, read_metadata
 from shim_client.translate.neighbours import Demands, demands
+from shim_client.translate.pod_groups import group_of
 from shim_client.translate.priority import lowered, protection
 from shim_client.translate.spec import SpecFacts, read_spec
 from shim_client.translate.task_groups import Gang
@@ -66,6 +67,8 @@ class PodFacts:
     pull_secrets: tuple[str, ...] = ()
     own_claims: tuple[str, ...] = ()
     """The claims of generic ephemeral volumes, which must be owned by this pod."""
+    pod_group: str = ""
+    """The PodGroup that a pod of this scheduler names; "" for none."""
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -94,7 +97,8 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
     ref = known or read_ref(pod)
     ours = text(spec, "schedulerName", "spec.") in settings.scheduler_names
-    marks = read_metadata(metadata, ref.namespace, settings, ours=ours)
+    group = intern(group_of(spec)) if ours else ""
+    marks = read_metadata(metadata, ref.namespace, settings, ours=ours, group=group)
     created_ms = instant_ms(metadata, "creationTimestamp", "metadata.")
     found = read_spec(spec, mapping(pod, "status"), ours=ours)
     member = own_membership(metadata, ref, settings) if marks.by_uid else marks.membership
@@ -125,6 +129,7 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
         placeholders_made=marks.placeholders_made,
         pull_secrets=_pull_secrets(spec) if marks.gang else (),
         own_claims=own_claims,
+        pod_group=group,
         problems=marks.problems,
     )
 

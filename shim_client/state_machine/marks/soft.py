@@ -31,7 +31,7 @@ def _job(state: State, pod: PodRecord, order: Releasing) -> str:
     other = state.pods.get(order.beneficiary)
     if other is None or other.facts.ref.namespace != pod.facts.ref.namespace:
         return ""
-    return other.facts.report.job_key
+    return other.job.key if other.job else ""
 
 
 def is_marked(pod: PodRecord) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from shim_client.cluster import KubeObject, Listing, ObjectRef
 from shim_client.state_machine import application_answers, applications, nodes, pods
-from shim_client.state_machine.objects import budgets, configuration, storage
+from shim_client.state_machine.objects import budgets, configuration, pod_groups, storage
 from shim_client.state_machine.state import State
 from shim_client.translate.applications import read_namespace
 from shim_client.translate.fields import BadObjectError, mapping
@@ -61,7 +61,7 @@ def remove_vanished(state: State, listing: Listing) -> None:
 def _identity(kind: str, item: KubeObject) -> str:
     if kind == "Pod":
         return str(mapping(item, "metadata").get("uid"))
-    namespaced = kind in {"PersistentVolumeClaim", "PodDisruptionBudget"}
+    namespaced = kind in {"PersistentVolumeClaim", "PodDisruptionBudget", "PodGroup"}
     return storage.claim_key(item) if namespaced else _name(item)
 
 
@@ -75,6 +75,7 @@ def _known(state: State, kind: str) -> list[str]:
         "Namespace": state.namespaces,
         "PersistentVolumeClaim": state.claims,
         "PersistentVolume": state.volumes,
+        "PodGroup": state.pod_groups,
         "StorageClass": state.storage_classes,
         "ConfigMap": state.config_maps,
     }
@@ -103,6 +104,8 @@ def _forget(state: State, kind: str, gone: str) -> None:
             forget_namespace(state, item)
         case "PodDisruptionBudget":
             budgets.remove(state, namespace, name)
+        case "PodGroup":
+            pod_groups.forget(state, item)
         case "PersistentVolumeClaim":
             storage.forget_claim(state, item)
         case "PersistentVolume":

@@ -1,0 +1,56 @@
+"""PodGroups of Kubernetes' own API (scheduling.k8s.io/v1alpha2): the group that a pod names, and the size of a gang (J1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shim_client.translate.fields import BadObjectError, Fields, mapping, text, whole
+from shim_client.translate.jobs import MEMBERS_MAX
+
+API = "scheduling.k8s.io/v1alpha2"
+_POLICY = "spec.schedulingPolicy"
+_WITHOUT_EFFECT = (
+    "disruptionMode",
+    "priorityClassName",
+    "resourceClaims",
+    "schedulingConstraints",
+)
+_DEFAULT_MODE = "Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupFacts:
+    """A PodGroup: the least number of pods that are placed together, 0 for a group whose pods are placed one by one."""
+
+    members: int
+    without_effect: tuple[str, ...] = field(default=(), compare=False)
+    """Fields of its spec that have no effect here."""
+
+
+def group_of(spec: Fields) -> str:
+    """Return the name of the PodGroup that a pod's spec names; "" for none. Raises BadObjectError."""
+    path = "spec.schedulingGroup."
+    return text(mapping(spec, "schedulingGroup", "spec."), "podGroupName", path)
+
+
+def read_pod_group(item: Fields) -> PodGroupFacts:
+    """Return the facts of a PodGroup. Raises BadObjectError, which names the field that cannot be read."""
+    spec = mapping(item, "spec")
+    policy = mapping(spec, "schedulingPolicy", "spec.")
+    given = [one for one in ("basic", "gang") if policy.get(one) is not None]
+    if len(given) != 1:
+        raise BadObjectError(_POLICY, "is neither basic nor gang")
+    ignored = tuple(name for name in _WITHOUT_EFFECT if _has_effect_elsewhere(spec, name))
+    return PodGroupFacts(_members(policy) if given == ["gang"] else 0, ignored)
+
+
+def _members(policy: Fields) -> int:
+    gang = mapping(policy, "gang", f"{_POLICY}.")
+    if gang.get("minCount") is None:
+        raise BadObjectError(f"{_POLICY}.gang.minCount", f"is not 1 to {MEMBERS_MAX}")
+    return whole(gang, "minCount", (1, MEMBERS_MAX), f"{_POLICY}.gang.")
+
+
+def _has_effect_elsewhere(spec: Fields, name: str) -> bool:
+    value = spec.get(name)
+    return bool(value) and (name, value) != ("disruptionMode", _DEFAULT_MODE)
