@@ -27,7 +27,7 @@ from shim_client.cluster import (
 )
 from shim_client.kubernetes.api import MERGE, STRATEGIC, Api
 from shim_client.kubernetes.events import Clock, EventBook, stamp
-from shim_client.kubernetes.kinds import PLACES, path_of, trimmed, version_of
+from shim_client.kubernetes.kinds import OLDER, PLACES, path_of, trimmed, version_of
 from shim_client.kubernetes.watching import watched
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.jobs import pods_wanted
@@ -45,6 +45,7 @@ class KubernetesCluster:
         self._api = api
         self._now_ms = now_ms
         self._events = EventBook(api, now_ms)
+        self._places = dict(PLACES)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -56,6 +57,17 @@ class KubernetesCluster:
         The API server ends a list that takes too long (410); that is a ClusterError, and the list has to be started again. An
         optional kind that is not served, or that the shim may not read, has an empty list.
         """
+        if kind not in OPTIONAL:
+            return await self._list(kind)
+        for place in (PLACES[kind], *OLDER[kind]):
+            self._places[kind] = place
+            try:
+                return await self._list(kind)
+            except (MissingError, ForbiddenError):
+                continue
+        return Listing(kind, [], 0, served=False)
+
+    async def _list(self, kind: str) -> Listing:
         items: list[KubeObject] = []
         params = {"limit": str(PAGE)}
         while True:
@@ -63,10 +75,6 @@ class KubernetesCluster:
                 page = await self._api.get(self._path(kind), params)
             except GoneError as error:
                 raise ClusterError(str(error)) from error
-            except (MissingError, ForbiddenError):
-                if kind not in OPTIONAL:
-                    raise
-                return Listing(kind, [], 0, served=False)
             items += (trimmed(kind, item) for item in _items(page))
             if not (more := _continue(page)):
                 return Listing(kind, items, _version(page))
@@ -244,7 +252,7 @@ class KubernetesCluster:
         return status
 
     def _path(self, kind: str) -> str:
-        place = PLACES[kind]
+        place = self._places[kind]
         return place.within(self.namespace) if kind == "ConfigMap" else place.everywhere()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.translate.pod_groups import API as POD_GROUPS
+from shim_client.translate.pod_groups import GROUP, VERSIONS
 
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 _CONTAINER_STATE = ("name", "resources", "allocatedResources")
@@ -56,10 +56,14 @@ PLACES: Mapping[str, Place] = {
     "StorageClass": Place("/apis/storage.k8s.io/v1", "storageclasses", namespaced=False),
     "PersistentVolume": Place(CORE, "persistentvolumes", namespaced=False),
     "PersistentVolumeClaim": Place(CORE, "persistentvolumeclaims"),
-    "PodGroup": Place(f"/apis/{POD_GROUPS}", "podgroups"),
+    "PodGroup": Place(f"/apis/{GROUP}/{VERSIONS[0]}", "podgroups"),
     "Node": Place(CORE, "nodes", namespaced=False),
     "Pod": Place(CORE, "pods"),
 }
+OLDER: Mapping[str, tuple[Place, ...]] = {
+    "PodGroup": tuple(Place(f"/apis/{GROUP}/{version}", "podgroups") for version in VERSIONS[1:])
+}
+"""Places of optional kinds in older versions of the API, in the order in which they are tried."""
 OWNERS: Mapping[str, Place] = {
     "Job": Place("/apis/batch/v1", "jobs"),
     "ReplicaSet": Place("/apis/apps/v1", "replicasets"),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from shim_client.state_machine.state import PodRecord, State
 from shim_client.translate import labels
-from shim_client.translate.pod_groups import API
+from shim_client.translate.pod_groups import GROUP, VERSIONS
 
 _UNSERVED = (
-    f"podgroup {{name!r}} is not honoured: PodGroups of {API} are not served, or the shim may not read "
-    f"them; name the gang in the labels {labels.JOB_KEY} and {labels.JOB_MEMBERS}"
+    f"podgroup {{name!r}} is not honoured: PodGroups of {GROUP} ({' or '.join(VERSIONS)}) are not served, or the "
+    f"shim may not read them; name the gang in the labels {labels.JOB_KEY} and {labels.JOB_MEMBERS}"
 )
 
 

@@ -1,4 +1,4 @@
-"""PodGroups of Kubernetes' own API (scheduling.k8s.io/v1alpha2): the group that a pod names, and the size of a gang (J1)."""
+"""PodGroups of Kubernetes' own API (scheduling.k8s.io): the group that a pod names, and the size of a gang (J1)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import dataclass, field
 from shim_client.translate.fields import BadObjectError, Fields, mapping, text, whole
 from shim_client.translate.jobs import MEMBERS_MAX
 
-API = "scheduling.k8s.io/v1alpha2"
+GROUP = "scheduling.k8s.io"
+VERSIONS = ("v1beta1", "v1alpha2")
+"""Versions of the API that are read (Kubernetes 1.37 and 1.36), the preferred one first. All fields that are read are in both."""
 _POLICY = "spec.schedulingPolicy"
 _WITHOUT_EFFECT = (
     "disruptionMode",
+    "parentCompositePodGroupName",
+    "preemptionPolicy",
     "priorityClassName",
     "resourceClaims",
     "schedulingConstraints",
 )
-_DEFAULT_MODE = "Pod"
+_DEFAULT_MODES: tuple[object, ...] = ("Pod", {"single": {}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +57,4 @@ def _members(policy: Fields) -> int:
 
 def _has_effect_elsewhere(spec: Fields, name: str) -> bool:
     value = spec.get(name)
-    return bool(value) and (name, value) != ("disruptionMode", _DEFAULT_MODE)
+    return bool(value) and not (name == "disruptionMode" and value in _DEFAULT_MODES)

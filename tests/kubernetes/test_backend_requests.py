@@ -1,6 +1,7 @@
 """Requests to an API server that answers correctly, wrongly or not at all; no real one is needed."""
 
 import asyncio
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from shim_client.cluster import (
     DeletePod,
     ElsewhereError,
     EvictPod,
+    ForbiddenError,
     MissingError,
     ObjectRef,
     PatchPod,
@@ -30,8 +32,10 @@ from tests.kubernetes.fake_api import (
     Answer,
     Asked,
     Handler,
+    event,
     listing,
     status,
+    stream,
     world,
 )
 
@@ -121,7 +125,7 @@ async def test_what_may_pass_is_worth_another_try(
     async with world(tmp_path, fixed(answer)) as here:
         with pytest.raises(ClusterError) as caught:
             await here.cluster.list_objects("Pod")
-    assert type(caught.value) is ClusterError
+    assert not isinstance(caught.value, ConflictError | MissingError)
     assert caught.value.retry_after == seconds
 
 
@@ -390,7 +394,7 @@ async def test_an_owner_says_how_many_pods_it_wants(
     [
         (owner({}, uid="another"), MissingError),
         (status(404, "not found"), MissingError),
-        (status(403, "forbidden"), ClusterError),
+        (status(403, "forbidden"), ForbiddenError),
         (owner({"parallelism": "five"}), ConflictError),
     ],
 )
@@ -477,6 +481,51 @@ async def test_a_namespace_that_ends_takes_no_events(tmp_path: Path) -> None:
     async with world(tmp_path, fixed(ends)) as here:
         with pytest.raises(MissingError):
             await here.cluster.record_event(RecordEvent(REF, "R", "m"))
+
+
+GROUPS = "/apis/scheduling.k8s.io/{}/podgroups"
+
+
+@pytest.mark.parametrize(
+    ("codes", "watched"),
+    [
+        ({"v1beta1": 200}, "v1beta1"),
+        ({"v1beta1": 404, "v1alpha2": 200}, "v1alpha2"),
+        ({"v1beta1": 404, "v1alpha2": 404}, ""),
+        ({"v1beta1": 403, "v1alpha2": 403}, ""),
+    ],
+)
+async def test_an_optional_kind_is_read_in_the_version_that_is_served(
+    tmp_path: Path, codes: dict[str, int], watched: str
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        code = codes[asked.path.split("/")[3]]
+        if "watch" in asked.query:
+            return stream(event("ADDED", "g", 11))
+        return listing(version=10) if code == HTTPStatus.OK else status(code, "no")
+
+    async with world(tmp_path, answer) as here:
+        found = await here.cluster.list_objects("PodGroup")
+        assert (found.served, found.items) == (bool(watched), [])
+        if watched:
+            events = [one async for one in here.cluster.watch("PodGroup", found.version)]
+            assert [one.version for one in events] == [11]
+            assert here.api.asked[-1].path == GROUPS.format(watched)
+
+
+@pytest.mark.parametrize(("code", "error"), [(403, ForbiddenError), (404, MissingError)])
+async def test_a_kind_that_every_cluster_has_must_be_read(
+    tmp_path: Path, code: int, error: type[ClusterError]
+) -> None:
+    async with world(tmp_path, fixed(status(code, "no"))) as here:
+        with pytest.raises(error):
+            await here.cluster.list_objects("Pod")
+
+
+async def test_an_error_of_an_optional_kind_is_an_error(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(status(500, "no"))) as here:
+        with pytest.raises(ClusterError):
+            await here.cluster.list_objects("PodGroup")
 
 
 async def test_requests_keep_to_their_rate(tmp_path: Path) -> None:

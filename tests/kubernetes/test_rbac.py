@@ -31,6 +31,7 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "persistentvolumes"): (*LOOK, "patch"),
     ("", "persistentvolumeclaims"): (*LOOK, "patch"),
     ("scheduling.k8s.io", "priorityclasses"): LOOK,
+    ("scheduling.k8s.io", "podgroups"): LOOK,
     ("policy", "poddisruptionbudgets"): LOOK,
     ("storage.k8s.io", "storageclasses"): LOOK,
     ("apps", "replicasets"): ("get",),

@@ -34,6 +34,19 @@ def test_yaml_lists_and_json_are_read_in_creation_order(tmp_path: Path) -> None:
     assert found.ignored == {"Service": 1}
 
 
+def test_a_pod_group_of_other_software_is_left_out(tmp_path: Path) -> None:
+    spec = "\nmetadata: {name: g}\nspec: {minMember: 3}\n"
+    write(
+        tmp_path,
+        a__yaml=f"apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup{spec}",
+        b__yaml="apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: own}\n"
+        "spec: {schedulingPolicy: {gang: {minCount: 3}}}\n",
+    )
+    found = read_directory(tmp_path)
+    assert [item.item["metadata"]["name"] for item in found.objects] == ["own"]
+    assert found.ignored == {"PodGroup": 1}
+
+
 def test_instants_stay_texts_and_the_queues_file_is_not_an_object(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -15,7 +15,7 @@ from tests.shim.story import Story
 
 JOB = "pod-group.scheduling.sigs.k8s.io"
 SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
-API = "scheduling.k8s.io/v1alpha2"
+API = "scheduling.k8s.io/v1beta1"
 
 
 def group(name: str, members: int = 0, ns: str = "work", **more: Any) -> Item:
@@ -135,7 +135,7 @@ def test_a_group_is_not_honoured_where_the_api_is_not_served_and_the_pod_says_so
     story.connect()
     assert told(story) == {"b": ("", 0)}
     [message] = said(story, "FailedScheduling")
-    assert API in message
+    assert "scheduling.k8s.io" in message
     assert JOB in message
     story.lists(kinds=["PodGroup"])
     assert said(story, "FailedScheduling") == ["podgroup 'pg' is not there"]
@@ -166,11 +166,24 @@ def test_fields_without_effect_are_an_event_on_the_group_once() -> None:
     [
         ({"schedulingPolicy": {"gang": {"minCount": 4}}}, PodGroupFacts(4)),
         ({"schedulingPolicy": {"basic": {}}}, PodGroupFacts(0)),
-        ({"schedulingPolicy": {"basic": {}}, "disruptionMode": "Pod"}, PodGroupFacts(0)),
     ],
 )
 def test_a_group_is_read(spec: Item, found: PodGroupFacts) -> None:
     assert read_pod_group({"spec": spec}) == found
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"disruptionMode": "Pod"}, ()),
+        ({"disruptionMode": {"single": {}}}, ()),
+        ({"disruptionMode": {"all": {}}}, ("disruptionMode",)),
+        ({"resourceClaims": [], "priorityClassName": "gold"}, ("priorityClassName",)),
+    ],
+)
+def test_fields_without_effect_are_named(fields: Item, named: tuple[str, ...]) -> None:
+    spec = {"schedulingPolicy": {"basic": {}}, **fields}
+    assert read_pod_group({"spec": spec}).without_effect == named
 
 
 @pytest.mark.parametrize(

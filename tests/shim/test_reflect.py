@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 from shim_client.cluster import KINDS, ClusterError, Listing, WatchEvent
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.informers import RESUMES_MAX, follow
+from shim_client.informers import RESUMES_MAX, UNSERVED_SECONDS, follow
 from tests.shim.objects import node, pod
 from tests.shim.polling import until
 from tests.shim.test_embedded_store import Clock
+from tests.shim.test_pod_groups import group
 
 
 class Reader:
@@ -78,6 +79,34 @@ async def test_every_kind_is_listed_in_order_and_then_watched() -> None:
     assert heard.pauses == [0.2, 0.4]
     cluster.create(pod("a"))
     await until(lambda: heard.pods() == {"a"})
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_kind_that_is_not_served_is_listed_again_and_watched_once_it_is() -> None:
+    class Growing(Reader):
+        unserved = 3
+
+        async def list_objects(self, kind: str) -> Listing:
+            if kind == "PodGroup" and self.unserved:
+                self.unserved -= 1
+                return Listing(kind, [], 0, served=False)
+            return await super().list_objects(kind)
+
+        async def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
+            assert kind != "PodGroup" or version, "a kind that is not served cannot be watched"
+            async for event in super().watch(kind, version):
+                yield event
+
+    cluster, heard = EmbeddedCluster(Clock()), Heard()
+    cluster.create(group("one", 2))
+    task = asyncio.create_task(follow(Growing(cluster), heard.tell, heard.sleep))
+    await until(lambda: len(heard.lists("PodGroup")) == 4)
+    assert [one.served for one in heard.lists("PodGroup")] == [False, False, False, True]
+    assert heard.pauses == [UNSERVED_SECONDS] * 3
+    cluster.create(group("two", 2))
+    await until(lambda: isinstance(heard.news[-1], WatchEvent))
+    assert heard.news[-1].kind == "PodGroup"
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
