@@ -114,6 +114,10 @@ _PHRASES: Final[dict[str, Callable[[Words, str, int], str]]] = {
     "confirm": _says("the eviction of {} has ended", "the evictions of {} have ended"),
     "replaced": _says("placeholder {} is gone", "placeholders {} are gone"),
     "veto": _says("{} cannot be evicted"),
+    "agrees": _says(
+        "the manager agrees to the plan for {}", "the manager agrees to the plans for {}"
+    ),
+    "refuses": _says("the manager refuses the plan for {}", "the manager refuses the plans for {}"),
     "disruptions": _disruptions,
 }
 """A phrase for each verb of `words.py`."""

@@ -17,6 +17,7 @@ import pytest
 
 from evenhand_cli.faults import Fault
 from evenhand_cli.story.form import Step
+from evenhand_cli.story.happenings import happening
 from evenhand_cli.story.play import Player
 from evenhand_cli.story.reading import read_examples
 from evenhand_cli.story.words import TYPES, VERBS
@@ -494,6 +495,11 @@ def test_the_page_names_every_verb_and_every_key() -> None:
     }
     assert set(VERBS) - names == {"register", "synced"}
     assert set(Step.model_fields) - names == {"at"}
+
+
+def test_every_verb_has_a_phrase() -> None:
+    for verb in VERBS:
+        assert happening(f"{verb} x1 memory=1")
 
 
 class Dice:
