@@ -91,8 +91,12 @@ class Client:
         return Listed(kind, [json.loads(text) for text in answer.objects_json], answer.taken_at_ms)
 
     def check_namespace(self, namespace: str) -> None:
-        """Raise Fault for a namespace that does not exist; an empty one means all namespaces."""
+        """Raise Fault for a namespace that does not exist; an empty one means all namespaces.
+
+        `default` always exists, as in Kubernetes, although no object of it is kept before it has a pod.
+        """
         names = [one["metadata"]["name"] for one in self.objects("Namespace").items]
+        names = list(dict.fromkeys(["default", *names]))
         if namespace and namespace not in names:
             raise Fault(
                 f"there is no namespace `{namespace}`",
