@@ -984,7 +984,7 @@ DEFECTS: Final = (
     Defect(
         "a veto waits for the next round",
         "server.core.preemption.pacing",
-        "        found = ask.key in partition.decisions.suspended",
+        "        found = ask.key in decisions.suspended or decisions.checks.is_granted(ask.key)",
         "        found = False",
         judge=Judge.STORIES,
         stories="rounds",

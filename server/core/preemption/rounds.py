@@ -58,7 +58,7 @@ ROWS_PER_STEP: Final = 256
 class RoundResult:
     """The result of a round: decisions to report, steps spent, and whether there is more to do at once.
 
-    - ``cut``: the budget of steps ended before the round did.
+    - ``cut``: the round goes on in the next tick, because its budget of steps ended, or a plan of it waits for an answer.
     - ``refused`` counts intents by the rule that refused them.
     - ``moves`` is the takeover that was found before planning. It is searched again if the round made plans, and not made while
       ``more`` is set or a look for asks that may reserve goes on.
@@ -66,6 +66,7 @@ class RoundResult:
     - ``looks``: the next tick goes on to look for asks that may reserve, or begins another look for these or for asks that claim.
     - ``expiring`` has pairs: the instant at which a decision expires, and its id.
     - ``asked`` has pairs: the instant at which the answer to a plan check is overdue, and the id of the check.
+    - ``tentative``: the Trial has a plan that waits for its manager's answer, so that later plans of this tick are not carried out.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -78,6 +79,7 @@ class RoundResult:
     looks: bool = False
     expiring: list[tuple[int, str]] = field(default_factory=list)
     asked: list[tuple[int, str]] = field(default_factory=list)
+    tentative: bool = False
 
 
 Beside = Callable[[Trial | None], None]
@@ -268,8 +270,7 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
     for policy in POLICIES:
         if policy is guarantee:  # O6: after required nodes, before claims
-            side.runs(trial, result)
-            _trim(partition, trial, result, due=trims)
+            _shrink_and_trim(side, trial, result, trims=trims)
         for intent in policy.intents(trial):
             if _is_masked(side, intent):
                 pacing.keep_waiting(partition, intent.policy, side.now)
@@ -284,6 +285,15 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
             result.notes += _refused(partition, trial, intent, refusal, side.now)
             if refusal.final:
                 break
+
+
+def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
+    """Plan quota runs and surplus reclaim; on top of a plan that waits for its manager they are put off to the next tick."""
+    if result.tentative:
+        result.more = result.cut = True
+        return
+    side.runs(trial, result)
+    _trim(side.partition, trial, result, due=trims)
 
 
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
@@ -405,23 +415,28 @@ def _decide(
 ) -> Refusal | None:
     """Count a plan as carried out and return None; return a refusal if a budget puts it off (P5).
 
-    A plan that was already shown and not carried out uses no budget again (P8).
+    A plan that was already shown and not carried out uses no budget again (P8). A plan on top of one that waits for its manager's
+    answer might need capacity which that one frees: it is dropped, and made again in the next tick without that one (design 1.8).
     """
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
         if refusal is not None:
             return refusal
-        account.count(plan)
         if side.watched and plan_checks.waits(side.partition, plan):
             _ask(side, plan, result)
+        elif result.tentative:
+            result.more = result.cut = True
+            return None
         elif side.watched:
             result.notes += thrash_guard.watch(side.partition, trial, plan)
+        account.count(plan)
     trial.apply(plan)
     return None
 
 
 def _ask(side: PlanningSide, plan: Plan, result: RoundResult) -> None:
-    """Ask the manager of a plan's asks whether they fit. Later plans of the round count this plan as carried out (design 1.8)."""
+    """Ask the manager of a plan's asks whether they fit. Later questions of the tick count this plan as carried out (design 1.8)."""
+    result.tentative = True
     asked = plan_checks.ask(side.partition, plan, side.now)
     if asked is not None:
         result.notes += asked.decisions
