@@ -47,14 +47,16 @@ class PlanChecks:
 
     - ``open`` has them by id, ``by_ask`` by the key of each of their asks; an ask has one check at most.
     - ``refused`` counts by ask the checks that its manager refused in a row.
+    - ``answers`` counts answers and missing answers. After each of them asks may be planned for that were not before.
     """
 
-    __slots__ = ("by_ask", "open", "refused")
+    __slots__ = ("answers", "by_ask", "open", "refused")
 
     def __init__(self) -> None:
         self.open: dict[str, PlanCheck] = {}
         self.by_ask: dict[str, PlanCheck] = {}
         self.refused: dict[str, int] = {}
+        self.answers = 0
 
     def add(self, check: PlanCheck) -> None:
         """Add a check. Its asks must have no other check."""
@@ -78,3 +80,7 @@ class PlanChecks:
         """Return whether the ask's manager answered that it fits, and the plan was not carried out yet."""
         check = self.by_ask.get(key)
         return check is not None and check.fits and not check.decision_id
+
+    def granted(self) -> list[str]:
+        """Return the keys of the asks that `is_granted` holds for."""
+        return [key for key in self.by_ask if self.is_granted(key)]

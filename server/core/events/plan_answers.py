@@ -32,6 +32,7 @@ def answered(state: State, event: PlanChecked, now: int) -> list[Decision]:
         where = (event.partition, event.rm_id)
         return [Noted("manager", event.rm_id, Code.PLAN_CHECK_UNKNOWN, message, *where)]
     partition.round.open = True
+    partition.decisions.checks.answers += 1
     if event.fits:
         check.fits = True
         return []
@@ -85,6 +86,7 @@ def overdue(partition: Partition, check_id: str, now: int) -> list[Decision]:
     because = (
         f"its manager did not answer within {plan_checks.ANSWER_MS // 1_000} s whether it would fit"
     )
+    partition.decisions.checks.answers += 1
     found = plan_checks.end(partition, check, because)
     for key, node_id in check.about.nodes:
         one = partition.asks.get(key)

@@ -117,8 +117,9 @@ def _in_order(partition: Partition) -> list[Group]:
 
 
 def _planned_again(partition: Partition) -> Iterator[Group]:
-    """Yield the groups of asks whose decisions are planned again after a veto: these groups do not wait for a part or a round."""
-    for key in partition.decisions.suspended:
+    """Yield the groups that wait for no part or round: an ask is planned again after a veto, or after its manager agreed (design 1.8)."""
+    decisions = partition.decisions
+    for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)
         if ask is not None and isinstance(ask.group, Group) and _waits(ask.group):
             yield ask.group

@@ -182,8 +182,9 @@ def _are_many(partition: Partition) -> bool:
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks whose decisions are planned again after a veto. They do not wait for the next round."""
-    for key in partition.decisions.suspended:
+    """Yield the asks that do not wait for the next round: planned again after a veto, or after their manager agreed (design 1.8)."""
+    decisions = partition.decisions
+    for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)
         if ask is not None and _is_due(partition, shortage, ask, now):
             yield ask

@@ -34,7 +34,7 @@ def changes(partition: Partition) -> tuple[int, ...]:
 
 def marks(partition: Partition) -> tuple[int, ...]:
     """Return counters of which at least one changes with each event that may let more asks claim. The passing of time changes none."""
-    return *changes(partition), partition.placements
+    return *changes(partition), partition.placements, partition.decisions.checks.answers
 
 
 def is_called_for(partition: Partition, now: int) -> bool:
