@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shim_client.cluster import KubeObject, ObjectRef
 from shim_client.messages import NodeAction, NodeAnswer
-from shim_client.state_machine import barriers, pods, settling
+from shim_client.state_machine import barriers, pods, promises, settling
 from shim_client.state_machine.state import NodeRecord, Phase, Standing, State
 from shim_client.translate.fields import BadObjectError, mapping
 from shim_client.translate.node import NodeFacts, node_report, read_node
@@ -63,6 +63,7 @@ def _resettle(state: State, name: str) -> None:
     state.free_volumes.clear()
     for uid in state.assigned.get(name, ()):
         settling.settle(state, state.pods[uid], name)
+    promises.resettle(state, name)
 
 
 def announce(state: State, node: NodeRecord) -> None:

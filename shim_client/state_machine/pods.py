@@ -49,9 +49,10 @@ def observe(state: State, item: KubeObject) -> None:
     victim_marks.refuse_strange(state, pod, before)
     soft.observe(state, pod)
     if facts.report.node and facts.report.node != pod.node:
+        promises.end_of(state, pod)
         assign(state, pod, facts.report.node)
-    elif pod.node:
-        settling.settle(state, pod, pod.node)
+    elif at := pod.node or pod.promised:
+        settling.settle(state, pod, at)
     for problem in facts.problems:
         state.note_once(pod, "PodNotClear", problem, warning=True)
     offer(state, pod)

@@ -1,8 +1,8 @@
 """The places that are kept for waiting pods while others are evicted for them (design 1.8).
 
 A pod for which the shim agreed to a plan check counts as running on the planned node, and its volumes are pledged to it, so that
-no other pod takes what the agreement relied on. A place is kept until the pod is placed or gone, the core ends the check or asks
-another one about the pod, or the session ends.
+no other pod takes what the agreement relied on. A place is kept until the pod is placed, bound by another scheduler or gone, the
+core ends the check or asks another one about the pod, or the session ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shim_client.state_machine.state import PodRecord, State
 
 def keep(state: State, pod: PodRecord, node: str, check: str) -> None:
     """Keep a place on a node for a pod. The node must suit the pod."""
-    pod.promise = check
+    pod.promise, pod.promised = check, node
     state.promises.setdefault(check, []).append(pod.facts.ref.uid)
     settling.settle(state, pod, node)
     volume_matching.pledge(state, pod, volume_matching.plan(state, pod, node) or {})
@@ -38,6 +38,15 @@ def end_of(state: State, pod: PodRecord) -> None:
         _give_up(state, pod)
 
 
+def resettle(state: State, node: str) -> None:
+    """Count the pods whose places are kept on a node again, because the node's labels have changed."""
+    for uids in state.promises.values():
+        for uid in uids:
+            pod = state.pods[uid]
+            if pod.promised == node:
+                settling.settle(state, pod, node)
+
+
 def end_all(state: State) -> None:
     """Give up all places, because the session with the core has ended."""
     for check in list(state.promises):
@@ -45,7 +54,7 @@ def end_all(state: State) -> None:
 
 
 def _give_up(state: State, pod: PodRecord) -> None:
-    pod.promise = ""
+    pod.promise = pod.promised = ""
     if not pod.node:
         state.neighbourhood.unsettle(pod.facts.ref.uid)
         volume_matching.release(state, pod.facts.ref.uid)

@@ -147,6 +147,8 @@ class PodRecord:
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""
     promise: str = ""
     """The plan check for which the pod's place is kept; empty when there is none."""
+    promised: str = ""
+    """The node on which the pod's place is kept; empty when there is none."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the shim wrote on the pod."""
     held: bool = False

@@ -7,7 +7,7 @@ import pytest
 
 from shim_client.messages import Placed, PlanCheck, PlanCheckAnswer, PlanCheckEnded
 from shim_client.state_machine.node_suitability import obstacle
-from tests.shim.objects import Item, pod
+from tests.shim.objects import Item, node, pod
 from tests.shim.story import Story
 from tests.shim.test_suitability import HOST, ZONE, apart, cluster, near, see, spread, started
 from tests.shim.test_volume_matching import claim, storage_class, volume, wants
@@ -121,6 +121,45 @@ def test_places_are_not_kept_over_sessions() -> None:
     story.connect()
     assert see(story, apart("b")) == ([], [])
     assert not story.mirror.state.promises
+
+
+def test_a_kept_place_counts_with_the_labels_that_the_pod_has_now() -> None:
+    story = started()
+    story.see(apart("a"))
+    assert ask(story, check("1", "a@n1")) == {}
+    changed = apart("a")
+    changed["metadata"]["labels"] = {"app": "other"}
+    story.see(changed)
+    other = pod("b", spec=near("podAntiAffinity", HOST, {"app": "other"}))
+    assert see(story, other) == ([], ["n1"])
+
+
+def test_a_kept_place_counts_with_the_labels_that_its_node_has_now() -> None:
+    story = started()
+    story.see(apart("a", key=ZONE))
+    assert ask(story, check("1", "a@n1")) == {}
+    assert see(story, apart("b", key=ZONE)) == ([], ["n1", "n2"])
+    story.see(node("n1", labels={HOST: "n1", ZONE: "b"}))
+    assert see(story, apart("c", key=ZONE)) == ([], ["n1", "n3", "n4"])
+
+
+def test_a_pod_that_another_scheduler_binds_gives_its_place_and_volume_up() -> None:
+    story = (
+        Story()
+        .start(
+            storage_class(),
+            *cluster(volume("v1", "n1"), volume("v2", "n2"), claim("c"), claim("d")),
+        )
+        .forget()
+    )
+    story.see(wants("a", "c"), wants("b", "d"))
+    assert ask(story, check("1", "a@n1")) == {}
+    assert list(ask(story, check("2", "b@n1"))) == ["b"]
+    bound = wants("a", "c")
+    bound["spec"]["nodeName"] = "n2"
+    story.see(bound)
+    assert not story.mirror.state.promises
+    assert ask(story, check("3", "b@n1")) == {}
 
 
 def test_a_second_check_of_a_pod_replaces_the_first() -> None:
