@@ -252,7 +252,7 @@ class Attack:
             excluded_nodes=(dice.choice(nodes),) if nodes and dice.random() < 0.1 else (),
         )
         sizes = {kind: dice.choice((1, 2, 2, 3, 5)) for kind in self.kinds}
-        checked = dice.random() < 0.3
+        checked = dice.random() < 0.1
         protections = (*[Protection.NORMAL] * 8, Protection.FIRM, Protection.UNTOUCHABLE)
         return AskSpec(
             resource(sizes),
