@@ -66,6 +66,8 @@ class Attack:
         self.seed = seed
         self.dice = random.Random(seed)
         self.weights = random.Random(f"weights {seed}")
+        self.manager_dice = random.Random(f"manager {seed}")
+        """What managers answer to plan checks. It is apart, so that the other events do not depend on it."""
         self.now = START
         self.names = 0
         self.given: list[str] = []
@@ -91,13 +93,13 @@ class Attack:
 
     # -- events and ticks ------------------------------------------------------------------------------------------------
 
-    def tell(self, event: Event) -> None:
-        """Send an event to the core and record it in the account."""
+    def tell(self, event: Event, dice: random.Random | None = None) -> None:
+        """Send an event to the core and record it in the account; `dice` decide whether the state is validated."""
         self.moments.append((self.now, event))
         decisions = self.core.take([event], self.now)
         self.said.append(decisions)
         self.account.happened(event, decisions)
-        if self.dice.random() < VALIDATED:
+        if (dice or self.dice).random() < VALIDATED:
             self.core.validate()
 
     def tick(self) -> None:
@@ -252,7 +254,7 @@ class Attack:
             excluded_nodes=(dice.choice(nodes),) if nodes and dice.random() < 0.1 else (),
         )
         sizes = {kind: dice.choice((1, 2, 2, 3, 5)) for kind in self.kinds}
-        checked = dice.random() < 0.1
+        checked = self.manager_dice.random() < 0.15
         protections = (*[Protection.NORMAL] * 8, Protection.FIRM, Protection.UNTOUCHABLE)
         return AskSpec(
             resource(sizes),
@@ -265,8 +267,8 @@ class Attack:
             job_key=job,
             min_members=2 if job else 0,
             disruption_groups=(dice.choice(GROUPS),) if dice.random() < 0.2 else (),
-            rm_check=checked,
-            plan_checks=checked and dice.random() < 0.8,
+            rm_check=dice.random() < 0.05 or checked,
+            plan_checks=checked,
             timeout_ms=dice.choice((0,) * 15 + (20_000,)),
         )
 
@@ -281,8 +283,10 @@ class Attack:
             action()
             if self.dice.random() < 0.6:
                 self.tick()
-            if self.dice.random() < 0.8:
+            if self.manager_dice.random() < 0.8:
                 self.answer_check()
+            if self.manager_dice.random() < 0.02:
+                self.answer_oddly()
         self.settle()
 
     def found(self) -> None:
@@ -306,8 +310,6 @@ class Attack:
             (self.confirm_oddly, 3),
             (self.veto, 6),
             (self.veto_oddly, 2),
-            (self.answer_check, 16),
-            (self.answer_oddly, 1),
             (self.end_pod, 6),
             (self.resize_pod, 4),
             (self.change_ask, 4),
@@ -416,24 +418,30 @@ class Attack:
     def answer_check(self) -> None:
         """Answer some of the open plan checks: mostly agree, or refuse one ask or all."""
         asked = [(name, one) for name in self.managers for one in self._asked(name)]
-        for name, check in self.dice.sample(asked, min(len(asked), self.dice.choice((1, 2, 9)))):
-            fits = self.dice.random() < 0.75
-            key, _ = self.dice.choice(check.placements)
-            refused = () if fits or self.dice.random() < 0.3 else ((key, "it would not fit"),)
-            self.tell(PlanChecked(check.rm_id, name, check.check_id, fits, refused))
+        for name, check in self.manager_dice.sample(
+            asked, min(len(asked), self.manager_dice.choice((1, 2, 9)))
+        ):
+            fits = self.manager_dice.random() < 0.75
+            key, _ = self.manager_dice.choice(check.placements)
+            refused = (
+                () if fits or self.manager_dice.random() < 0.3 else ((key, "it would not fit"),)
+            )
+            answer = PlanChecked(check.rm_id, name, check.check_id, fits, refused)
+            self.tell(answer, self.manager_dice)
 
     def _asked(self, name: str) -> list[PlanCheckRequested]:
         return list(self.account.partitions[name].asked.values())
 
     def answer_oddly(self) -> None:
         """Answer a plan check that never was, has ended, or belongs to another manager."""
-        partition, _, manager = self.place()
+        name = self.manager_dice.choice(list(self.managers))
+        partition, manager = name, self.managers[name]
         known = [one.check_id for name in self.managers for one in self._asked(name)]
-        other = self.dice.choice([manager, "a stranger"])
-        check = self.dice.choice(["", "1", "99999", *(known if other != manager else ())])
+        other = self.manager_dice.choice([manager, "a stranger"])
+        check = self.manager_dice.choice(["", "1", "99999", *(known if other != manager else ())])
         if other == manager and check in {one.check_id for one in self._asked(partition)}:
             return
-        self.tell(PlanChecked(other, partition, check, fits=True))
+        self.tell(PlanChecked(other, partition, check, fits=True), self.manager_dice)
 
     def _veto(self, state: Partition, manager: str, pod: Pod, decision: str) -> None:
         before = self._is_releasing(pod.key)

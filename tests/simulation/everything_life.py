@@ -354,10 +354,10 @@ class Everything(Pressed):
 
     # -- events and ticks ------------------------------------------------------------------------------------------------
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Event, dice: random.Random | None = None) -> None:
         """Send an event to the core and record it in the account."""
         self.account.now = self.now
-        super().tell(event)
+        super().tell(event, dice)
         self._count_shadows(self.said[-1])
 
     def tick(self) -> None:
