@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -61,6 +61,9 @@ Moment = tuple[int, Event | int]
 
 class Attack:
     """A random run. `moments` is its trace, `said` has the core's decisions at each of them."""
+
+    answers_plan_checks: ClassVar[bool] = True
+    """Whether managers answer plan checks for some of the asks that they check."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -254,7 +257,7 @@ class Attack:
             excluded_nodes=(dice.choice(nodes),) if nodes and dice.random() < 0.1 else (),
         )
         sizes = {kind: dice.choice((1, 2, 2, 3, 5)) for kind in self.kinds}
-        checked = self.manager_dice.random() < 0.15
+        checked = self.answers_plan_checks and self.manager_dice.random() < 0.15
         protections = (*[Protection.NORMAL] * 8, Protection.FIRM, Protection.UNTOUCHABLE)
         return AskSpec(
             resource(sizes),
@@ -283,10 +286,8 @@ class Attack:
             action()
             if self.dice.random() < 0.6:
                 self.tick()
-            if self.manager_dice.random() < 0.8:
-                self.answer_check()
-            if self.manager_dice.random() < 0.02:
-                self.answer_oddly()
+            if self.answers_plan_checks:
+                self._answer()
         self.settle()
 
     def found(self) -> None:
@@ -414,6 +415,12 @@ class Attack:
             self._veto(state, manager, pod, decision)
         else:
             self.tell(VictimVetoed(manager, decision, key, "429"))
+
+    def _answer(self) -> None:
+        if self.manager_dice.random() < 0.8:
+            self.answer_check()
+        if self.manager_dice.random() < 0.02:
+            self.answer_oddly()
 
     def answer_check(self) -> None:
         """Answer some of the open plan checks: mostly agree, or refuse one ask or all."""

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -66,6 +66,8 @@ class Everything(Pressed):
     """A random scenario, its checks and the counts of what occurred."""
 
     account: Judge
+    answers_plan_checks: ClassVar[bool] = False
+    """False: the lives are those that LEAST was counted in. `EverythingChecked` has plan checks too."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(f"everything {seed}")
@@ -559,3 +561,9 @@ def _below(queue: dict[str, Any]) -> list[dict[str, Any]]:
 def _is_swapped(pod: Pod) -> bool:
     """Return whether the pod is a placeholder that was ordered to end, for a real pod or as no longer needed."""
     return pod.order is not None and pod.order.termination in SWAPPED
+
+
+class EverythingChecked(Everything):
+    """A random scenario in which managers answer plan checks, too."""
+
+    answers_plan_checks: ClassVar[bool] = True
