@@ -67,7 +67,7 @@ class Everything(Pressed):
 
     account: Judge
     answers_plan_checks: ClassVar[bool] = False
-    """False: the lives are those that LEAST was counted in. `EverythingChecked` has plan checks too."""
+    """False: the lives are those that LEAST was counted in. Plan checks are in the lives of `Attack`."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(f"everything {seed}")
@@ -561,9 +561,3 @@ def _below(queue: dict[str, Any]) -> list[dict[str, Any]]:
 def _is_swapped(pod: Pod) -> bool:
     """Return whether the pod is a placeholder that was ordered to end, for a real pod or as no longer needed."""
     return pod.order is not None and pod.order.termination in SWAPPED
-
-
-class EverythingChecked(Everything):
-    """A random scenario in which managers answer plan checks, too."""
-
-    answers_plan_checks: ClassVar[bool] = True
