@@ -29,13 +29,8 @@ def waits(partition: Partition, plan: Plan) -> bool:
     """Return whether the plan must not be carried out yet, because its manager has not agreed to it."""
     if not is_needed(partition, plan):
         return False
-    check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key)
-    return (
-        check is None
-        or not check.fits
-        or check.about != _about(plan)
-        or not _is_current(partition, check)
-    )
+    check = _of(partition, plan)
+    return check is None or not check.fits
 
 
 class Asked(NamedTuple):
@@ -49,15 +44,14 @@ class Asked(NamedTuple):
 def ask(partition: Partition, plan: Plan, now: int) -> Asked | None:
     """Return the question about a plan that waits; None if it was asked already."""
     checks = partition.decisions.checks
-    about = _about(plan)
-    known = checks.by_ask.get(plan.pledges[0].ask.key)
-    if known is not None and known.about == about and _is_current(partition, known):
+    if _of(partition, plan) is not None:
         return None
     found: list[Decision] = []
     for pledge in plan.pledges:
         other = checks.by_ask.get(pledge.ask.key)
         if other is not None:
             found += end(partition, other, "another plan took its place")
+    about = _about(plan)
     asks = tuple(partition.asks[key] for key, _ in about.nodes)
     check = PlanCheck(f"{partition.next_number()}", about, asks)
     checks.add(check)
@@ -69,11 +63,19 @@ def ask(partition: Partition, plan: Plan, now: int) -> Asked | None:
 
 def decided(partition: Partition, plan: Plan, decision_id: str) -> None:
     """Record that a plan which its manager agreed to is carried out by a decision."""
-    check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key) if plan.pledges else None
-    if check is not None and check.about == _about(plan):
+    check = _of(partition, plan)
+    if check is not None:
         check.decision_id = decision_id
         for key in check.keys:
             partition.decisions.checks.refused.pop(key, None)
+
+
+def _of(partition: Partition, plan: Plan) -> PlanCheck | None:
+    """Return the check about exactly this plan, all of whose asks wait still; None if there is none."""
+    check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key) if plan.pledges else None
+    if check is None or check.about != _about(plan) or not _is_current(partition, check):
+        return None
+    return check
 
 
 def _about(plan: Plan) -> Placements:
