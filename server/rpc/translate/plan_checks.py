@@ -7,7 +7,7 @@ from server.model.events import PlanChecked
 from server.model.reasons import Code
 from server.rpc.translate.allocations import Batch
 from server.rpc.translate.fields import RefusedError, bounded, partition
-from server.rpc.translate.releases import REASON_CHARACTERS_MAX
+from server.rpc.translate.releases import REASON_CHARACTERS_MAX, add_each
 from si.v1 import si_pb2
 
 
@@ -36,15 +36,9 @@ def ended(decision: PlanCheckEnded) -> si_pb2.AllocationResponse:
 
 def add_answers(batch: Batch, encoded: Iterable[bytes]) -> None:
     """Add an event for each answer to a plan check, or a note that names the field; malformed bytes raise DecodeError."""
-    for data in encoded:
-        answer = si_pb2.PlanCheckAnswer.FromString(data)
-        try:
-            batch.events.append(_checked(batch.rm_id, answer))
-        except RefusedError as refused:
-            message = f"planCheckAnswers: {refused}"
-            batch.refusals.append(
-                Noted("manager", batch.rm_id, Code.PLAN_CHECK_UNKNOWN, message, rm_id=batch.rm_id)
-            )
+    answers = map(si_pb2.PlanCheckAnswer.FromString, encoded)
+    refusal = Noted("manager", batch.rm_id, Code.PLAN_CHECK_UNKNOWN, "planCheckAnswers")
+    add_each(batch, answers, _checked, refusal)
 
 
 def _checked(rm_id: str, answer: si_pb2.PlanCheckAnswer) -> PlanChecked:

@@ -1,11 +1,11 @@
 """The translation of releases, vetoes and disruption budgets from the wire to events."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from server.model.asks import Generation
 from server.model.decisions import Noted, Termination
-from server.model.events import DisruptionsAllowed, ReleaseRequested, VictimVetoed
+from server.model.events import DisruptionsAllowed, Event, ReleaseRequested, VictimVetoed
 from server.model.reasons import Code
 from server.rpc.translate.allocations import Batch
 from server.rpc.translate.fields import RefusedError, bounded, name, partition, whole
@@ -14,6 +14,7 @@ from si.v1 import si_pb2
 REASON_CHARACTERS_MAX: Final = 1_024
 """The most characters that are kept of a veto's reason and of a release's message."""
 _ALLOWED_MAX: Final = (1 << 31) - 1
+_M = TypeVar("_M")
 _ASK: Final = Generation.ASK
 _ALLOCATION: Final = Generation.ALLOCATION
 """The generations as module constants, because access to a member of an enumeration is slow."""
@@ -75,15 +76,20 @@ def _termination(number: int) -> Termination:
 
 def add_vetoes(batch: Batch, encoded: Iterable[bytes]) -> None:
     """Add an event for each veto, or a note that names the field; malformed bytes raise DecodeError."""
-    for data in encoded:
-        veto = si_pb2.VictimVeto.FromString(data)
+    vetoes = map(si_pb2.VictimVeto.FromString, encoded)
+    add_each(batch, vetoes, _vetoed, Noted("allocation", "", Code.RELEASE_UNKNOWN, "veto"))
+
+
+def add_each(
+    batch: Batch, messages: Iterable[_M], read: Callable[[str, _M], Event], refusal: Noted
+) -> None:
+    """Add the event of each message, or a note that it is refused: ``refusal``, with the reason behind its message."""
+    for message in messages:
         try:
-            batch.events.append(_vetoed(batch.rm_id, veto))
+            batch.events.append(read(batch.rm_id, message))
         except RefusedError as refused:
-            message = f"veto: {refused}"
-            batch.refusals.append(
-                Noted("allocation", "", Code.RELEASE_UNKNOWN, message, rm_id=batch.rm_id)
-            )
+            told = f"{refusal.message}: {refused}"
+            batch.refusals.append(refusal._replace(message=told, rm_id=batch.rm_id))
 
 
 def _vetoed(rm_id: str, veto: si_pb2.VictimVeto) -> VictimVetoed:
@@ -97,15 +103,9 @@ def _vetoed(rm_id: str, veto: si_pb2.VictimVeto) -> VictimVetoed:
 
 def add_budgets(batch: Batch, encoded: Iterable[bytes]) -> None:
     """Add an event for each disruption budget, or a note that names the field; malformed bytes raise DecodeError."""
-    for data in encoded:
-        budget = si_pb2.DisruptionBudget.FromString(data)
-        try:
-            batch.events.append(_disruptions(batch.rm_id, budget))
-        except RefusedError as refused:
-            message = f"disruptionBudgets: {refused}"
-            batch.refusals.append(
-                Noted("manager", batch.rm_id, Code.DISRUPTIONS_REFUSED, message, rm_id=batch.rm_id)
-            )
+    budgets = map(si_pb2.DisruptionBudget.FromString, encoded)
+    refusal = Noted("manager", batch.rm_id, Code.DISRUPTIONS_REFUSED, "disruptionBudgets")
+    add_each(batch, budgets, _disruptions, refusal)
 
 
 def _disruptions(rm_id: str, budget: si_pb2.DisruptionBudget) -> DisruptionsAllowed:
