@@ -65,21 +65,21 @@ def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
     parts = list(_parts(state, pod)) if is_judged(state, pod) else []
     if not parts:
         return report
-    allowed, excluded = _lists(state, parts)
-    constraints = report.constraints or NO_CONSTRAINTS
-    listed = replace(constraints, allowed_nodes=allowed, excluded_nodes=excluded)
-    return replace(report, rm_check=True, constraints=listed if listed != NO_CONSTRAINTS else None)
+    return _limited(report, *_lists(state, parts), rm_check=True)
 
 
 def _limited_as(report: PodReport, sent: PodReport) -> PodReport:
     lists = sent.constraints or NO_CONSTRAINTS
-    listed = replace(
-        report.constraints or NO_CONSTRAINTS,
-        allowed_nodes=lists.allowed_nodes,
-        excluded_nodes=lists.excluded_nodes,
-    )
-    constraints = listed if listed != NO_CONSTRAINTS else None
-    return replace(report, rm_check=sent.rm_check, constraints=constraints)
+    return _limited(report, lists.allowed_nodes, lists.excluded_nodes, rm_check=sent.rm_check)
+
+
+def _limited(
+    report: PodReport, allowed: tuple[str, ...], excluded: tuple[str, ...], *, rm_check: bool
+) -> PodReport:
+    constraints = report.constraints or NO_CONSTRAINTS
+    listed = replace(constraints, allowed_nodes=allowed, excluded_nodes=excluded)
+    found = listed if listed != NO_CONSTRAINTS else None
+    return replace(report, rm_check=rm_check, constraints=found)
 
 
 def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
