@@ -207,9 +207,6 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
     An empty ``guaranteed``, a ``maximum`` of None and a ``max_applications`` of 0 leave the value as it is. ``names`` are the
     properties that the tags set. The caller rebuilds limits and order afterwards.
     """
-    for kind, _ in guaranteed:
-        partition.types.intern(kind)
-    partition.grow()
     queue.spec = replace(
         queue.spec,
         guaranteed=guaranteed or queue.spec.guaranteed,
@@ -217,6 +214,8 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
         max_applications=max_applications or queue.spec.max_applications,
         tagged=queue.spec.tagged | names,
     )
+    _intern(partition, queue.spec)
+    partition.grow()
 
 
 def untag_queue(queue: Queue, names: Set[str]) -> None:
@@ -252,6 +251,12 @@ def relimit(partition: Partition, prepared: Prepared | None = None) -> None:
             _make_limiter(partition, queue, has_classes=has_classes)
         else:
             queue.limiter, queue.firm = own
+    _limit_applications(partition)
+    partition.ranking_stale = True
+
+
+def _limit_applications(partition: Partition) -> None:
+    """Rebuild the limiters of users and groups, and give each application its limiters."""
     partition.limits.by_key.clear()
     partition.limits.forget_relieved()
     alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
@@ -262,7 +267,6 @@ def relimit(partition: Partition, prepared: Prepared | None = None) -> None:
             known = alike[whose] = limiters_of(partition, application)
         application.limiters = known
         _count_in(application)
-    partition.ranking_stale = True
 
 
 def limit_queue(partition: Partition, queue: Queue) -> None:
@@ -427,7 +431,10 @@ def rebuild_ranking(partition: Partition, prepared: Prepared | None = None) -> N
 
 
 def _measure_all(partition: Partition) -> None:
-    """Compute the measure and the share of each queue, and empty its heap. The measures equal those of `measure`."""
+    """Compute the measure and the share of each queue, and empty its heap. The measures equal those of `measure`.
+
+    The loop makes no calls and few copies: with `types.replaced` it takes half as long again.
+    """
     index = partition.types.index
     bounds: dict[Queue, Amounts] = {}
     for queue in partition.queues.values():  # parents come before their children
@@ -492,7 +499,14 @@ def _forget_blocks(partition: Partition) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked, and enter it in its leaf's if it has any."""
+    """Rebuild an application's heap, and enter it in its leaf's if it has any group or job that is not parked."""
+    _fill_heap(application)
+    if application.heap:
+        ranking.append(application.leaf, application, -application.heap[0][0])
+
+
+def _fill_heap(application: Application) -> None:
+    """Rebuild an application's heap from its groups and jobs that are not parked. Its leaf's heap stays as it is."""
     application.entry = None
     application.share = share(application.usage, application.leaf.measure)
     entries: list[GroupEntry] = []
@@ -513,8 +527,6 @@ def _rank_application(application: Application) -> None:
             entries.append(job.entry)
     heapq.heapify(entries)
     application.heap = entries
-    if entries:
-        ranking.append(application.leaf, application, -entries[0][0])
 
 
 # Ends -----------------------------------------------------------------------------------------------------------

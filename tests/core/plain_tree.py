@@ -3,15 +3,13 @@
 `patch` puts it in the place of the product's functions.
 """
 
-import heapq
-
 import pytest
 
 from server.model.asks import PLAIN, job_class
 from server.model.fit import share
 from server.model.quota import PartitionSpec, QueueSpec
 from server.state import ranking, tree
-from server.state.applications import Application, GroupEntry
+from server.state.applications import Application
 from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.prepared import Prepared
@@ -74,16 +72,7 @@ def relimit(partition: Partition) -> None:
     for queue in partition.queues.values():
         queue.blocked_asks = 0
         _make_limiter(partition, queue)
-    partition.limits.by_key.clear()
-    partition.limits.forget_relieved()
-    alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
-    for application in partition.applications.values():
-        whose = (application.leaf, application.user, application.user_groups)
-        known = alike.get(whose)
-        if known is None:
-            known = alike[whose] = tree.limiters_of(partition, application)
-        application.limiters = known
-        tree._count_in(application)
+    tree._limit_applications(partition)
     partition.ranking_stale = True
 
 
@@ -141,29 +130,10 @@ def _forget_blocks(partition: Partition) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked, and raise the entries on its path to their best priority."""
-    application.entry = None
-    application.share = share(application.usage, application.leaf.measure)
-    entries: list[GroupEntry] = []
-    for group in application.groups.values():
-        group.parked = group.ask_class.dead
-        if group.parked:
-            group.entry = None
-            group.ask_class.waiting.append(group)
-            continue
-        first = group.asks[0]
-        group.entry = (-group.priority, first.pending_since, first.arrival, group.number, group)
-        entries.append(group.entry)
-    for job in application.jobs.values():
-        job.entry = None
-        if job.gathered and not job.parked:
-            first = job.members[0]
-            job.entry = (-job.priority, first.pending_since, first.arrival, job.number, job)
-            entries.append(job.entry)
-    heapq.heapify(entries)
-    application.heap = entries
-    if entries:
-        ranking.raise_path(application, -entries[0][0])
+    """Rebuild an application's heap, and raise the entries on its path to their best priority."""
+    tree._fill_heap(application)
+    if application.heap:
+        ranking.raise_path(application, -application.heap[0][0])
 
 
 def sweep(partition: Partition) -> list[str]:
