@@ -6,6 +6,7 @@ from itertools import count, groupby, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from server.model import phrases
 from server.model.decisions import (
     ApplicationAccepted,
     ApplicationRejected,
@@ -162,9 +163,8 @@ def _plan_check(one: PlanCheckRequested) -> Record:
     where = ", ".join(f"{key} on {node_id}" for key, node_id in one.placements[:_NAMED_MAX])
     more = len(one.placements) - _NAMED_MAX
     further = f" and {more} more" if more > 0 else ""
-    asked = (
-        f"its manager is asked whether {where}{further} would fit without {len(one.victims)} pods"
-    )
+    victims = phrases.count(len(one.victims), "pod")
+    asked = f"its manager is asked whether {where}{further} would fit without {victims}"
     return Record("ask", one.placements[0][0], "plan-check", asked, one.partition)
 
 

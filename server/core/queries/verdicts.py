@@ -118,9 +118,7 @@ def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
 def _checked(check: PlanCheck, key: str) -> Verdict:
     node_id = dict(check.about.nodes)[key]
     victims = count(len(check.about.victims), "pod")
-    because = (
-        f"its manager was asked whether it would fit on node {node_id} once {victims} are evicted"
-    )
+    because = f"its manager was asked whether it would fit on node {node_id} without {victims}"
     return Verdict(check.about.policy, Rule.PLAN_CHECK.value, because, node_id)
 
 
