@@ -5,6 +5,7 @@ that `make real` builds. When these are missing, the tests are skipped; with REQ
 """
 
 import os
+import random
 import re
 import subprocess
 from collections.abc import Iterator
@@ -49,6 +50,13 @@ def _own_cluster(folder: Path) -> Cluster:
     cluster = Cluster(folder, audit.flags(folder))
     cluster.start()
     return cluster
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    seed = int(os.environ.get("EVENHAND_SEED") or int.from_bytes(os.urandom(4)))
+    print(f"EVENHAND_SEED={seed}")  # noqa: T201 -- how to see it again.
+    return random.Random(seed)
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,17 @@ def pods(count: int, of: str, prefix: str = "pod", **given: Any) -> list[Object]
     return [pod(f"{prefix}-{number}", of, **given) for number in range(count)]
 
 
+def spread_over_nodes(app: str) -> Object:
+    """Return fields of a spec: the pods with this `app` label are on each node, but for one pod more or less."""
+    rule = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+    return {"topologySpreadConstraints": [rule]}
+
+
 def priority_class(name: str, value: int, **given: Any) -> Object:
     """Return a PriorityClass; `given`: `annotations`, everything else is part of the object itself."""
     metadata = {"name": name, "annotations": dict(given.pop("annotations", {}))}

@@ -3,7 +3,6 @@
 The seed of the random moments is printed; EVENHAND_SEED sets one.
 """
 
-import os
 import random
 import signal
 import threading
@@ -30,13 +29,6 @@ from tests.kubernetes.stack import Stack
 KILLS = 30
 CUTS = 12
 SETTLE_S = 120.0
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    seed = int(os.environ.get("EVENHAND_SEED") or int.from_bytes(os.urandom(4)))
-    print(f"EVENHAND_SEED={seed}")  # noqa: T201 -- how to see it again.
-    return random.Random(seed)
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 The seed of the random moments is printed; EVENHAND_SEED sets one.
 """
 
-import os
 import random
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +16,15 @@ from tests.kubernetes import objects
 from tests.kubernetes.claims import Witness, is_healthy, known_to_core, true_of_cluster
 from tests.kubernetes.kube import Kube, Object, until
 from tests.kubernetes.stack import Stack
-from tests.kubernetes.test_volumes import claim, local_volume, storage_class, volume_controller
+from tests.kubernetes.test_kills import kill, pause
+from tests.kubernetes.test_volumes import (
+    claim,
+    local_volume,
+    remove_volumes,
+    storage_class,
+    volume_controller,
+    volumes_of,
+)
 
 KILLS_OF_EACH = 10 if TRIES_ALL else 3
 NODES = 3
@@ -39,13 +45,6 @@ partitions:
             properties: {preemption.delay: 1s}
           - {name: batch}
 """
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    seed = int(os.environ.get("EVENHAND_SEED") or int.from_bytes(os.urandom(4)))
-    print(f"EVENHAND_SEED={seed}")  # noqa: T201 -- how to see it again.
-    return random.Random(seed)
 
 
 @pytest.fixture
@@ -74,26 +73,7 @@ def with_volume(name: str, of: str) -> list[Object]:
 
 
 def spread(name: str, of: str, runs_ms: int) -> Object:
-    rule = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "prod"}},
-    }
-    return pod(name, of, "prod", runs_ms, topologySpreadConstraints=[rule])
-
-
-def kill(stack: Stack, whom: str, chance: random.Random) -> None:
-    """Kill a process, and start it again after a random while."""
-    pause = threading.Event()
-    if whom == "shim":
-        stack.kill_shim()
-        pause.wait(chance.uniform(0, 0.5))
-        stack.start_shim()
-    else:
-        stack.kill_core()
-        pause.wait(chance.uniform(0, 0.5))
-        stack.start_core()
+    return pod(name, of, "prod", runs_ms, **objects.spread_over_nodes("prod"))
 
 
 @pytest.fixture
@@ -112,9 +92,7 @@ def full(kube: Kube, namespace: str, stack: Stack) -> Iterator[Stack]:
     stack.start()
     kube.create(*(low(f"b-{number}", of) for number in range(4 * NODES)))
     yield stack
-    for volume in volumes:
-        kube.delete("PersistentVolume", volume["metadata"]["name"])
-    kube.delete("StorageClass", of)
+    remove_volumes(kube, of)
 
 
 def low(name: str, of: str) -> Object:
@@ -142,7 +120,7 @@ def live(kube: Kube, of: str, stack: Stack, chance: random.Random) -> None:
         kube.create(spread(f"s-{turn}", of, chance.randint(500, 3_000)), low(f"c-{turn}", of))
         if turn % 4 == 1:
             kube.create(*with_volume(f"v-{turn // 4}", of))
-        threading.Event().wait(chance.uniform(0, 2.0))
+        pause(chance, 2.0)
         kill(stack, one, chance)
         if chance.random() < 0.5:
             until(stack.is_ready)
@@ -178,8 +156,8 @@ def check_volumes(kube: Kube, of: str) -> None:
     """Check that each pod with a claim runs on the node of its volume, and that no volume has two claims."""
     owners = {
         one["spec"]["claimRef"]["name"]: one["metadata"]["name"]
-        for one in kube.all("PersistentVolume", "")
-        if one["spec"].get("storageClassName") == of and one["spec"].get("claimRef")
+        for one in volumes_of(kube, of)
+        if one["spec"].get("claimRef")
     }
     found = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in kube.all("Pod", of)}
     assert len(owners) == VOLUME_PODS

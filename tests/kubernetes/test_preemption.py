@@ -123,13 +123,7 @@ def test_a_queue_under_its_guarantee_gets_its_share_of_a_full_cluster(
 def test_pods_that_must_be_spread_get_their_share_evenly(
     kube: Kube, namespace: str, full: Stack
 ) -> None:
-    rule = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
-    web = {"labels": {"app": "web"}, "topologySpreadConstraints": [rule]}
+    web = {"labels": {"app": "web"}, **objects.spread_over_nodes("web")}
     kube.create(*pods(4, namespace, "prod", **web))
     until(lambda: running(kube, namespace) == {"prod": 4, "batch": 4})
     stays(lambda: running(kube, namespace) == {"prod": 4, "batch": 4})

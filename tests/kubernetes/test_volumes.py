@@ -31,9 +31,8 @@ def volume_controller(kube: Kube, of: str) -> Iterator[None]:
     def work() -> None:
         while not stop.wait(LOOK_S):
             try:
-                for volume in kube.all("PersistentVolume", ""):
-                    if volume["spec"].get("storageClassName") == of:
-                        _advance(kube, volume)
+                for volume in volumes_of(kube, of):
+                    _advance(kube, volume)
             except (ApiError, httpx2.HTTPError):
                 continue  # An object changed meanwhile, or the API server does not answer.
 
@@ -44,6 +43,19 @@ def volume_controller(kube: Kube, of: str) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def volumes_of(kube: Kube, of: str) -> list[Object]:
+    """Return the volumes of a storage class."""
+    every = kube.all("PersistentVolume", "")
+    return [one for one in every if one["spec"].get("storageClassName") == of]
+
+
+def remove_volumes(kube: Kube, of: str) -> None:
+    """Delete a storage class and its volumes."""
+    for volume in volumes_of(kube, of):
+        kube.delete("PersistentVolume", volume["metadata"]["name"])
+    kube.delete("StorageClass", of)
 
 
 def _advance(kube: Kube, volume: Object) -> None:
@@ -123,10 +135,7 @@ def local(kube: Kube, namespace: str) -> Iterator[str]:
     kube.create(*objects.nodes(7, namespace), storage_class(namespace))
     with volume_controller(kube, namespace):
         yield namespace
-    for volume in kube.all("PersistentVolume", ""):
-        if volume["spec"].get("storageClassName") == namespace:
-            kube.delete("PersistentVolume", volume["metadata"]["name"])
-    kube.delete("StorageClass", namespace)
+    remove_volumes(kube, namespace)
 
 
 def test_pods_of_a_stateful_set_run_where_their_local_volumes_are(

@@ -441,8 +441,8 @@ class Attack:
 
     def answer_oddly(self) -> None:
         """Answer a plan check that never was, has ended, or belongs to another manager."""
-        name = self.manager_dice.choice(list(self.managers))
-        partition, manager = name, self.managers[name]
+        partition = self.manager_dice.choice(list(self.managers))
+        manager = self.managers[partition]
         known = [one.check_id for name in self.managers for one in self._asked(name)]
         other = self.manager_dice.choice([manager, "a stranger"])
         check = self.manager_dice.choice(["", "1", "99999", *(known if other != manager else ())])

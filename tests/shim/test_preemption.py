@@ -20,6 +20,7 @@ from shim_client.embedded.events import KeptEvent
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import ROOT, ShimTask, core_here, core_process, free_port, kill, shim_at_work
+from tests.shim.test_suitability import HOST, near, spread
 
 WAVES = 4
 QUIET_S = 3.0
@@ -175,28 +176,8 @@ async def test_g11_a_daemons_pod_gets_its_node() -> None:
         assert running(cluster) == {"test": 4, "system": 1}
 
 
-SPREAD = {
-    "topologySpreadConstraints": [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "web"}},
-        }
-    ]
-}
-APART = {
-    "affinity": {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "topologyKey": "kubernetes.io/hostname",
-                    "labelSelector": {"matchLabels": {"app": "web"}},
-                }
-            ]
-        }
-    }
-}
+SPREAD = {"topologySpreadConstraints": spread("x", key=HOST)["spec"]["topologySpreadConstraints"]}
+APART = near("podAntiAffinity", HOST, {"app": "web"})
 
 
 @pytest.mark.parametrize(
@@ -208,7 +189,7 @@ async def test_1_8_pods_with_rules_about_their_neighbours_get_their_guarantee(
     """Three full nodes: the queue gets its guarantee, each node as many of its pods as the rule admits, nobody goes in vain."""
     cluster = EmbeddedCluster(wall_clock())
     for name in ("n1", "n2", "n3"):
-        cluster.create(node(name, cpu="4", labels={"kubernetes.io/hostname": name}))
+        cluster.create(node(name, cpu="4", labels={HOST: name}))
     cluster.create(replica_set("test", 6))
     wanted = 3 * on_each
     async with at_work(cluster, queues(prod=2 * wanted, test=0)):
