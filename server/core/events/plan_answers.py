@@ -47,9 +47,9 @@ def _refused(
 ) -> Iterator[Decision]:
     """Let each refused ask avoid its node; after REFUSED_MAX refusals in a row its group waits for the back-off."""
     refused = partition.decisions.checks.refused
-    for key, node_id in check.about.nodes:
-        one = partition.asks.get(key)
-        if key not in reasons or one is None or one.node is not None:
+    for one, node_id in plan_checks.waiting(partition, check):
+        key = one.key
+        if key not in reasons:
             continue
         excluded_nodes.avoid(state, partition, one, node_id, now)
         refused[key] = refused.get(key, 0) + 1
@@ -88,8 +88,6 @@ def overdue(partition: Partition, check_id: str, now: int) -> list[Decision]:
     )
     partition.decisions.checks.answers += 1
     found = plan_checks.end(partition, check, because)
-    for key, node_id in check.about.nodes:
-        one = partition.asks.get(key)
-        if one is not None and one.node is None:
-            found += _back_off(partition, one, _verdict(check, because, node_id, now))
+    for one, node_id in plan_checks.waiting(partition, check):
+        found += _back_off(partition, one, _verdict(check, because, node_id, now))
     return found

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from server.model.decisions import Decision, PlanCheckEnded, PlanCheckRequested
 from server.preemption.policy import Plan
+from server.state.applications import Ask
 from server.state.partition import Partition
 from server.state.plan_checks import Placements, PlanCheck
 
@@ -114,7 +115,17 @@ def _purpose_lost(partition: Partition, check: PlanCheck, *, all_planned: bool) 
 
 def _is_current(partition: Partition, check: PlanCheck) -> bool:
     """Return whether all asks of the check wait still; a new ask with the key of one that ended is another ask."""
-    return all(partition.asks.get(one.key) is one and one.node is None for one in check.asks)
+    return len(waiting(partition, check)) == len(check.asks)
+
+
+def waiting(partition: Partition, check: PlanCheck) -> list[tuple[Ask, str]]:
+    """Return the asks of the check that wait still, each with the node that was planned for it."""
+    planned = zip(check.asks, check.about.nodes, strict=True)
+    return [
+        (one, node_id)
+        for one, (_, node_id) in planned
+        if partition.asks.get(one.key) is one and one.node is None
+    ]
 
 
 def _waits(partition: Partition, key: str) -> bool:
