@@ -16,7 +16,6 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import FILE_BYTES_MAX, read_text
 from evenhand_cli.near import near_matches
 from evenhand_cli.output import Form, Output, console_for, no_names, write
-from evenhand_cli.render.words import plural
 from evenhand_cli.story import text
 from evenhand_cli.story.answers import Answers
 from evenhand_cli.story.form import Example
@@ -109,9 +108,7 @@ def story(
         write(output, {"file": str(file), "holds": all(holds), "stories": stories})
     elif len(examples) > 1:
         style = "good" if all(holds) else "bad"
-        line = (
-            f"\n{sum(holds):,} of {plural(len(holds), 'story').replace('storys', 'stories')} hold"
-        )
+        line = f"\n{sum(holds):,} of {len(holds):,} stories hold"
         console_for(output).print(Text(line, style=style))
     if not all(holds):
         raise typer.Exit(ExitCode.PROBLEM)
