@@ -161,14 +161,22 @@ def _in_use() -> Iterator[TextIO]:
 
 
 def _started(users: TextIO) -> Engine:
-    """Start the private engine, unless another user has done that meanwhile."""
-    fcntl.flock(users, fcntl.LOCK_EX)
+    """Start the private engine, unless another user has done that meanwhile.
+
+    An engine that other users hold may not answer at once: it is asked again until it does, or they have gone.
+    """
+    while not _is_last(users):
+        fcntl.flock(users, fcntl.LOCK_SH)  # the lock was lost in the attempt to make it exclusive
+        if (found := find()) is not None:
+            return found
+        time.sleep(LOOK_S)
     found = find() or start()
     fcntl.flock(users, fcntl.LOCK_SH)
     return found
 
 
 def _is_last(users: TextIO) -> bool:
+    """Make the lock exclusive and return True; without the lock, return False when there are other users."""
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

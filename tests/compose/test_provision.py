@@ -79,10 +79,18 @@ def test_two_users_have_the_private_engine_at_the_same_time_and_the_last_one_sto
         with engine.borrowed() as found:
             return found
 
-    monkeypatch.setattr(engine, "find", lambda: running[-1] if running else None)
+    silent: list[None] = []
+
+    def find() -> Engine | None:
+        return silent.pop() if silent else (running[-1] if running else None)
+
+    monkeypatch.setattr(engine, "find", find)
     monkeypatch.setattr(engine, "start", start)
     monkeypatch.setattr(engine, "stop", lambda: stopped.append(len(running)))
     with ThreadPoolExecutor(1) as other, engine.borrowed() as found:
         assert other.submit(second).result(timeout=60) is found
+        assert not stopped
+        silent.extend([None] * 3)
+        assert other.submit(second).result(timeout=60) is found, "it answers the fourth question"
         assert not stopped
     assert stopped == [1]
