@@ -45,7 +45,8 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 coverage: $(STAMP) ## Runs the tests and says which lines none of them runs; ARGS as for `make test`.
 	@rm -f .coverage .coverage.*
 	@$(BIN)/python -m scripts.run_tests --cov --cov-report= $(ARGS)
-	@$(BIN)/coverage combine --quiet .coverage.side-by-side .coverage.real-programs .coverage.alone
+	@$(BIN)/coverage combine --quiet .coverage.side-by-side .coverage.API-server \
+		.coverage.other-real-programs .coverage.alone
 	@$(BIN)/coverage report
 	@$(BIN)/coverage html --quiet --directory .coverage-html
 	@echo 'each line: .coverage-html/index.html'

@@ -1,9 +1,9 @@
-"""The tests in three runs: tests that can share the machine, beside them tests of real programs, and last tests that measure.
+"""The tests in four runs: tests that can share the machine, beside them two runs with real programs, and last tests that measure.
 
 Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker for each
-processor. At the same time the tests marked `real` run in two groups side by side, those of one group one by one
-(see tests/conftest.py); their output comes when they have ended. After both, the tests marked `alone` run, with
-nothing beside them. All runs are made even when one fails. At the end the summary says how long each run took, which tests were left out, and how to include them.
+processor. At the same time the tests marked `real` run: those with an API server one by one, and beside them the others
+one by one (see tests/conftest.py); their output comes when they have ended. After these, the tests marked `alone` run,
+with nothing beside them. All runs are made even when one fails. At the end the summary says how long each run took, which tests were left out, and how to include them.
 """
 
 import os
@@ -38,15 +38,16 @@ class Run:
 
 
 WORKERS: Final = os.cpu_count() or 1
-BESIDE: Final = Run("real programs", f"{ALWAYS_OUT} and real", ("-n", "2", "--dist", "loadgroup"))
-RUNS: Final = (
-    Run(
-        "side by side",
-        f"{ALWAYS_OUT} and not alone and not real",
-        ("-n", str(WORKERS), "--dist", "worksteal"),
-    ),
-    Run("alone", f"{ALWAYS_OUT} and alone and not real", ()),
+SHARED: Final = Run(
+    "side by side",
+    f"{ALWAYS_OUT} and not alone and not real",
+    ("-n", str(WORKERS), "--dist", "worksteal"),
 )
+BESIDE: Final = (
+    Run("API server", f"{ALWAYS_OUT} and real and api_server", ()),
+    Run("other real programs", f"{ALWAYS_OUT} and real and not api_server", ()),
+)
+ALONE: Final = Run("alone", f"{ALWAYS_OUT} and alone and not real", ())
 
 
 @dataclass
@@ -115,20 +116,29 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Make all runs and print the summary; return the exit status."""
     outcomes: dict[str, Outcome] = {}
-    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
-        log = Path(folder) / "beside.log"
-        with log.open("w") as output:
-            waiting = beside.submit(run, BESIDE, arguments, Path(folder) / "beside.xml", output)
-            shared, alone = RUNS
-            _say(
-                f"Tests {shared.name}; beside them, with output at their end, those of {BESIDE.name}"
-            )
-            outcomes[shared.name] = run(shared, arguments, Path(folder) / "shared.xml")
-            outcomes[BESIDE.name] = waiting.result()
-        _say(f"Tests of {BESIDE.name}:\n{log.read_text(errors='replace')}Tests {alone.name}:")
-        outcomes[alone.name] = run(alone, arguments, Path(folder) / "alone.xml")
+    with TemporaryDirectory() as made, ThreadPoolExecutor(len(BESIDE)) as beside:
+        folder = Path(made)
+        waiting = {one.name: beside.submit(_aside, one, arguments, folder) for one in BESIDE}
+        names = " and ".join(waiting)
+        _say(f"Tests {SHARED.name}; beside them, with output at their end, those of {names}")
+        outcomes[SHARED.name] = run(SHARED, arguments, folder / "shared.xml")
+        for name, one in waiting.items():
+            outcomes[name] = one.result()
+            _say(f"Tests of {name}:\n{_log(folder, name).read_text(errors='replace')}")
+        _say(f"Tests {ALONE.name}:")
+        outcomes[ALONE.name] = run(ALONE, arguments, folder / "alone.xml")
     _say("\n".join(["", *summary(outcomes, EFFORT)]))
     return verdict(list(outcomes.values()))
+
+
+def _aside(one: Run, arguments: Sequence[str], folder: Path) -> Outcome:
+    """Make a run whose output goes to a file."""
+    with _log(folder, one.name).open("w") as output:
+        return run(one, arguments, folder / f"{one.name}.xml", output)
+
+
+def _log(folder: Path, name: str) -> Path:
+    return folder / f"{name}.log"
 
 
 def _say(text: str) -> None:

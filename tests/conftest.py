@@ -12,16 +12,10 @@ import server  # noqa: F401 - before gRPC, see there
 from tests.effort import cases
 
 ROOT: Final = Path(__file__).parent
-REAL: Final = {
-    "kubernetes": "API server",
-    "compose": "others",
-    "faults": "others",
-    "real": "others",
-}
-"""The folders whose tests wait for other programs, each with its group.
-
-Each of their tests is marked `real`. Tests of one group run one by one, because they share programs; the groups run side by side.
-"""
+REAL: Final = {"kubernetes", "compose", "faults", "real"}
+"""The folders whose tests are marked `real`, because they wait for other programs."""
+API_SERVER: Final = {"kubernetes"}
+"""Those of these folders whose tests share an API server: they run one by one, and beside them the others one by one."""
 
 hypothesis.settings.register_profile(
     "effort",
@@ -39,7 +33,8 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         folder = item.path.relative_to(ROOT).parts[0]
         if folder in REAL:
             item.add_marker("real")
-            item.add_marker(pytest.mark.xdist_group(REAL[folder]))
+            if folder in API_SERVER:
+                item.add_marker("api_server")
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -59,12 +60,12 @@ def test_one_failed_run_fails_all(statuses: tuple[int, ...], expected: int) -> N
 
 
 def test_each_test_is_in_exactly_one_run() -> None:
-    marks = [one.marks for one in (*run_tests.RUNS, run_tests.BESIDE)]
-    for real in (False, True):
-        for alone in (False, True):
-            known = {"bench": False, "soak": False, "real": real, "alone": alone}
-            chosen = [one for one in marks if eval(one, {}, known)]  # noqa: S307 -- words of this project.
-            assert len(chosen) == 1, (real, alone)
+    marks = [one.marks for one in (run_tests.SHARED, *run_tests.BESIDE, run_tests.ALONE)]
+    for values in product((False, True), repeat=3):
+        known = {"bench": False, "soak": False}
+        known |= dict(zip(("real", "api_server", "alone"), values, strict=True))
+        chosen = [one for one in marks if eval(one, {}, known)]  # noqa: S307 -- words of this project.
+        assert len(chosen) == 1, known
 
 
 def test_the_script_and_the_tests_know_the_same_default() -> None:
