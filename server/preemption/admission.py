@@ -1,8 +1,9 @@
-"""The amounts that firm or lendable pods may use in a queue: the formulas of J4, for the leaf and every queue above it.
+"""The amounts that firm or lendable pods may use in a queue (J4).
 
-With a firm ask added, the usage of firm pods must stay within the guarantee, for each type that the queue guarantees, and the
-usage of all pods within the maximum. With a lendable ask added, the usage of all pods must stay within the maximum less the part
-of the guarantee that firm asks wait for. Usage here is what the queue will hold, with plans and promised capacity.
+The limits apply to the leaf and to every queue above it. A firm ask must not raise the usage of firm pods above the guarantee,
+for each type that the queue guarantees. The usage of all pods must stay within the maximum. A lendable ask must leave room
+below the maximum for waiting firm asks: the part of the guarantee that they wait for. Usage here is what the queue will hold,
+with plans and promised capacity.
 """
 
 from collections.abc import Mapping
@@ -22,11 +23,11 @@ Wanted = Mapping[int, int]
 def most(
     trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts, *, claiming: bool = False
 ) -> int | None:
-    """Return the most that the queue may hold of a type when asks of this class are added; None means no limit (J4).
+    """Return the most of a type that the queue may hold once asks of this class are added (J4). Return None if there is no limit.
 
-    The limit is the maximum, or with plain shares by weight the deserved share if that is less. With ``claiming`` only the
-    maximum counts, because evictions in other queues do not change the deserved share (W2). For lendable asks, what is kept for
-    firm asks is subtracted.
+    The limit is the maximum. With plain shares by weight it is the deserved share, if that is less than the maximum. With
+    ``claiming`` only the maximum counts, because evictions in other queues do not change the deserved share (W2). For lendable
+    asks, the capacity that waiting firm asks will need is subtracted.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.job_class is not JobClass.LENDABLE:
@@ -49,10 +50,10 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
 def within_guarantee(
     trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
 ) -> Refusal | None:
-    """Return a refusal when firm asks of this amount would exceed the guarantee of a queue from the leaf up; else None (J4).
+    """Return a refusal if firm asks of this amount would exceed the guarantee of a queue from the leaf up, else None (J4).
 
-    An ask that is not firm is never refused. A type that a queue does not guarantee is not limited. With ``reserving``, capacity
-    that is reserved for firm asks counts as well. ``wanted`` may be the sum of several asks.
+    Only firm asks are refused. Only the types that a queue guarantees are limited. With ``reserving``, capacity that is
+    reserved for firm asks counts as well. Pass the sum in ``wanted`` to check several asks at once.
     """
     for queue in trial.snapshot.path_up(leaf) if kind.firm else ():
         held = list(trial.firm_held(queue.path))
@@ -70,10 +71,10 @@ def within_guarantee(
 
 
 def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when no capacity may be held for the ask; None when capacity may be held (J4).
+    """Return a refusal if no capacity may be held for the ask, else None (J4).
 
-    Nothing is held for a firm ask beyond the guarantees of its queues, because it would not be placed. No node is reserved for a
-    lendable ask that would use what is kept for firm asks.
+    Nothing is held for a firm ask beyond the guarantees of its queues, because the ask would not be placed there. No node is
+    reserved for a lendable ask that would use what is kept for firm asks.
     """
     wanted, reserving = dict(ask.kind.demand), policy.reserves
     if reserving and not _leaves_what_is_kept(trial, ask):
@@ -82,7 +83,7 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether a lendable ask leaves free the capacity that is kept for firm asks, with all promised capacity counted (J4)."""
+    """Return whether a lendable ask leaves the capacity that waiting firm asks will need (J4). All promised capacity counts as used."""
     for queue in (
         trial.snapshot.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ()
     ):
@@ -96,7 +97,7 @@ def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def has_headroom(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
-    """Return whether every queue from the leaf up has headroom for one more ask of the class; promised capacity counts as used (J4)."""
+    """Return whether every queue from the leaf up has headroom for one more ask of the class (J4). Promised capacity counts as used."""
     if not trial.has_headroom(leaf, kind.demand):
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:

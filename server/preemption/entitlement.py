@@ -1,7 +1,7 @@
 """The entitlement of queues, and the queues that decide whether an ask may claim (G2, G3, W2, W6).
 
-Depending on the partition's setting, a queue is entitled to its guarantee, or to its share by weight, for which its guarantee
-is the lower bound.
+By the partition's setting, a queue is entitled to its guarantee or to its share by weight. Its guarantee is then the lower
+bound of that share.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -18,7 +18,7 @@ from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
 
 DECIDING: Final = "deciding"
-"""The key under which a Trial stores deciding queues, by leaf and demand; also the role of a level that let an ask claim."""
+"""The key under which a Trial stores deciding queues, by leaf and demand. The word is also the role of a level that let an ask claim."""
 BLOCKING: Final = "blocking"
 """The role of a level that prevented a claim."""
 OPENNESS: Final = "openness"
@@ -26,7 +26,10 @@ OPENNESS: Final = "openness"
 
 
 class Deciding(NamedTuple):
-    """A queue that decides for an ask in the resource type with index ``at``; ``entitled`` is its entitlement (E) to that type."""
+    """A queue that decides for an ask in the resource type with index ``at``.
+
+    ``entitled`` is the amount of that type to which it is entitled (E).
+    """
 
     at: int
     queue: QueueFacts
@@ -37,8 +40,8 @@ class Deciding(NamedTuple):
 class Openness:
     """The open and closed types among those that an ask requests (G2, W6).
 
-    A type is open while its deciding queue is below its entitlement, and closed when the queue has reached it. A type in
-    neither list is undecided: no queue decides it.
+    A type is open while its deciding queue is below its entitlement. A type is closed when the queue has reached its
+    entitlement. A type in neither list is *undecided*: no queue decides for it.
     """
 
     open: tuple[Deciding, ...]
@@ -51,7 +54,10 @@ class Openness:
 
     @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
-        """Return the key that asks of one class must have in common to share a search. For closed types it names no queue."""
+        """Return the key that asks of one class must have in common to share a search.
+
+        The key names the deciding queues of open types only.
+        """
         return (
             *((one.at, one.queue.path) for one in self.open),
             *((one.at, "") for one in self.closed),
@@ -59,10 +65,11 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return for each open type the queue outside which its victims run, and the queue to use for undecided types.
+        """Return two values: for each open type the queue outside which its victims run, and the queue to use for undecided types.
 
         All deciding queues lie on one path. The second value is the lowest deciding queue with an open type: a victim outside
-        it lowers the deficit of each deciding queue. Without an open type no queue has a victim for the ask.
+        it lowers the deficit of each deciding queue. If no type is open, the second value is the root: no victim runs outside
+        it.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)
@@ -71,8 +78,8 @@ class Openness:
 def floor(trial: Trial, path: str) -> FrozenAmounts:
     """Return by type the entitlement (E) of a queue, below which no claim brings it. A missing guarantee counts as 0.
 
-    With shares by weight, E of the root is 0. The root has no sibling that could claim its share, and a pod that is larger than
-    the ask may be evicted.
+    With shares by weight, E of the root is 0. The root has no sibling that could claim its share. Besides, an evicted pod may
+    be larger than the ask.
     """
     if path == ROOT and trial.snapshot.is_shared_out:
         return (0,) * len(trial.snapshot.types)
@@ -95,8 +102,8 @@ def may_cross(trial: Trial) -> bool:
 def may_improve(trial: Trial) -> bool:
     """Return whether the victims of one claim can make other nodes than theirs better for the next claim (W8).
 
-    That is so if shares protect only queues that have their whole share: once a queue is below it, its other pods may be evicted.
-    It is also so if one victim may bring its queues below their shares. In other partitions a plan only leaves less.
+    One case: shares protect only queues that have their whole share. Once a queue is below its share, its other pods may be
+    evicted. The other case: one victim may bring its queues below their shares. In other partitions a plan only leaves less.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
@@ -113,9 +120,9 @@ def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
 
 
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
-    """Return for each type the lowest queue from the leaf to the scope root that decides for it (G2, W6).
+    """Return for each type the deciding queue: the lowest queue from the leaf to the scope root that decides for it (G2, W6).
 
-    Guarantees stay the same during a Trial; shares depend on what queues hold, which plans change.
+    Guarantees stay the same during a Trial, so that the result is stored. Shares change with plans and are read again.
     """
     if trial.snapshot.is_shared_out:
         return tuple(_deciding(trial, leaf, demand))
@@ -136,7 +143,7 @@ def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
 def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
     """Return whether the queue decides for a type: it has a guarantee (G2).
 
-    With shares by weight a queue decides for the types for which its siblings contend, and for those of which it has less than
+    With shares by weight, a queue decides for a type if its siblings contend for the type, or if the queue has less of it than
     its floor (W6).
     """
     if not trial.snapshot.is_shared_out:
@@ -167,14 +174,14 @@ def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
 
 
 def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
-    """Return whether the queue is below its entitlement; with `trigger: after`, whether the ask still fits into it."""
+    """Return whether the queue is below its entitlement. With `trigger: after`, return whether the queue with the ask is within it."""
     held = trial.held(one.queue.path)[one.at]
     after = trial.snapshot.settings.trigger == "after"
     return held + wanted <= one.entitled if after else held < one.entitled
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """Yield, for each type, a path and the type's index: the lowest queue from the leaf to the scope root that is entitled to it.
+    """Yield for each type the lowest queue from the leaf to the scope root that is entitled to the type.
 
     The leaf's distance from its entitlement is measured at these queues (P4).
     """
@@ -191,7 +198,7 @@ def meeting(snapshot: Snapshot, one: str, other: str) -> str:
 
 
 def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
-    """Return whether the queue ``top`` sees the priorities of a leaf unchanged: no offset and no fence in between (G5)."""
+    """Return whether the queue ``top`` sees the priorities of a leaf unchanged (G5). No queue in between may have an offset or a fence."""
     for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break
@@ -202,7 +209,7 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 
 
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
-    """Return a priority of a leaf as the queue ``top`` above it sees it, after the offsets and fences in between (G5)."""
+    """Return a priority of a leaf as the queue ``top`` above it sees it (G5): changed by the offsets and fences in between."""
     for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break
@@ -215,7 +222,10 @@ def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
 def levels(
     trial: Trial, found: Iterable[Deciding], closed: Collection[Deciding] = ()
 ) -> tuple[Level, ...]:
-    """Return the amounts of deciding queues for an explanation, with the plans so far; those of ``closed`` types are blocking."""
+    """Return the amounts of deciding queues for an explanation, with the plans so far applied.
+
+    Queues of ``closed`` types get the role `BLOCKING`.
+    """
     return tuple(
         Level(
             one.queue.path,
@@ -231,7 +241,7 @@ def levels(
 
 
 def numbers(trial: Trial, leaves: Iterable[str]) -> tuple[QueueNumbers, ...]:
-    """Return the amounts of leaves and of the queues above them, without the root, with the plans so far applied."""
+    """Return the amounts of the leaves and of the queues above them, without the root. The plans so far are applied."""
     snapshot = trial.snapshot
     queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in snapshot.path_up(leaf)}
     return tuple(

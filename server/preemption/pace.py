@@ -1,16 +1,16 @@
-"""Paced rounds: how much the claims of a round may release, and how far queues exceed their entitlement (P5, P9).
+"""Paced rounds: how much the claims of a round may evict, and how far queues exceed their entitlement (P5, P9).
 
-A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's capacity,
-by type. A budget limits the sum of what a round's victims hold, over all victims, the victims in one queue, or the victims of
-one application (P5). A decision that would exceed a budget is postponed to a later round. The first decision of a round that
-has victims is never postponed, because otherwise a large gang could never run. Required nodes and quota runs have no budget and
-do not count against one.
+A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's
+capacity, by type. A budget limits the sum of what victims of a round hold. The sum covers all victims, the victims in one
+queue, or the victims of one application (P5). A decision that would exceed a budget is postponed to a later round. The first
+decision of a round that has victims is always carried out. Otherwise a large gang could never run. Required nodes and quota
+runs have no budget, and count in none.
 
-With a natural termination factor a queue loses in a round at most this share of its over-use: of what it had over its
-entitlement when the round began, or of what a round may release if that is less (P9). As with the dead zone, this holds for
-each queue that has a victim below it and does not hold the preemptor: each of them may have a guarantee, and a queue that only
-replaces its own pods loses nothing. A type in which a queue has no over-use has no such limit; for such a type G4 decides
-whether the queue may lose any of it.
+With a natural termination factor, a queue loses at most this share of its over-use in a round (P9). Its over-use is what it had
+above its entitlement when the round began. The factor applies to the budget of a round instead, if that budget is smaller than
+the over-use. The limit applies to each queue that has a victim below it and does not hold the preemptor. Each of these queues
+may have a guarantee. A queue that only replaces its own pods loses nothing. A type in which a queue has no over-use has no such
+limit. There G4 decides whether the queue may lose any of it.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ _NOUNS: Final = {QUEUE: QUEUE, APPLICATION: APPLICATION, LOSS: QUEUE}
 
 
 def is_beyond(eff: int, entitled: int, settings: PreemptionSettings) -> bool:
-    """Return whether a queue exceeds its entitlement in a type by more than the dead zone, so that pods may be evicted (P9)."""
+    """Return whether a queue exceeds its entitlement in a type by more than the dead zone (P9). Only then may its pods be evicted."""
     return eff * PERMYRIAD > entitled * (PERMYRIAD + settings.deadzone_permyriad)
 
 
@@ -52,7 +52,10 @@ def is_natural(settings: PreemptionSettings) -> bool:
 
 
 def over_use(trial: Trial) -> OverUse:
-    """Return by queue and type index how much the queue is over its entitlement, with the plans so far (P9); no zeros."""
+    """Return how much each queue is above its entitlement, by queue and type index, with the plans so far applied (P9).
+
+    Zeros are left out.
+    """
     return {
         (path, index): eff - entitled
         for path in trial.snapshot.queues
@@ -72,10 +75,9 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 
 
 def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
-    """Return the amounts that the plan's releases add to the budgets: of the partition, the victim's leaf and its application.
+    """Return the amounts that the plan's victims add to the budgets of the partition, of the victims' leaves and of their applications.
 
-    In a partition in which a queue may lose only a share of its over-use in a round, the losses of queues to others are added
-    as well.
+    In a partition with a natural termination factor, the losses of queues to others are added as well.
     """
     columns, losers = snapshot.allocations, _losers(snapshot, plan)
     found: Counter[tuple[str, str, int]] = Counter()
@@ -120,7 +122,10 @@ class Account:
         self._decided = snapshot.pace.decided
 
     def refusal(self, plan: Plan) -> Refusal | None:
-        """Return the refusal of a plan that would exceed a budget; None if it may be carried out now, as the first one always may."""
+        """Return a refusal if a plan would exceed a budget.
+
+        Return None if it may be carried out now. The first plan with victims always may.
+        """
         if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None
         passed = next(self._passed(amounts(self._view, plan)), None)
@@ -136,7 +141,10 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """Return the most that a round may release under a budget, which a kind, a name and a type index identify; None for no limit."""
+        """Return the most that a round may release under a budget, given as a kind, a name and a type index.
+
+        Return None if there is no limit.
+        """
         kind, path, index = what
         if kind != LOSS:
             return self._share(kind, index)
@@ -147,7 +155,7 @@ class Account:
         return least * self._view.settings.natural_permyriad // PERMYRIAD
 
     def _share(self, kind: str, index: int) -> int | None:
-        """Return the budget of a kind as an amount of the partition's capacity; None if there is no limit."""
+        """Return the budget of a kind as an amount of the partition's capacity. Return None if there is no limit."""
         share = self._shares.get(kind)
         return None if share is None else self._view.capacity[index] * share // PERMYRIAD
 
@@ -162,7 +170,7 @@ class Account:
         )
 
     def count(self, plan: Plan) -> None:
-        """Count a plan that is carried out; a plan without victims uses nothing up."""
+        """Count a plan that is carried out. A plan without victims uses up nothing."""
         if self._bounded and plan.facts.budgeted and plan.releases:
             self._taken += amounts(self._view, plan)
             self._decided = True

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROW: Final[Callable[["Release"], int]] = itemgetter(0)
 SPARED_KEYS_MAX: Final = 20
-"""The number of candidates of one leaf and rule that a plan names; further candidates are only counted (design 6.8)."""
+"""The number of candidates of one leaf and rule that a plan lists by key. Further candidates are only counted (design 6.8)."""
 
 
 class Rule(enum.StrEnum):
@@ -31,7 +31,7 @@ class Rule(enum.StrEnum):
     STOPPED_QUEUE = "stopped-queue"
     HEAD_ROOM = "head-room"
     USER_LIMIT = "user-limit"
-    """A limit of the ask's user or group has no headroom, and victims of other users would not change that."""
+    """A limit of the ask's user or group has no headroom. Victims of other users would not change that."""
     ONE_AN_ASK = "one-commitment-an-ask"
     ONE_A_NODE = "one-commitment-a-node"
     LEAF_FULL = "reservations-of-the-leaf"
@@ -39,9 +39,9 @@ class Rule(enum.StrEnum):
     NEVER_PREEMPTS = "never-preempts"
     """The ask's PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
-    """The ask may fail to bind: its manager checks nodes but answers no plan checks, or it refused the plans so far (design 1.8)."""
+    """The ask may fail to bind (design 1.8). Its manager checks nodes but answers no plan checks, or it refused all plans so far."""
     PLAN_CHECK = "plan-check"
-    """The ask's manager was asked whether the ask would fit after the planned evictions, and has not answered yet (design 1.8)."""
+    """The ask's manager has not yet answered whether the ask would fit after the planned evictions (design 1.8)."""
     POLICY_OFF = "policy-off"
     """The partition does not list the policy that would serve the ask, or has preemption off (docs/configuration.md)."""
     DISABLED = "preemption-disabled"
@@ -69,26 +69,29 @@ class Rule(enum.StrEnum):
     FIRM_LIMIT = "firm-over-guarantee"
     """Firm pods would use more than a queue on the path is guaranteed (J4)."""
     MAX = "job-over-max"
-    """A maximum on the gang's path has no headroom for it, even without the victims of its queue (J4, J6, J8)."""
+    """A maximum on the gang's path has no headroom for it, even if all its victims there were gone (J4, J6, J8)."""
     MEMBER = "member-without-node"
-    """One member of the gang gets no node, so that no member does (J8)."""
+    """One member of the gang gets no node. Therefore no member gets one (J8)."""
     SEARCH_BOUND = "search-bound"
     """The search for victims reached its limit (G8)."""
     FROZEN = "frozen-pair"
-    """The ask's queue claimed from another queue again and again, and these claims are frozen for a while (invariant 18)."""
+    """The ask's queue claimed from another queue repeatedly. Claims between the two are frozen for a while (invariant 18)."""
     # Rules on a candidate.
     OWN_APPLICATION = "own-application"
     """The candidate belongs to the preemptor's application (I2), or to its gang (J7)."""
     GANG = "gang-broken"
     """The candidate's gang would have fewer members than it needs, and not all of them may be evicted (J12)."""
     OTHER_QUEUE = "other-queue"
-    """The candidate runs in another queue: a replacement takes no victim there (I2), nor does a gang that may claim no type (J7)."""
+    """The candidate runs in another queue.
+
+    A replacement takes no victim there (I2), nor does a gang whose queue is entitled to nothing (J7).
+    """
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, in which a claim takes no victim (G3)."""
     FENCE = "outside-fence"
     """The candidate runs outside the preemptor's fence (G3)."""
     DECIDING_QUEUE = "inside-deciding-queue"
-    """The candidate runs below a queue whose deficit lets the ask claim: evicting it would not help that queue (G2)."""
+    """The candidate runs below the queue whose deficit lets the ask claim. Its eviction would not help that queue (G2)."""
     CANDIDATE_DISABLED = "victim-queue-disabled"
     """The candidate's queue is protected by `preemption.policy: disabled` (G3)."""
     PRIORITY = "higher-priority"
@@ -108,7 +111,7 @@ class Rule(enum.StrEnum):
     BUDGET = "disruption-budget"
     """No pod of the candidate's group may be disrupted now, and the partition respects disruption budgets (V5)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
-    """The candidate's queue, or one above, does not exceed its guarantee in a lacking type by more than the dead zone (G4, P9)."""
+    """The candidate's queue, or one above it, exceeds its guarantee in a lacking type by no more than the dead zone (G4, P9)."""
     BELOW_GUARANTEE = "below-guarantee"
     """A queue would be below its guarantee without the candidate (G4, Q12)."""
     OVERSHOOT = "overshoot"
@@ -141,14 +144,14 @@ class Intent:
     policy: str
     ask: WaitingAsk
     job: WaitingJob | None = None
-    """The gang that wants capacity as a whole; ``ask`` is then its first member."""
+    """The gang that wants capacity as a whole. ``ask`` is then its first member."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkIntent:
-    """A quota run or surplus reclaim to plan: a queue has to give back what exceeds its maximum, or the root its capacity.
+    """A quota run or surplus reclaim to plan: a queue gives back what exceeds its maximum, or the root what exceeds its capacity.
 
-    ``replans`` is the id of the open decision that the plan continues, "" for none.
+    ``replans`` is the id of the open decision that the plan continues, or "".
     """
 
     policy: str
@@ -170,7 +173,7 @@ class PlannedPledge:
 
 
 class Release(NamedTuple):
-    """An allocation to evict. ``row`` is its row in the snapshot; ``because`` says by which rule it was chosen."""
+    """An allocation to evict. ``row`` is its row in the snapshot. ``because`` says by which rule it was chosen."""
 
     row: int
     key: str
@@ -192,10 +195,10 @@ class ProtectedCandidates:
 class Plan:
     """A plan: either all of its releases and pledges are carried out, or none.
 
-    ``levels`` has the amounts of queues that explain the plan to users, ``shrink`` those of a quota run or surplus reclaim, which
-    have no pledges. ``spared`` has the candidates that rules protected. ``replans`` is the id of an open decision that the plan
-    continues instead of making a new one. ``ranking`` says in which order the victims were considered; a plan without victims
-    has none.
+    ``levels`` has the amounts of queues that explain the plan to users. A quota run or surplus reclaim has no pledges, and its
+    amounts are in ``shrink``. ``spared`` has the candidates that rules protected. ``replans`` is the id of an open decision
+    that the plan continues, so that no new decision is made. ``ranking`` has the order in which candidates were considered. A
+    plan without victims has none.
     """
 
     policy: str
@@ -220,11 +223,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why an intent gets no plan, or a plan is not applied.
+    """The reason why an intent gets no plan, or why a plan is not applied.
 
-    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks least and
-    ``missing`` has the amounts that it lacks, by type index; ``spared`` has the candidates that rules protected. For a quota
-    run without victims, ``shrink`` has its numbers.
+    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks least. ``missing``
+    has the amounts that it lacks, by type index. ``spared`` has the candidates that rules protected. For a quota run without
+    victims, ``shrink`` has its numbers.
     """
 
     rule: Rule
@@ -238,10 +241,11 @@ class Refusal:
 
 
 class Policy(Protocol):
-    """A preemption policy: it names the asks that want capacity, and plans for each.
+    """A preemption policy. Its intents name the asks that want capacity, and it plans for each.
 
-    A policy has no memory and sees neither other policies nor the live state: every fact is in the snapshot. Quota enforcement
-    and surplus reclaim are no such policies, because no ask gets the capacity that they free; they answer a `ShrinkIntent`.
+    A policy has no memory. It reads all facts from the snapshot, and never other policies or the live state. Quota enforcement
+    and surplus reclaim are not policies of this kind, because no ask gets the capacity that they free. They answer a
+    `ShrinkIntent`.
     """
 
     @property
@@ -254,5 +258,5 @@ class Policy(Protocol):
         ...
 
     def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:
-        """Return a plan for an intent on top of the plans so far, or why there is none; change nothing."""
+        """Return a plan for an intent on top of the plans so far, or why there is none. The trial stays unchanged."""
         ...

@@ -1,10 +1,10 @@
 """Shares by weight: what each queue deserves of each type, and how its usage compares (W1 to W7).
 
-W1: every level splits its parent's share by weight; no queue gets more than it requests or may have, nor less than its floor,
-which follows from guarantees. W2: a type is contended at a level that requests more than it has. Of a contended type a queue is
-entitled to the share that it deserves, of other types to its floor. With ``demand_cap`` off each leaf counts as requesting
-without limit; the results are called plain shares by weight, and a queue is entitled to them in every type. W4 and W5: nothing
-of this is stored; Allocated and Preempting are only reported, and they add up to what is deserved (W7).
+W1: every level divides its parent's share by weight. A queue gets at most what it requests and what its maximum allows. It gets
+at least its floor, which follows from guarantees. W2: a type is contended at a level that requests more than it has. A queue is
+entitled to its deserved share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf
+counts as requesting without limit. The results are called plain shares by weight. A queue is entitled to them in every type. W4
+and W5: none of these numbers is stored. Allocated and Preempting are only reported, and their sum is the deserved share (W7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ Families = list[list[tuple[int, int]]]
 class Share(NamedTuple):
     """The share of one queue, by type index.
 
-    ``demand`` is what the queue holds and requests, ``cap`` the most that it may have (None for no limit), ``floor`` the least
-    that it gets, ``deserved`` its part by weight, ``entitled`` what it may claim, ``contended`` whether siblings want more than
-    there is.
+    ``demand`` is what the queue holds and requests. ``cap`` is the most that it may have (None for no limit), and ``floor`` the
+    least that it gets. ``deserved`` is its part by weight, and ``entitled`` what it may claim. ``contended`` says whether
+    siblings request more than there is.
     """
 
     demand: FrozenAmounts
@@ -45,9 +45,9 @@ class ShareLevel(StrEnum):
 
 
 class QueueStanding(NamedTuple):
-    """The usage of a queue compared with its share, by type index: over, even or under, and the reported amounts (W4, W5).
+    """A queue's usage compared with its share, by type index: over, even or under, and the reported amounts (W4, W5).
 
-    ``preempting`` is the part of the deserved share that siblings use, ``allocated`` the rest of the share.
+    ``preempting`` is the part of the deserved share that siblings use. ``allocated`` is the other part.
     """
 
     sides: tuple[ShareLevel, ...]
@@ -68,7 +68,7 @@ class Proportion:
     _known: dict[str, Share] = field(default_factory=dict)
 
     def of(self, path: str) -> Share:
-        """Return the share of a queue, computed once; KeyError for an unknown path."""
+        """Return the share of a queue. It is computed once. Raise KeyError for an unknown path."""
         known = self._known.get(path)
         if known is None:
             known = self._known[path] = self._of(self._rows[path])
@@ -89,11 +89,11 @@ class Proportion:
         )
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return the entitlement (E) by type: the deserved share of a contended type, the floor of any other type (W2)."""
+        """Return the entitlement (E) by type (W2): the deserved share of a contended type, and the floor of any other type."""
         return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:
-        """Return by type whether it is contended (W2); without the cap by demand every type counts as contended."""
+        """Return for each type whether it is contended (W2). Without the cap by demand, every type counts as contended."""
         found: list[bool] = self._divided.tight[row].tolist()
         return found if self.demand_cap else [True] * len(found)
 
@@ -102,7 +102,7 @@ class Proportion:
     def standings(self) -> dict[str, QueueStanding]:
         """Return the standing of all queues by path, level by level (W4, W5).
 
-        While the root uses more of a type than its total, Allocated is what each queue deserves of the type (W3).
+        While the root uses more of a type than its total, Allocated is the deserved share of that type (W3).
         """
         paths = list(self._rows)
         root = self._queues[paths[0]]
@@ -140,7 +140,7 @@ def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
 
 
 def _side(used: int, deserved: int, wanted: int) -> ShareLevel:
-    """Return how a usage compares with the deserved share (W4). A queue that has less and requests no more is even."""
+    """Return how a usage compares with the deserved share (W4). A queue that uses less than its share and requests no more is even."""
     if used > deserved:
         return ShareLevel.OVER
     return ShareLevel.UNDER if used < deserved and wanted > used else ShareLevel.EVEN
@@ -158,9 +158,9 @@ def proportion(
 ) -> Proportion:
     """Return the shares of the total among the queues (W1).
 
-    ``pending`` is by leaf the sum of what its waiting asks request, by type index; asks for which a decision holds capacity are
-    left out, because held includes them. ``total`` is the allocatable capacity of undrained nodes less what foreign pods use
-    (W2).
+    ``pending`` has what the waiting asks of each leaf request in sum, by type index. Asks for which a decision holds capacity
+    are left out, because usage includes that capacity. ``total`` is the allocatable capacity of undrained nodes, without what
+    foreign pods use (W2).
     """
     paths, levels = _in_levels(queues)
     facts = [queues[path] for path in paths]
@@ -186,7 +186,7 @@ def of_view(snapshot: Snapshot) -> Proportion:
 
 
 def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
-    """Return all paths, level by level and in each family by path; and the families of each level."""
+    """Return all paths, level by level, with the children of each queue together and sorted. Return also the families of each level."""
     below: dict[str, list[str]] = {}
     for path, queue in queues.items():
         below.setdefault(queue.parent, []).append(path)

@@ -1,7 +1,7 @@
-"""The Trial, a what-if overlay: a snapshot and, on top of it, the changes that the plans so far would make.
+"""The Trial, a what-if overlay: a snapshot with the changes that the plans so far would make.
 
-A Trial equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot is never written to;
-arrays are copied from it when the first plan changes them. All changes are sums, so that a plan is undone by subtracting it.
+A Trial equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot is never written to.
+Arrays are copied from it when the first plan changes them. All changes are sums, so that a plan is undone by subtracting it.
 """
 
 from collections import Counter
@@ -22,16 +22,16 @@ from server.snapshot.tentative import Tentative
 from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 FurtherClaims = Callable[[str], tuple[WaitingAsk, ...]]
-"""The claims of a leaf that follow those read so far; () if there are no more."""
+"""The claims of a leaf that follow those read so far, or () if there are no more."""
 
 
 class Trial:
-    """A what-if overlay on a snapshot: which allocations run, each queue's usage and promises, each node's free capacity.
+    """A what-if overlay on a snapshot: which allocations run, the usage and promises of queues, and the free capacity of nodes.
 
-    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches; a rollback empties it.
-    ``further_claims`` reads the claims that the snapshot lacks; ``further_claims`` is None if the snapshot has all claims.
-    ``steps`` counts what searches cost, in units of one placement. With ``brief``, refusals of claims leave out the protected
-    candidates, because nothing will read them.
+    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties it.
+    ``further_claims`` reads the claims that the snapshot lacks. It is None if the snapshot has all claims. ``steps`` counts
+    what searches cost, in units of one placement. With ``brief``, refusals of claims leave out the protected candidates,
+    because nothing will read them.
     """
 
     __slots__ = (
@@ -161,7 +161,7 @@ class Trial:
         self._promise(plan, pledge, sign)
 
     def _promise(self, plan: Plan, pledge: PlannedPledge, sign: int) -> None:
-        """Count a pledge in the promised, reserved and firm amounts of the queues on its path; ``sign`` -1 removes it again."""
+        """Count a pledge in the promised, reserved and firm amounts of the queues on its path. With ``sign`` -1, remove it again."""
         kind = pledge.ask.kind
         for queue in self.snapshot.path_up(pledge.ask.leaf):
             self._known_held.pop(queue.path, None)
@@ -182,7 +182,7 @@ class Trial:
             held[index] += sign * quantity
 
     def _close(self, row: int, sign: int) -> None:
-        """Close a node that is held for one ask alone to all others (G11); ``sign`` -1 opens it again."""
+        """Close a node that is held for one ask alone to all other asks (G11). With ``sign`` -1, open it again."""
         if self._nodes is self.snapshot.nodes:
             self._nodes = replace(self._nodes, open=self._nodes.open.copy())
         self._nodes.open[row] = sign < 0 and bool(self.snapshot.nodes.open[row])
@@ -222,7 +222,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """Return a queue's effective usage by type: its usage less what is being released, plans included (G4)."""
+        """Return a queue's effective usage by type (G4): its usage without what terminating pods and victims of plans hold."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.snapshot.queues[path])
@@ -230,7 +230,7 @@ class Trial:
         return known
 
     def used(self, path: str) -> FrozenAmounts:
-        """Return a queue's usage by type less what the plans release.
+        """Return a queue's usage by type, without what the plans release.
 
         Amounts that were already being released when the snapshot was taken still count as used.
         """
@@ -242,9 +242,11 @@ class Trial:
         return tuple(self._promised.get(path) or self.snapshot.queues[path].promised)
 
     def held(self, path: str) -> FrozenAmounts:
-        """Return by type what a queue will have once every open decision and plan is carried out; claims are measured by it (G2).
+        """Return what a queue will use once every open decision and plan is carried out, by type.
 
-        Reservations are left out, because their capacity may never become free, and they yield to claims.
+        Claims are measured by these amounts (G2).
+
+        Reservations are left out. Their capacity may never become free, and they yield to claims.
         """
         known = self._known_held.get(path)
         if known is None:
@@ -256,7 +258,7 @@ class Trial:
 
     @property
     def shares(self) -> Proportion:
-        """Return the shares of the queues as of the snapshot: plans change held amounts, not deserved shares (design 6.7)."""
+        """Return the shares of the queues as of the snapshot. Plans change what queues use, but not their deserved shares (design 6.7)."""
         if self._shares is None:
             self._shares = of_view(self.snapshot)
         return self._shares
@@ -271,7 +273,7 @@ class Trial:
         )
 
     def firm_held(self, path: str) -> FrozenAmounts:
-        """Return by type what firm asks of a queue will hold once every open decision and plan is carried out (J4)."""
+        """Return what firm asks of a queue will use once every open decision and plan is carried out, by type (J4)."""
         return tuple(self._firm.get(path) or self.snapshot.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
@@ -279,7 +281,7 @@ class Trial:
         return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
     def has_headroom(self, leaf: str, demand: Demand) -> bool:
-        """Return whether every queue from the leaf up has headroom for one more ask of this demand; promised capacity counts as used."""
+        """Return whether every queue from the leaf up has headroom for one more ask of this demand. Promised capacity counts as used."""
         promised = self._promised
         return all(
             has_headroom(queue, promised.get(queue.path, queue.promised), demand)
@@ -302,7 +304,7 @@ class Trial:
         return tuple((self._free_now[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
-        """Return by node row and type index the usage beyond the node's capacity once all that was ordered to end is gone.
+        """Return the usage beyond each node's capacity once all terminating pods have ended, by node row and type index.
 
         Only the given types are examined. Promised capacity does not count as used.
         """
@@ -313,14 +315,14 @@ class Trial:
         return {row: dict(pairs) for row, pairs in node_search.overfull(free, types)}
 
     def free_for_claim(self, row: int) -> list[int]:
-        """Return what a node will have free for a claim once all that was ordered to end is gone; reservations count as free."""
+        """Return what a node will have free for a claim once all terminating pods have ended. Reservations count as free."""
         found: list[int] = self._claimable()[row].tolist()
         return found
 
     def _claimable(self) -> Array:
         """Return what all nodes will have free for a claim. Do not change the array.
 
-        It is cached; the next call updates the rows that plans changed.
+        The array is cached. The next call updates the rows that plans changed.
         """
         known, touched = self._free_for_claims, len(self.touched)
         if known is not None and self._claims_known_to == touched:
@@ -336,14 +338,14 @@ class Trial:
         return known
 
     def _parts(self) -> tuple[Array, Array, Array]:
-        """Return three arrays: what is free, what is being released, and what reservations hold."""
+        """Return three arrays by node and type: what is free, what terminating pods hold, and what reservations hold."""
         nodes = self.snapshot.nodes
         coming = nodes.releasing if self._coming is None else self._coming
         weak = nodes.reserved if self._reserved is None else self._reserved
         return self._free_now, coming, weak
 
     def fits_claim(self, kind: ClassFacts) -> int:
-        """Return the row of the node that takes a claim once everything that was ordered to end is gone, -1 for none (G8)."""
+        """Return the row of the node that takes a claim once all terminating pods have ended (G8). Return -1 if there is none."""
         touched = len(self.touched)
         known, seen, row = self._fitting
         if known is not kind or seen != touched:
@@ -352,7 +354,7 @@ class Trial:
         return row
 
     def fits_coming(self, ask: WaitingAsk) -> int:
-        """Return the row of the node that takes the ask once everything that was ordered to end is gone, -1 for none.
+        """Return the row of the node that takes the ask once all terminating pods have ended. Return -1 if there is none.
 
         Nodes that are reserved for other asks are left out: reservations yield only to claims.
         """
@@ -371,10 +373,10 @@ class Trial:
         least: Iterable[tuple[int, int]] = (),
         closed: Iterable[int] = (),
     ) -> tuple[Mask, Array]:
-        """Return the nodes that could take the ask if nothing ran on them, and by row what must be freed there for it.
+        """Return the nodes that could take the ask if nothing ran on them, and what must be freed there for it, by row.
 
-        What must be freed is what the node will lack, and at least the amounts in ``least``, by type index. Nodes where some of a
-        ``closed`` type must be freed are left out (G2).
+        What must be freed is what the node will lack. It is at least the amount in ``least``, by type index. Nodes where some
+        of a ``closed`` type must be freed are left out (G2).
         """
         return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
@@ -383,7 +385,7 @@ class Trial:
         return bool(self._nodes.open[row])
 
     def may_require(self, kind: ClassFacts, row: int) -> bool:
-        """Return whether the node would suit an ask that requires it if nothing ran there; a cordon does not matter (G11)."""
+        """Return whether the node would suit an ask that requires it, if nothing ran there (G11). The node may be cordoned."""
         return node_search.may_require(self.snapshot.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:
@@ -393,7 +395,7 @@ class Trial:
         return bool(self.standing[rows].all())
 
     def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:
-        """Return what each leaf would lose without these allocations, as pairs of a type index and a quantity; no ports."""
+        """Return what each leaf would lose without these allocations, as pairs of a type index and a quantity. Ports are left out."""
         columns, ports = self.snapshot.allocations, self.snapshot.ports
         totals = sums.by_leaf(columns.leaves, columns.resources, rows)
         return [
@@ -411,11 +413,14 @@ class Trial:
         return self.snapshot.allocations.standing if self._standing is None else self._standing
 
     def disruptions_left(self, group: str) -> int:
-        """Return how many more pods of a disruption group may be evicted, plans counted; a group that was never reported allows 0."""
+        """Return how many more pods of a disruption group may be evicted after the plans so far.
+
+        A group that was never reported allows 0.
+        """
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """Return the rows without a disruption left (V5); None if budgets are ignored, or no such row exists."""
+        """Return the rows without a disruption left (V5). Return None if budgets are ignored, or if there is no such row."""
         ignored = self.snapshot.settings.disruption_budgets == "ignore"
         return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 
@@ -429,13 +434,13 @@ class Trial:
         return Tentative(self._nodes, self._free_now, self.snapshot.sort, evicted)
 
     def free_on(self, row: int) -> FrozenAmounts:
-        """Return by type what a node has free now, plans counted; victims still use their capacity."""
+        """Return what a node has free now, by type, with plans counted. Victims still use their capacity."""
         return tuple(self._free_now[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
         """Return the row of the node that lacks least now for asks of the class, -1 for none.
 
-        Only nodes count that could hold such an ask if empty, and on which nothing is held for an ask.
+        The node must be able to hold such an ask when empty, and nothing may be held on it for another ask.
         """
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
@@ -449,11 +454,11 @@ class Trial:
     # Commitments ----------------------------------------------------------------------------------
 
     def open_for(self, policy: str, leaf: str = "") -> int:
-        """Return for how many asks decisions and plans of this policy hold capacity; with ``leaf``, only asks of that leaf count."""
+        """Return for how many asks decisions and plans of this policy hold capacity. With ``leaf``, count only asks of that leaf."""
         return self._open[policy, leaf]
 
     def is_served(self, key: str) -> bool:
-        """Return whether a decision or a plan holds capacity for this ask already; reservations do not count."""
+        """Return whether a decision or a plan already holds capacity for this ask. Reservations do not count."""
         return key in self._served
 
     def is_reserved(self, key: str) -> bool:

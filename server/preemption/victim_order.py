@@ -1,8 +1,8 @@
-"""The order of victims: lists of keys, compared one after the other, the allocation's own key last (V2, P6).
+"""The order of victims: lists of keys that are compared one after another, with the allocation's own key last (V2, P6).
 
-Each policy has a list. The list begins with fixed keys; a partition may replace the others (`preemption.order`). A key is a
-whole number or a text that is read from a row of the snapshot; the allocation with the lower one is evicted first. A policy
-searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is decided elsewhere.
+Each policy has a list. The list begins with fixed keys. A partition may replace the other keys (`preemption.order`). A key is a
+whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A policy searches
+in this order and breaks ties by it. Other modules decide which sets are legal, and which is the smallest.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ MOVING: Final = frozenset({"fit", "job-broken"})
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return all keys of the list ``what``: claim, quota, required-node, job or trim; the fixed keys come first."""
+    """Return all keys of the list ``what`` (claim, quota, required-node, job or trim), the fixed keys first."""
     return (*FIXED[what], *tail(settings, what))
 
 
@@ -46,8 +46,8 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 class Comparator:
     """A list of keys over the rows of a Trial's snapshot.
 
-    ``exhausted`` says which rows count as opted out although their owners did not ask for it; its answer may change after each
-    plan.
+    ``exhausted`` says which rows count as opted out because their disruption budgets are used up. The result may change after
+    each plan.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Comparator:
         self._known: dict[int, tuple[Rank, ...]] = {}
 
     def in_order(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[int]:
-        """Return the rows in the order of eviction; ``lacking`` are the indices of the types that are wanted."""
+        """Return the rows in the order of eviction. ``lacking`` has the indices of the lacking types."""
         self._lacking = lacking
         return sorted(rows, key=self._key if self._moves else self._kept)
 
     def ranks(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[Ranked]:
-        """Return for each row, in the given order, the values by which it is compared, the allocation's own key last."""
+        """Return for each row, in the given order, the values by which it is compared. The allocation's own key is the last value."""
         self._lacking = lacking
         return list(map(self._key if self._moves else self._kept, rows))
 
@@ -91,7 +91,7 @@ class Comparator:
     # Keys that are more than a column ---------------------------------------------------------------------
 
     def protection(self) -> Read:
-        """Return the key by which opted-out pods come later: 1 for opted out or without a disruption left, else 0."""
+        """Return the key by which opted-out pods come later. The value is 1 for a pod that opted out or has no disruption left, else 0."""
         flags, exhausted = self.trial.snapshot.allocations.flags.item, self._exhausted
         if exhausted is None:
             return lambda row: flags(row) & OPTED_OUT
@@ -128,7 +128,7 @@ class Comparator:
         return lambda row: started(row) != NOT_STARTED
 
     def running_time(self) -> Read:
-        """Return the key by which the shorter running time comes first; a pod that does not run yet has run for 0 ms."""
+        """Return the key by which the shorter running time comes first. A pod that does not run yet has run for 0 ms."""
         return self._running_ms
 
     def _running_ms(self, row: int) -> int:
@@ -136,11 +136,17 @@ class Comparator:
         return 0 if started == NOT_STARTED else max(0, self.trial.snapshot.now - started)
 
     def lost_work(self) -> Read:
-        """Return the key by which the least lost work comes first: running time times dominant share, an exact whole number."""
+        """Return the key by which the least lost work comes first.
+
+        The value is running time times dominant share, an exact whole number.
+        """
         return lambda row: self._running_ms(row) * self._size(row)
 
     def size(self) -> Read:
-        """Return the key by which the smaller dominant share of the partition's capacity comes first: an exact whole number."""
+        """Return the key by which the smaller dominant share of the partition's capacity comes first.
+
+        The value is an exact whole number.
+        """
         return self._size
 
     def _size(self, row: int) -> int:
@@ -155,12 +161,15 @@ class Comparator:
         return known
 
     def fit(self) -> Read:
-        """Return the key by which the closest match comes first: how many types the allocation holds that are not lacking."""
+        """Return the key by which the closest match comes first.
+
+        The value is the number of types that the allocation holds and that are not lacking.
+        """
         demands = self.trial.snapshot.allocations.demands
         return lambda row: sum(index not in self._lacking for index, _ in demands[row])
 
     def job(self) -> Read:
-        """Return the key that keeps the members of one gang together: the gang's name, "" for a pod without a gang."""
+        """Return the key that keeps the members of one gang together. The value is the gang's name, or "" for a pod without a gang."""
         specs = self.trial.snapshot.allocations.specs
 
         def read(row: int) -> str:

@@ -1,13 +1,14 @@
-"""The candidates of a victim search: the pool of allocations that may be evicted, and the amounts that each would free on one node.
+"""The candidates of a victim search: the allocations that may be evicted, and the amounts that each would free on one node.
 
-A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and for every node a bound on the best key that a
-set of victims can have there. Building a pool takes time proportional to the number of allocations. Queues with equal
-eligibility share one pool: a pool serves every search whose candidates are all in it. Plans that are made after the pool was
-built are accounted for: each victim is checked again, and a node that a plan touched gets a new bound.
+A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node it has a bound: no set
+of victims there has a better key. Building a pool takes time proportional to the number of allocations. Queues whose candidates
+are all in one pool share that pool. Plans may be made after the pool was built. Therefore each victim is checked again, and a
+node that a plan touched gets a new bound.
 
-On one node, `Candidates` reads from the pool what each candidate frees, in claim order, and `Caps` holds the most that each
-queue and each disruption budget can lose. `victim_sets` searches with these sums (G3-G9). In a partition that plans for gangs,
-no member is evicted that its gang needs (J12): the number of members that a gang has beyond its minimum is a cap as well.
+On one node, `Candidates` yields what each candidate frees, in claim order. `Caps` holds the most that each queue and each
+disruption budget can lose. `victim_sets` then searches for the best set of candidates (G3-G9). In a partition that plans for
+gangs, no victim is a member that its gang needs (J12). The number of members above the gang's minimum is therefore a cap as
+well.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +44,7 @@ from server.snapshot.waiting import ClassFacts
 def needed_by_gangs(trial: Trial) -> Mask | None:
     """Return a mask of the rows whose eviction would leave their gang fewer members than it needs (J12).
 
-    Return None when the partition does not plan for gangs.
+    Return None if the partition does not plan for gangs.
     """
     known = trial.snapshot.knows_firm
     return gangs.needed(trial.snapshot.allocations, trial.standing) if known else None
@@ -60,7 +61,7 @@ def barred_rows(
 
 
 def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
-    """Return, by the number of each gang of these allocations, how many of its members may be evicted without breaking it (J12).
+    """Return for each gang of these allocations, by its number, how many of its members may be evicted without breaking it (J12).
 
     The result is empty when the partition does not plan for gangs.
     """
@@ -71,7 +72,7 @@ def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
 POOLS: Final = "pools"
 """The key under which a Trial stores its pools, by class."""
 KEPT: Final = 4
-"""The number of pools that are stored for one class; each search compares its eligibility with those of every stored pool."""
+"""The largest number of pools that are stored for one class. Each search is compared with every stored pool."""
 ByLeaf = Mapping[int, LeafEligibility]
 Least = tuple[tuple[int, int], ...]
 """The amounts that have to be freed whichever node is chosen, by type index."""
@@ -79,10 +80,10 @@ Least = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """The candidate pool for one class. ``seen`` is the number of nodes that the plans of the Trial had touched when the pool was made.
+    """The candidate pool for one class. ``seen`` is the number of nodes that plans had touched when the pool was made.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
-    leaves were filtered again after ``field`` was made, so that ``field`` may contain rows that are protected now.
+    leaves were filtered again after ``field`` was made. Then ``field`` may contain rows that are protected now.
     """
 
     snapshot: Snapshot
@@ -99,7 +100,10 @@ class CandidatePool:
     def serves(
         self, eligibility: ByLeaf, rules: Rules, least: Least, preferred: Mask | None
     ) -> bool:
-        """Return whether the pool has every allocation whose eviction this eligibility allows, and bars the same rows."""
+        """Return whether the pool can be used for a search with this eligibility.
+
+        The pool must have every allocation that may be evicted, and both must exclude the same rows by the same rules.
+        """
         if least != self.least or not equal(preferred, self.preferred):
             return False
         if rules.needed != self.rules.needed:
@@ -174,12 +178,15 @@ def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
 
 
 def preferred_now(trial: Trial) -> Mask | None:
-    """Return the rows that count as opted out because their disruption budgets are used up at this point (V5); None for none."""
+    """Return the rows that count as opted out because their disruption budgets are used up at this point (V5).
+
+    Return None if there are none.
+    """
     return _spent(trial, "prefer")
 
 
 def _spent(trial: Trial, mode: str) -> Mask | None:
-    """Return the rows whose disruption budgets are used up; None if the partition's setting for budgets is not ``mode``."""
+    """Return the rows whose disruption budgets are used up. Return None if the partition's setting for budgets is not ``mode``."""
     return trial.exhausted() if trial.snapshot.settings.disruption_budgets == mode else None
 
 
@@ -227,14 +234,14 @@ def _made(  # noqa: PLR0913, PLR0917 - all that a pool depends on
 
 
 MarginAt = Callable[[int], list[int]]
-"""A function from a queue's position on the path up from a leaf to what the queue can lose, by type."""
+"""A function that takes a queue's position on the path up from a leaf, and returns the amounts that the queue can lose, by type."""
 
 
 class CandidateFacts(NamedTuple):
     """The facts of an allocation that are the same for every claim.
 
-    ``charged`` has the amounts that its queues get back; ``frees`` and ``given`` have the amounts that its node gets back,
-    ports included. ``groups`` are its disruption budgets, and ``gang`` is the number of its gang, 0 for none.
+    ``charged`` has the amounts that its queues get back. ``frees`` and ``given`` have the amounts that its node gets back,
+    ports included. ``groups`` are its disruption budgets. ``gang`` is the number of its gang, 0 if it has none.
     """
 
     leaf: str
@@ -252,7 +259,8 @@ class CandidateFacts(NamedTuple):
 class ClaimNeed:
     """The amounts that have to be freed so that an ask fits on a node. A *need* is a lack of the node or of a maximum.
 
-    ``node`` is the node's row, ``lacks`` by type what the node lacks; ``blocks`` are the maxima without headroom for the ask.
+    ``node`` is the node's row. ``lacks`` has what the node lacks, by type. ``blocks`` are the maxima that leave too little
+    headroom for the ask.
     """
 
     def __init__(self, node: int, lacks: Sequence[int], blocks: Sequence[Block]) -> None:
@@ -278,7 +286,10 @@ class Caps:
     def __init__(self) -> None:
         self.left: list[int] = []
         self.ways: dict[str, list[int]] = {}
-        """By leaf, the places of the queues on its path. A queue's place is that of its first type; its other types follow."""
+        """By leaf, the places of the queues on its path.
+
+        A queue's place is that of its first type. The places of its other types follow.
+        """
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
         """The places of the caps, by the name of a disruption budget or by the number of a gang."""
@@ -302,7 +313,7 @@ class Caps:
             self.left.append(most)
 
     def queue(self, path: str) -> int:
-        """Return the place of a queue's first type; its other types follow."""
+        """Return the place of a queue's first type. The places of its other types follow."""
         return self._queues[path]
 
     def budgets(self, names: Sequence[str | int]) -> list[int]:
@@ -327,7 +338,8 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether G4 does not already exclude victims whose queues are not over their shares in the lacking type (W8, W9)."""
+        """Whether each victim's queues must be checked here, because G4 does not yet exclude queues that are within their shares (W8, W9).
+        """
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
@@ -346,7 +358,7 @@ class Candidates:
         return caps
 
     def of(self, trial: Trial, rows: list[int], need: ClaimNeed, caps: Caps) -> Iterator[Candidate]:
-        """Yield the candidates whose eviction frees something that is needed, in claim order (V2)."""
+        """Yield, in claim order (V2), the candidates whose eviction frees something that is needed."""
         place = 0
         for number in self._order.in_order(rows, need.kinds):
             row = self.row(trial, number)
@@ -367,7 +379,7 @@ class Candidates:
         return self._order.ranks(rows, kinds)
 
     def leaves(self, rows: Iterable[int]) -> list[str]:
-        """Return the leaf of each row; KeyError for a row whose facts were not read before (see `row`)."""
+        """Return the leaf of each row. Raise KeyError for a row that was not passed to `row` before."""
         return [self._rows[row].leaf for row in rows]
 
     def row(self, trial: Trial, number: int) -> CandidateFacts:
@@ -397,7 +409,7 @@ class Candidates:
         )
 
     def _gives(self, row: CandidateFacts, need: ClaimNeed) -> tuple[int, ...]:
-        """Return how much evicting an allocation frees for each need: on the node, if it runs there, then below the maxima above it (G9).
+        """Return how much evicting an allocation frees for each need (G9). The needs of the node come first, then those of the maxima.
 
         The allocation counts for all types that it frees, whichever of them it is taken for (G2, W6).
         """
@@ -431,10 +443,10 @@ class Candidates:
     def _over(
         self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the ways in which the row may be the one victim that brings its queues below their shares (W8).
+        """Return the ways in which the row may be the only victim that brings its queues below their shares (W8).
 
-        There is one for each type for which the row is taken and of which its queues have too much (W9). It has the places of the
-        caps of these queues in that type, and of the row's disruption budgets.
+        There is one way for each type for which the row is taken and in which its queues exceed their shares (W9). A way lists
+        places of caps: those of these queues in that type, and those of the row's disruption budgets.
         """
         path = self._eligibility.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)

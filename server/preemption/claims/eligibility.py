@@ -1,9 +1,9 @@
 """The eligibility of a leaf's allocations as victims for one class of asks, as numbers per leaf.
 
 `ClaimEligibility` has these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what
-it has over its entitlement; a queue that also holds the preemptor can lose in addition what the ask adds to it (G4). The
-same numbers bound single victims here and sets of victims in `search`. `InQueueEligibility` has them for an ask that replaces
-others in its own queue (I2): victims have a lower priority and belong to another application.
+it uses above its entitlement. If the queue also holds the preemptor, it can lose the amount of the ask in addition (G4). The
+same numbers bound single victims here and sets of victims in `search`. `InQueueEligibility` has these numbers for an ask that
+replaces pods of its own queue (I2). Its victims have a lower priority and belong to another application.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from server.snapshot.waiting import WaitingAsk
 
 RULES: Final = tuple(Rule)
 CODE: Final = {rule: number for number, rule in enumerate(RULES, start=1)}
-"""The codes of rules in arrays; 0 means that a row passed."""
+"""The code of each rule in arrays. The code 0 means that a row passed all rules."""
 CODES: Final = Codes(
     gone=CODE[Rule.RELEASING],
     required_node=CODE[Rule.REQUIRED_NODE],
@@ -59,7 +59,7 @@ QueueMargins = Sequence[tuple[QueueFacts, list[int]]]
 
 
 class Block(NamedTuple):
-    """A queue on the ask's path whose maximum has too little headroom for the ask, with the type and the missing amount (G9)."""
+    """A maximum on the ask's path that leaves too little headroom for the ask (G9), with the queue, the type and the missing amount."""
 
     path: str
     at: int
@@ -67,17 +67,17 @@ class Block(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The queues from a victim's leaf up; those from index ``common`` on also hold the preemptor."""
+    """The queues from a victim's leaf up. Those from index ``common`` on also hold the preemptor."""
 
     queues: tuple[QueueFacts, ...]
     common: int
 
 
 class ClaimEligibility:
-    """The eligibility of victims for one class of asks on one Trial; values that plans do not change are looked up once.
+    """The eligibility of victims for one class of asks on one Trial. Values that plans do not change are computed once.
 
-    ``closed`` are the types of which the deciding queue already has its share: no victim is taken where one of these types is
-    lacking.
+    ``closed`` are the types of which the deciding queue already has its share. No victim is taken on a node that lacks one of
+    these types.
     """
 
     def __init__(self, trial: Trial, ask: WaitingAsk, types: Openness | None = None) -> None:
@@ -104,7 +104,7 @@ class ClaimEligibility:
                 yield number, LeafEligibility(CODE[rule]) if rule else self._open(trial, path)
 
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
-        """Return the rule that protects all allocations of a leaf; None when its allocations are judged one by one."""
+        """Return the rule that protects all allocations of a leaf. Return None if its allocations are judged one by one."""
         if path == self.ask.leaf:
             return Rule.OWN_QUEUE  # G3
         if not is_below(path, self._top):
@@ -139,7 +139,7 @@ class ClaimEligibility:
     def withheld(self, path: str) -> frozenset[int]:
         """Return the types for which no allocation of a leaf is taken (G2, W6).
 
-        These are the closed types, and the types whose deciding queue is the leaf or a queue above it.
+        These are the closed types, and the types for which the leaf or a queue above it decides.
         """
         known = self._withheld.get(path)
         if known is None:
@@ -159,7 +159,7 @@ class ClaimEligibility:
         return [index for index in needed if not self.is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
-        """Return by type the most that one victim may hold: the least that any queue on its path can lose (G4).
+        """Return the most that one victim may hold, by type (G4). This is the smallest amount that any queue on its path can lose.
 
         There is no such limit if one victim may bring its queues below their shares (W8).
         """
@@ -173,7 +173,7 @@ class ClaimEligibility:
         return [(queue, self.margin(trial, way, place)) for place, queue in enumerate(way.queues)]
 
     def margin(self, trial: Trial, way: Path, place: int) -> list[int]:
-        """Return what one queue of a path can lose by type; the value is computed again when the queue's usage has changed."""
+        """Return what one queue of a path can lose, by type. The value is recomputed when the queue's usage has changed."""
         path = way.queues[place].path
         used, known = trial.eff(path), self._lines.get(path)
         if known is None or known[0] is not used:
@@ -182,7 +182,10 @@ class ClaimEligibility:
         return known[1]
 
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
-        """Return what one queue can lose by type; in a queue that holds the preemptor only a net fall counts (G4)."""
+        """Return what one queue can lose, by type.
+
+        A queue that holds the preemptor also gains the ask, so that only the net loss counts (G4).
+        """
         pairs = zip(trial.eff(path), floor(trial, path), strict=True)
         over = [eff - entitled for eff, entitled in pairs]
         if protects_only_whole(trial):
@@ -193,9 +196,9 @@ class ClaimEligibility:
         return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether a leaf, and all queues above it that do not hold the preemptor, exceed their entitlement in a type.
+        """Return whether a leaf exceeds its entitlement in a type, and so do all queues above it that do not hold the preemptor (G4).
 
-        With a dead zone they must exceed it by more than the dead zone (G4, P9).
+        With a dead zone, each of them must exceed its entitlement by more than the dead zone (P9).
         """
         known = self.path(trial, path)
         return all(
@@ -245,12 +248,12 @@ class ClaimEligibility:
         return None
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """Return the maxima on the ask's path without headroom for it, once everything that was ordered to end is gone (G9)."""
+        """Return the maxima on the ask's path that leave too little headroom for it, even when all terminating pods have ended (G9)."""
         return blocks(trial, self.ask)
 
 
 def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
-    """Return by type the least that any of the queues can lose; ports count in no queue."""
+    """Return the smallest amount that any of the queues can lose, by type. Ports count in no queue."""
     lines = [line for _, line in margins]
     return tuple(
         UNLIMITED if port else min(line[index] for line in lines)
@@ -266,7 +269,7 @@ def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMarg
 
 
 def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
-    """Return by type what a queue that holds the preemptor can lose: what it has over its entitlement, and what the ask adds (G4)."""
+    """Return what a queue that holds the preemptor can lose, by type: the usage above its entitlement, plus what the ask adds (G4)."""
     pairs = zip(trial.eff(path), floor(trial, path), strict=True)
     over = [max(0, eff - entitled) for eff, entitled in pairs]
     return [one + wanted.get(index, 0) for index, one in enumerate(over)]
@@ -275,7 +278,10 @@ def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 def own_leaf(
     trial: Trial, leaf: str, needed: Container[int], priority: int, margins: QueueMargins
 ) -> LeafEligibility:
-    """Return the eligibility in the preemptor's own leaf: a priority below ``priority``, and any of the ``needed`` types (I2, J7)."""
+    """Return the eligibility in the preemptor's own leaf (I2, J7).
+
+    Victims have a priority below ``priority`` and free a type of ``needed``.
+    """
     snapshot = trial.snapshot
     minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
     return LeafEligibility(
@@ -298,10 +304,10 @@ def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandida
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """Return the maxima on an ask's path without headroom for the ask once all that was ordered to end is gone.
+    """Return the maxima on an ask's path that leave too little headroom for it, even when all terminating pods have ended.
 
-    A lendable ask must leave what is kept for firm asks (J4). With ``claiming``, plain shares by weight are left out, because
-    evictions in other queues do not change what the preemptor's own queue deserves (W2).
+    A lendable ask must also leave the capacity that waiting firm asks will need (J4). With ``claiming``, plain shares by weight
+    are left out. Evictions in other queues do not change what the preemptor's own queue deserves (W2).
     """
     found = []
     for queue in trial.snapshot.path_up(ask.leaf):
@@ -327,7 +333,7 @@ class InQueueEligibility:
         self._wanted = dict(ask.kind.demand)
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
-        """Yield, for every leaf in which allocations run, the leaf's number and its eligibility; only the ask's own leaf is open."""
+        """Yield the number and the eligibility of every leaf in which allocations run. Only the ask's own leaf has victims."""
         own = trial.snapshot.queues[self.ask.leaf].number
         for number in trial.snapshot.allocations.leaf_places()[0]:
             if number in trial.snapshot.leaf_paths:
@@ -347,21 +353,21 @@ class InQueueEligibility:
         return own_margin(trial, way.queues[place].path, self._wanted)
 
     def path(self, trial: Trial, path: str) -> Path:
-        """Return the path up from the leaf; every queue on it also holds the preemptor."""
+        """Return the path up from the leaf. Every queue on it also holds the preemptor."""
         return Path(trial.snapshot.path_up(path), 0)
 
     def withheld(self, path: str) -> frozenset[int]:
-        """Return the types for which no allocation of a leaf is taken: none, because the preemptor takes the victim's place."""
+        """Return no types: the preemptor takes the victim's place in the queue, so that every type may be taken."""
         del path
         return frozenset()
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
-        """Return the types in the dead zone: none, because a replacement takes nothing from its queue (P9)."""
+        """Return no types: a replacement takes nothing from its queue, so that the dead zone does not apply (P9)."""
         del trial, path
         return ()
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether a victim helps with a type: always, because the preemptor replaces it in the same queue."""
+        """Return True: a victim helps with every type, because the preemptor replaces it in the same queue."""
         del trial, path, index
         return True
 
@@ -376,5 +382,5 @@ class InQueueEligibility:
         return gangs.of_application(trial.snapshot.allocations, number, self.ask.application_id)
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """Return the limits that the ask would exceed, including plain shares by weight, as victims run below them (I4, W2)."""
+        """Return the limits that the ask would exceed (I4). Plain shares by weight are included, because victims run below them (W2)."""
         return blocks(trial, self.ask, claiming=False)

@@ -1,12 +1,13 @@
 """Claims (policy `guaranteed`): a queue below its guarantee gets its share back from queues above theirs.
 
-An ask may claim when it has waited long enough and a queue that decides for it is below its guarantee in a type that the ask
-requests: that type is open (G1, G2). A type is closed when its deciding queue has its guarantee already; a node on which the
-ask lacks a closed type is excluded. Each victim is taken for a lacking type, from outside the queue that decides for it, and
-counts for all types that it frees. Victims run within the ask's fence, in queues above their guarantees, and leave those queues
-at or above their guarantees (G3, G4); their priority is not higher (G5). All victims of a claim run on one node. The victims
-include as few opted-out pods as possible (G7), and no victim that is not needed (G8). The node is pledged before any pod is
-evicted (G10). A claim without a plan is refused with the name of the rule (G12).
+An ask may claim when two conditions hold. The ask has waited long enough (G1). A queue that decides for it is below its
+guarantee in a type that the ask requests: that type is open (G2). A type is closed when its deciding queue already has its
+guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and runs outside the
+queue that decides for the type. The victim then counts for all types that it frees. Victims run within the ask's fence, in
+queues above their guarantees, and leave those queues at or above their guarantees (G3, G4). Their priority is at most that of
+the ask (G5). All victims of a claim run on one node. The victims include as few opted-out pods as possible (G7). Each victim is
+needed (G8). The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of the rule
+(G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -65,7 +66,7 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether an equal ask of the same application was refused on this Trial already, so that this one would be as well.
+    """Return whether an equal ask of the same application was already refused on this Trial. Then this ask would be refused as well.
 
     The first ask of each application is planned for, and refused with the name of the rule. All equal asks of the application
     then wait for the back-off (G1, G12).
@@ -76,19 +77,22 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 def _validity(trial: Trial) -> int:
     """Return a number that changes when the refusals of a Trial become invalid.
 
-    Normally plans only leave less for later asks, so that a refusal stays valid and the number is 0. Where plans may make other
+    Normally plans only leave less for later asks. A refusal then stays valid, and the number is 0. Where plans may make other
     pods evictable (W8), it is the count of nodes that plans touched.
     """
     return len(trial.touched) if may_improve(trial) else 0
 
 
 def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
-    """Return the key that asks share if they share a search; plans may close types and change which queue decides (G2, W6)."""
+    """Return the key of the asks that share a search.
+
+    Plans change the key when they close a type or change which queue decides (G2, W6).
+    """
     return ask.leaf, ask.kind.number, ask.spec.priority, _types(trial, ask).key
 
 
 def _types(trial: Trial, ask: WaitingAsk) -> Openness:
-    """Return which of the types that the ask requests are open and which are closed, with the plans so far."""
+    """Return which types of the ask are open and which are closed, with the plans so far applied."""
     return openness(trial, ask.leaf, ask.kind.demand)
 
 
@@ -96,7 +100,7 @@ def _types(trial: Trial, ask: WaitingAsk) -> Openness:
 
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first rule that forbids the ask to claim, whatever the victims are; None when the ask may claim."""
+    """Return the first rule that forbids the ask to claim, whatever the victims are. Return None if the ask may claim."""
     return (
         of_the_ask(trial, ask)
         or _of_its_guarantee(trial, ask)
@@ -106,9 +110,12 @@ def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when no type of the ask is open (G2), else None. Whether a closed type is lacking depends on the node.
+    """Return a refusal if no type of the ask is open (G2), else None.
 
-    With shares by plain weights no type may be closed: the leaf decides for all types, and gets no more than it deserves (W2).
+    A closed type alone forbids nothing here: each node shows whether it is lacking.
+
+    With shares by plain weights, one closed type is enough for a refusal. The leaf decides for all types, and gets no more than
+    it deserves (W2).
     """
     types = _types(trial, ask)
     if types.open and not (types.closed and protects_only_whole(trial)):
@@ -134,7 +141,7 @@ def _enough(trial: Trial, one: Deciding) -> str:
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when a queue on the ask's path is over its maximum in a requested type, else None (G9).
+    """Return a refusal if a queue on the ask's path is over its maximum in a requested type, else None (G9).
 
     Quota enforcement has to act first.
     """
@@ -152,7 +159,7 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when a share by plain weights, less what is kept for firm asks, has no headroom for the ask (W2, J4).
+    """Return a refusal if a share by plain weights has no headroom for the ask (W2). What waiting firm asks will need is subtracted (J4).
 
     Else return None. No eviction changes that share.
     """
@@ -170,7 +177,7 @@ def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
-    """Return the queues that are below their guarantee and let the ask claim, with their numbers in the open types."""
+    """Return the queues that are below their guarantee and let the ask claim, with their amounts in the open types."""
     return entitlement.levels(trial, _types(trial, ask).open)
 
 
@@ -233,7 +240,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: ChosenNode) -> Pl
 
 
 def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
-    """Return the search that asks with the same key (``alike``) share on one Trial; the first of these asks creates it."""
+    """Return the search that asks with the key ``alike`` share on one Trial. The first of these asks creates it."""
     key = (NAME, alike)
     found = trial.kept.get(key)
     if found is None:
@@ -265,7 +272,7 @@ def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
 def _closed_in_the_way(
     trial: Trial, ask: WaitingAsk, claim: Claim, nearest: Nearest
 ) -> tuple[Deciding, ...]:
-    """Return the closed types that are lacking at a maximum or on nodes, with the queues that decide for them."""
+    """Return the closed types that a maximum or the nearest nodes lack, with the queues that decide for them."""
     lacking = nearest.closed | {one.at for one in claim.closed_blocks()}
     return tuple(one for one in _types(trial, ask).closed if one.at in lacking)
 

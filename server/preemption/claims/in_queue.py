@@ -1,11 +1,11 @@
 """Replacement within a queue (I1 to I5): an ask replaces less important pods of its own queue.
 
-I1. The policy is off unless it is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and never
-belong to its application. I3. All victims run on one node, which is pledged first; the rules on victims of claims apply as well
-(G6 to G8, G10). An ask that fits once everything that was ordered to end is gone gets that capacity without a victim
-(G8), even if its queue has candidates. I4. After the replacement the leaf, and every queue above it, holds no more than its
-maximum. I5. Like an ask that claims (G1), the ask has waited for the `preemption.delay` of its leaf, even in partitions in
-which claims have no delay (W6).
+I1. The policy is off unless it is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and belong
+to other applications than the preemptor. I3. All victims run on one node, which is pledged first. The rules on victims of
+claims apply as well (G6 to G8, G10). If the ask fits once all terminating pods have ended, it gets that capacity without a
+victim (G8). This holds also if its queue has candidates. I4. After the replacement the leaf, and every queue above it, holds no
+more than its maximum. I5. The ask has waited for the `preemption.delay` of its leaf, as an ask that claims (G1). This holds
+even where claims have no delay (W6).
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def _class_of(ask: WaitingAsk) -> tuple[str, str, int, int]:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return the best node with the best victims on it, all from the ask's own leaf, or why there is none (I2, I3, G12)."""
+    """Return the best node with the best victims on it, all from the ask's own leaf (I2, I3). If there is none, return why (G12)."""
     ask = intent.ask
     refusal = of_the_ask(trial, ask)
     if refusal is not None:
@@ -74,7 +74,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether pods of other applications run in the ask's leaf.
 
-    If there are none, nothing can be replaced, and the ask may not take a node that is reserved for another ask.
+    If there are none, nothing can be replaced. A plan without victims is then refused, because it would only take capacity from
+    another reservation.
     """
     columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number
     own = gangs.of_application(columns, number, ask.application_id)

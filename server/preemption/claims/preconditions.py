@@ -8,7 +8,7 @@ from server.snapshot.waiting import WaitingAsk
 
 
 def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first precondition that the ask does not meet; None when the ask meets all."""
+    """Return a refusal for the first precondition that the ask does not meet. Return None if it meets all of them."""
     properties = trial.snapshot.queues[ask.leaf].spec.properties
     if not ask.spec.allow_preempt_other:  # G1
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
@@ -26,7 +26,7 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when no pod may be evicted for the ask, by its label `can-preempt` or by the partition's default (J3).
+    """Return a refusal if no pod may be evicted for the ask, by its label `can-preempt` or by the partition's default (J3).
 
     Else return None. The rule applies in partitions that list policy `job`, in which a single ask is a gang of one.
     """

@@ -1,8 +1,8 @@
-"""A claim's search for victims: the best node and the best set on it, for all asks of one class in one leaf (G3-G9).
+"""A claim's search for victims, for all asks of one class in one leaf: the best node, and the best set of victims on it (G3-G9).
 
-Facts about the class are computed once per Trial: from which leaves pods may be evicted, which rows pass, and a valid bound for
-each node. A plan only makes nodes worse for the class, except the nodes that it touches: these get a new bound (design 6.7).
-When queues may fall below their shares, a plan can make untouched nodes better, and the search restarts after each plan (W8).
+Facts about the class are computed once per Trial: the leaves with victims, the rows that pass, and a bound for each node. A
+plan only makes nodes worse for the class. The nodes that the plan touches are the exception: they get a new bound (design 6.7).
+When queues may fall below their shares, a plan can make untouched nodes better. Then the search restarts after each plan (W8).
 """
 
 import heapq
@@ -38,7 +38,7 @@ from server.snapshot.eligibility_filter import PASSED, VictimNodes
 from server.snapshot.waiting import WaitingAsk
 
 VictimSetKey = tuple[int, int, int, int, int, str]
-"""The key of a set of victims (see `victim_sets.Key`), then the node's name; the smallest is the best (G8)."""
+"""The key of a set of victims (see `victim_sets.Key`), then the node's name. The smallest key is the best (G8)."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in units of one placement, without the steps of branch and bound."""
 STEPS_A_STEP: Final = 32
@@ -59,7 +59,7 @@ class Considered(NamedTuple):
 
 
 class ChosenNode(NamedTuple):
-    """The chosen node and victims, as row numbers of the snapshot, and the rows from which the victims were chosen."""
+    """The chosen node and its victims, as row numbers of the snapshot, and the rows from which the victims were chosen."""
 
     node: int
     rows: tuple[int, ...]
@@ -69,8 +69,8 @@ class ChosenNode(NamedTuple):
 class Nearest(NamedTuple):
     """The node that comes nearest to a plan, -1 for none, with what it ``lacks`` by type.
 
-    ``barred`` counts the nodes that lack a closed type. If the nearest node is one of them, ``is_barred`` is set and ``closed``
-    has the closed types that it lacks.
+    ``barred`` is the number of nodes that lack a closed type. ``is_barred`` says that the nearest node is one of these nodes.
+    Then ``closed`` has the closed types that it lacks.
     """
 
     node: int
@@ -93,8 +93,8 @@ class _Entry(NamedTuple):
 class Claim:
     """The search for one class of asks of one leaf, on one Trial.
 
-    ``cut`` says that on some node the search stopped at its limit without a result. With ``limited`` False, maxima on the path of
-    the ask's queue are ignored.
+    ``cut`` says that the search stopped at its limit on some node, before it had a result. With ``limited`` False, maxima on
+    the path of the ask's queue are ignored.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class Claim:
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
-        """The nodes that plans touched since all nodes were bounded; their new bounds or results are in the heap."""
+        """The nodes that plans touched after bounds were computed for all nodes. The heap has their new bounds or results."""
         self._weights = trial.snapshot.weights
         self._improves = may_improve(trial)
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
-        """Judge every row and bound every node of the Trial, or reuse the pool that was built for a queue with equal eligibility."""
+        """Compute which rows pass and a bound for every node, or reuse the pool of a queue with equal eligibility."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         self._pool = find_pool(trial, self.ask.kind, self._eligibility, self._least())
         self._order = order(trial.snapshot.settings, "claim")
@@ -161,7 +161,7 @@ class Claim:
     # The search ---------------------------------------------------------------------------------------
 
     def best(self, trial: Trial) -> ChosenNode | None:
-        """Return the best node with the best set on it, with the plans so far applied; None if there is none."""
+        """Return the best node with the best set on it, with the plans so far applied. Return None if there is none."""
         blocks = self._find_blocks(trial)
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
@@ -179,13 +179,14 @@ class Claim:
         return self._pop(trial)
 
     def is_stale(self, trial: Trial) -> bool:
-        """Return whether plans changed any node since the candidate pool was built, so that the pool may be out of date."""
+        """Return whether plans changed a node after the candidate pool was built. Then the pool may be out of date."""
         return self._pool.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> ChosenNode | None:
-        """Return a node for an ask that maxima block, and victims on it or, below those maxima, on any node (G9).
+        """Return a node for an ask that maxima block, and its victims: they run on the node or, below those maxima, on any node (G9).
 
-        The node is the one that the ask would get without the maxima. None if no maximum blocks the ask, or no set is found.
+        The node is the one that the ask would get without the maxima. Return None if no maximum blocks the ask, or if no set is
+        found.
         """
         if not self._blocks:
             return None
@@ -215,7 +216,7 @@ class Claim:
         return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
     def _look_again(self, trial: Trial) -> None:
-        """Compute new bounds for the nodes that plans touched since the last call, because these nodes may be better now.
+        """Compute new bounds for the nodes that plans touched since the last call. These nodes may be better now.
 
         If there are few such nodes, judge them at once.
         """
@@ -251,7 +252,7 @@ class Claim:
                 self._judge(trial, top.node)
 
     def _draw(self, trial: Trial) -> None:
-        """Judge nodes in the order of their bounds, as long as the next node could be better than the best node known."""
+        """Judge nodes in the order of their bounds, as long as the next node could be better than the best one so far."""
         order = self._pool.field.order
         while self._drawn < len(order):
             node = order[self._drawn]
@@ -300,7 +301,7 @@ class Claim:
     ) -> CoveringSet | NotFound | None:
         """Return the best set of these rows to evict so that the ask fits on a node, or `NotFound`.
 
-        None if no row can help, nothing is lacking, or a closed type is lacking (G2).
+        Return None if no row can help, if nothing is lacking, or if a closed type is lacking (G2).
         """
         if not rows or not need.amounts or not self._eligibility.closed.isdisjoint(need.kinds):
             return None
@@ -324,7 +325,7 @@ class Claim:
     # The report ---------------------------------------------------------------------------------------
 
     def nearest(self, trial: Trial) -> Nearest:
-        """Return the node that would lack least if every victim that the rules allow were evicted, and what it would lack (G12).
+        """Return the node that would lack least if all victims that the rules allow were evicted, and what it would lack (G12).
 
         A node that lacks a closed type is returned only where all nodes do (G2).
         """

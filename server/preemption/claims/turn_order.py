@@ -1,7 +1,7 @@
-"""The order of claiming asks and gangs: the queue furthest below its entitlement is next, measured again after each plan (P3, P4).
+"""The order of claiming asks and gangs: the queue furthest below its entitlement is next (P3, P4). The order is updated after each plan.
 
 A plan changes what the queues of its asks and of its victims hold. Only leaves whose distance depends on these queues are
-measured again, so that further queues with claimants add nothing to the cost of a plan.
+measured again. Other queues with claims add nothing to the cost of a plan.
 """
 
 import heapq
@@ -20,7 +20,7 @@ LAST: Final = Fraction(1 << 63)
 
 
 class _Place(NamedTuple):
-    """A leaf in the order: its distance from its entitlement, its first claimant's place among the asks, and its name."""
+    """A leaf in the order: its distance from its entitlement, the turn of its first claim among all asks, and its name."""
 
     distance: Fraction
     turn: tuple[int, int, int, int]
@@ -30,7 +30,8 @@ class _Place(NamedTuple):
 class Claimants:
     """The claiming asks and gangs of a snapshot, leaf by leaf.
 
-    Claimants keep their order within a queue. Between queues at the same distance, the order of their first claimants decides.
+    Claimants keep their order within a queue. Between queues at the same distance, the order of their first asks or gangs
+    decides.
     """
 
     def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
@@ -54,7 +55,7 @@ class Claimants:
         heapq.heapify(self._heap)
 
     def in_turn(self) -> Iterator[Claimant]:
-        """Yield each claimant once, in order; plans that are applied in between change the order, and must not be rolled back."""
+        """Yield each ask or gang once, in order. Plans that are applied in between change the order, and must not be rolled back."""
         while self._heap:
             place = heapq.heappop(self._heap)
             if self._places.get(place.leaf) is not place:
@@ -71,7 +72,7 @@ class Claimants:
         self._ends[leaf] = next(singles, "")
 
     def _extend(self, leaf: str) -> None:
-        """Read the claims that follow the last one that was read; they come after it in the order of the leaf."""
+        """Read the claims that follow the last one that was read. They come after it in the order of the leaf."""
         assert self._trial.further_claims is not None, "only then is the last claim known"
         further = self._trial.further_claims(leaf)
         if further:
@@ -108,9 +109,9 @@ class Claimants:
 
 
 def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
-    """Return how near a leaf is to its entitlement (E): the largest held / E over the types in ``measured`` (P4).
+    """Return how near a leaf is to its entitlement E: the largest quotient of usage and E over the types of ``measured`` (P4).
 
-    ``measured`` has a queue and a type index with E > 0 for each type (see `entitlement.measures`). A leaf that is entitled to
+    ``measured`` has a queue and a type index for each type with E > 0 (see `entitlement.measures`). A leaf that is entitled to
     nothing comes last.
     """
     largest: tuple[int, int] | None = None

@@ -1,8 +1,8 @@
-"""The victims on one node: the best set of candidates that covers a need and stays within what the rules allow (G8).
+"""The victims on one node: the best set of candidates that covers all needs and exceeds no cap (G8).
 
-The rules are sums here: a *need* is the least that has to be freed, a *cap* the most that may be taken. A queue may lose the
-amounts that it uses above its guarantee, a disruption budget as many pods as it allows. A set within all caps is *legal*. It
-stays legal without any one of its victims, so that a victim may always be given back.
+A *need* is the least amount that has to be freed. A *cap* is the most that may be taken. The cap of a queue is what it uses
+above its guarantee. The cap of a disruption budget is the number of pods that it allows to be evicted. A set within all caps is
+*legal*. A legal set stays legal when one of its victims is removed, so that victims that are not needed can be given back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,16 +18,17 @@ STEPS_MAX: Final = 4_096
 _PLACE: Final = attrgetter("place")
 
 Key = tuple[int, int, int, int, int]
-"""The key of a set, (opted-out, originators, highest priority, number, excess); the smallest is the best (G8)."""
+"""The key of a set: opted-out pods, originators, highest priority, number of victims, excess. The smallest key is the best (G8)."""
 
 
 class Candidate(NamedTuple):
     """A candidate with the amounts that its eviction frees.
 
-    ``gives`` has the amount for each need, and ``frees`` the amounts on its node, by type. ``takes`` has what it uses up of the
-    caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order, ``row`` its row in the snapshot. If one
-    victim may bring its queues below their shares, ``over`` lists the ways in which this candidate may be that victim. Each way
-    lists caps by index; the other victims must leave at least one unit of each of these (W8).
+    ``gives`` has the amount for each need. ``frees`` has the amounts on the candidate's node, by type. ``takes`` has what the
+    candidate uses up of the caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order. ``row`` is
+    its row in the snapshot. ``over`` is for partitions in which one victim may bring its queues below their shares. It lists
+    the ways in which this candidate may be that victim. Each way lists caps by index. The other victims must leave at least one
+    unit of each of these caps (W8).
     """
 
     place: int
@@ -43,9 +44,9 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The needs that a node's victims have to cover, the caps on what they take, and the measure of excess.
+    """The needs that the victims of a node have to cover, the caps on what they take, and the measure of excess.
 
-    ``lacks`` is by resource type what the node lacks; ``weights`` makes amounts of different types comparable.
+    ``lacks`` has what the node lacks, by resource type. ``weights`` makes amounts of different types comparable.
     """
 
     needs: tuple[int, ...]
@@ -55,7 +56,7 @@ class Task:
 
 
 class CoveringSet(NamedTuple):
-    """A covering set in claim order with its key; ``steps`` counts the sets that branch and bound examined.
+    """A covering set in claim order, with its key. ``steps`` is the number of sets that branch and bound examined.
 
     ``cut`` says that the search reached its limit, so that a better set may exist.
     """
@@ -69,7 +70,7 @@ class CoveringSet(NamedTuple):
 class NotFound(NamedTuple):
     """The result of a search that found no covering set.
 
-    ``cut`` says that the search reached its limit, so that a set may exist; ``steps`` counts the sets that it examined.
+    ``cut`` says that the search reached its limit, so that a set may exist. ``steps`` is the number of sets that it examined.
     """
 
     cut: bool
@@ -79,7 +80,7 @@ class NotFound(NamedTuple):
 def choose(candidates: Sequence[Candidate], task: Task) -> CoveringSet | NotFound:
     """Return the best legal set that covers the needs, or why none was found.
 
-    ``candidates`` are in claim order (V2); each of them helps with some need and is legal alone.
+    ``candidates`` must be in claim order (V2). Each of them must help with some need and be legal alone.
     """
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
@@ -94,10 +95,10 @@ def is_legal(one: Candidate, task: Task) -> bool:
 
 
 def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best set in which exactly one victim, the boundary candidate, brings its queues below their share; None for no set.
+    """Return the best set in which exactly one victim brings its queues below their share. Return None if there is no such set.
 
-    Call it only in a partition with `proportion.overshoot: last` (W8), and only if no legal set covers the needs: the result is
-    not checked for victims that could be given back.
+    That victim is the *boundary candidate*. Call this function only with `proportion.overshoot: last` (W8), and only if no
+    legal set covers the needs. The result may contain victims that could be given back.
     """
     best: CoveringSet | None = None
     for boundary in candidates:
@@ -111,10 +112,10 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
 
 
 def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
-    """Return the task for the other victims beside ``boundary``, the one victim that may bring its queues below their shares.
+    """Return the task for the victims beside ``boundary``, the one victim that may bring its queues below their shares.
 
-    Without that victim its queues must still have too much of one type, and at least what they deserve of every type that it
-    uses (W9). None if the caps of the task do not allow that.
+    Before that victim is evicted, its queues must exceed their share in one type. They must also have at least their share of
+    every type that it uses (W9). Return None if the caps of the task do not allow that.
     """
     caps = list(task.caps)
     for place in places:
@@ -127,7 +128,7 @@ def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> T
 def _best_of_others(
     boundary: Candidate, others: Sequence[Candidate], task: Task
 ) -> tuple[Candidate, ...] | None:
-    """Return the best set of other victims for the needs that the boundary candidate leaves; None if no set covers these needs."""
+    """Return the best set of other victims for the needs that the boundary candidate leaves open. Return None if there is no such set."""
     left = [max(0, need - given) for need, given in zip(task.needs, boundary.gives, strict=True)]
     open_ = [at for at, need in enumerate(left) if need]
     if not open_:
@@ -144,7 +145,7 @@ def _best_of_others(
 
 
 def key_of(victims: Iterable[Candidate], task: Task) -> Key:
-    """Return the key of a set of at least one victim; the smallest is the best."""
+    """Return the key of a set of at least one victim. The smallest key is the best."""
     chosen = list(victims)
     freed = [0] * len(task.lacks)
     for one in chosen:
@@ -165,7 +166,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return the excess: the amounts that are freed beyond the node's lack, as the largest share of the partition over all types."""
+    """Return the excess: what is freed beyond the node's lack, as the largest share of the partition's capacity over all types."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -187,9 +188,11 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
-    """Take in order each candidate that helps and is legal, until the needs are covered; then give back needless ones (G8).
+    """Take each candidate that helps and is legal, in order, until the needs are covered.
 
-    None if the needs are not covered at the end.
+    Then give back the victims that are not needed (G8).
+
+    Return None if the needs cannot be covered.
     """
     left, caps = list(task.needs), list(task.caps)
     taken: list[Candidate] = []
@@ -225,7 +228,7 @@ def _take(one: Candidate, left: list[int], caps: list[int]) -> None:
 
 
 def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
-    """Return the victims without those that are not needed; the most protected victim is examined first (invariant 11)."""
+    """Return the victims without those that are not needed (invariant 11). The most protected victim is examined first."""
     kept = list(taken)
     for one in sorted(taken, key=_protection)[::-1]:
         spared = [need + given for need, given in zip(left, one.gives, strict=True)]
@@ -265,7 +268,7 @@ class _Usefulness:
 
 
 def _single(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best candidate that suffices alone, None for none; among equals, the first in claim order."""
+    """Return the best candidate that suffices alone, or None. Among equals, the first in claim order is the best."""
     alone = [one for one in candidates if _covers(one.gives, task.needs)]
     keys = [_key_alone(one, task) for one in alone]
     if not keys:
@@ -315,7 +318,7 @@ def _suffice(candidates: Sequence[Candidate], task: Task) -> bool:
 
 
 def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
-    """Return the least number of candidates that can cover the needs: for each need, the largest amounts are counted first."""
+    """Return a lower bound on the number of candidates that cover the needs. For each need, the largest amounts are counted first."""
     fewest = 1
     for index, need in enumerate(task.needs):
         count, left = 0, need
@@ -329,7 +332,7 @@ def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
 
 
 def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int:
-    """Return a lower bound on the excess that ``number`` candidates have together; for a single candidate it is exact."""
+    """Return a lower bound on the excess of any ``number`` candidates together. For one candidate the bound is exact."""
     if number == 1:
         alone = [one for one in candidates if _covers(one.gives, task.needs)]
         return min((_key_alone(one, task)[4] for one in alone), default=0)
@@ -346,7 +349,7 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
 class _Search:
     """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps.
 
-    ``best`` is the best set known so far; the search returns it if there is no better one.
+    ``best`` is the best set so far. The search returns it if there is no better set.
     """
 
     def __init__(
@@ -362,14 +365,14 @@ class _Search:
         self.most = [max(column, default=0) or 1 for column in self._columns()]
 
     def _kinds(self) -> Iterator[int]:
-        """Yield a bit for each candidate; candidates that are equal in all relevant values have the same bit."""
+        """Yield a bit for each candidate. Candidates that are equal in all relevant values have the same bit."""
         bits: dict[tuple[object, ...], int] = {}
         for one in self.candidates:
             kind = (one.opted, one.originator, one.priority, one.gives, one.takes, one.frees)
             yield bits.setdefault(kind, 1 << len(bits))
 
     def _columns(self) -> Iterator[list[int]]:
-        """Yield for each need the list of what the candidates give to it."""
+        """Yield for each need a list with the amounts that the candidates free for it."""
         for index in range(len(self.task.needs)):
             yield [one.gives[index] for one in self.candidates]
 
@@ -396,7 +399,7 @@ class _Search:
     ) -> None:
         """Search the sets that take or leave out the candidate at ``start``.
 
-        ``passed`` marks kinds of which a candidate was left out: another of the same kind would be no better.
+        ``passed`` has the bits of kinds of which one candidate was left out. Another candidate of such a kind would be no better.
         """
         self.steps += 1
         if self.steps > STEPS_MAX:
@@ -414,7 +417,7 @@ class _Search:
         self._descend(start + 1, left, caps, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
-        """Return whether the candidates from ``start`` on give too little, or no set of them is better than the best so far."""
+        """Return whether the candidates from ``start`` on give too little, or cannot lead to a better set than the best so far."""
         for need, more in zip(left, self.rest[start], strict=True):
             if need > more:
                 return True

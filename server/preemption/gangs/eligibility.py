@@ -1,8 +1,8 @@
 """The eligibility of allocations as victims for a gang (J7).
 
-In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the eligibility rules
-of claims hold (G3 to G5); a victim is taken only for a type that a queue on the gang's path guarantees, and the victims give no
-more of that type than the queue is still entitled to.
+In the gang's own queue, pods with lower priorities may be evicted, whatever the queue is entitled to. In other queues the
+eligibility rules of claims hold (G3 to G5). A victim is taken only for a type that a queue on the gang's path guarantees. The
+victims together give at most what that queue is still entitled to.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def added(demands: Iterator[Demand]) -> Demand:
 
 
 def whole(job: WaitingJob) -> WaitingAsk:
-    """Return the gang as one ask: the sum of what all members request, at the priority of the least important member."""
+    """Return the gang as one ask: the sum of the requests of all members, at the priority of the least important member."""
     first = job.members[0]
     kind = replace(
         first.kind,
@@ -47,7 +47,7 @@ def whole(job: WaitingJob) -> WaitingAsk:
 class GangEligibility:
     """The eligibility of victims for one gang on one Trial.
 
-    ``owed`` are the queues on the gang's path that decide how much of a type other queues have to give (G2).
+    ``owed`` are the queues on the gang's path that decide for its types. They bound how much other queues have to give (G2).
     """
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
@@ -55,7 +55,8 @@ class GangEligibility:
         self.whole = whole(job)
         self.leaf = job.leaf
         self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
-        # What other queues give is bounded by `share`, type by type; no type is closed for the gang as a whole.
+        # `share` bounds what other queues give, type by type. Therefore no type is closed for the gang as a
+        # whole.
         self._others = (
             ClaimEligibility(trial, self.whole, Openness(self.owed)) if self.owed else None
         )
@@ -82,7 +83,7 @@ class GangEligibility:
                 yield number, self._of_others(trial, trial.snapshot.leaf_paths[number], eligibility)
 
     def _of_others(self, trial: Trial, leaf: str, eligibility: LeafEligibility) -> LeafEligibility:
-        """Return a claim's eligibility without the types that no queue on the gang's path guarantees (J7)."""
+        """Return a claim's eligibility, limited to the types that a queue on the gang's path guarantees (J7)."""
         outside, takes = self._outside(leaf), self.takes_for(trial, leaf)
         if not outside:
             return LeafEligibility(CODE[Rule.DECIDING_QUEUE])
@@ -100,7 +101,8 @@ class GangEligibility:
     def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
         """Return the types for which allocations of another queue may be taken if these types are lacking (J7, G2).
 
-        A queue on the gang's path decides for the type, and the leaf lies outside that queue and is over its own entitlement.
+        A type qualifies if a queue on the gang's path decides for it, the leaf lies outside that queue, and the leaf is over its
+        entitlement.
         """
         known = self._takes.get(leaf)
         if known is None:
@@ -116,9 +118,9 @@ class GangEligibility:
         return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
     def _own(self, trial: Trial) -> LeafEligibility:
-        """Return the eligibility of the gang's own queue: strictly lower priorities (J7), whatever the queue may claim.
+        """Return the eligibility of the gang's own queue (J7). Victims have strictly lower priorities, whatever the queue may claim.
 
-        Only a net fall of the queue counts (invariant 3).
+        Only the net loss of the queue counts (invariant 3).
         """
         margins = self.margins(trial, self.leaf)
         return own_leaf(trial, self.leaf, self._needed, self.job.priority, margins)
@@ -139,8 +141,8 @@ class GangEligibility:
         return self._others.margins(trial, leaf)
 
     def share(self, trial: Trial) -> dict[int, int]:
-        """Return by type index how much may be taken from other queues: the deciding queue's entitlement less what it holds.
+        """Return how much may be taken from other queues, by type index: the deciding queue's entitlement less what it holds.
 
-        A type for which no queue decides has no entry: it is not limited here, and no victim is taken for it (J7).
+        A type without a deciding queue has no entry. It has no limit here, because no victim is taken for it (J7).
         """
         return {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in self.owed}

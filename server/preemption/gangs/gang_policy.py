@@ -1,12 +1,12 @@
 """The policy for gangs (`job`): every member gets a node at once, or no pod is evicted.
 
-J3. A gang is planned for when pods may be evicted for all of its members; there is no delay, only the back-off after a refusal.
-J6. A gang is planned for only when pods of its class (firm or lendable) may use as much of the queue as the gang requests once
-the lendable pods of that queue are gone. J7. Only lendable pods are evicted: pods of its own queue with a strictly lower
-priority, and pods of other queues, as far as G3 to G5 allow and as much as its queue is still entitled to. The gang's own pods
-and firm pods are never evicted. J8. Members are placed by priority, age and key; the least important victims come first; if one
-member gets no node, no pod is evicted. J12. A gang that would fall below its minimum is evicted whole, or not at all. A single
-ask is a gang of one (J4).
+J3. A gang is planned for when pods may be evicted for all of its members. There is no delay. After a refusal the gang waits for
+its back-off. J6. A gang is planned for only if what it requests fits below the limit of its class (firm or lendable) in the
+queue. The lendable pods of the queue that may be evicted are not counted. J7. Only lendable pods are evicted. In the gang's own
+queue they must have a strictly lower priority. In other queues G3 to G5 must allow it, and the gang's queue must still be
+entitled to what they give. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority, age and
+key. The least important victims come first. If one member gets no node, no pod is evicted. J12. A gang that would fall below
+its minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ OTHER: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the gangs of the snapshot in the order in which asks wait; the round merges this order with that of claims (P3)."""
+    """Yield the gangs of the snapshot in the order in which asks wait. The round merges them with claims into one order (P3)."""
     for job in sorted(trial.snapshot.jobs, key=_order):
         yield Intent(NAME, job.members[0], job)
 
@@ -56,7 +56,7 @@ def of_one(ask: WaitingAsk) -> WaitingJob:
 
 
 def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
-    """Return the first rule that forbids evictions for the gang, whatever the victims are; None when it may be planned for."""
+    """Return the first rule that forbids evictions for the gang, whatever the victims are. Return None if it may be planned for."""
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
@@ -66,7 +66,7 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the rule on a member's fields or labels (J3) that forbids evictions for it; None when pods may be evicted."""
+    """Return the rule on a member's fields or labels that forbids evictions for it (J3). Return None if pods may be evicted."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
     labelled = of_its_labels(trial, ask)
@@ -96,7 +96,7 @@ def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a plan with nodes for all members and with its victims, or the reason why there is no plan (J8)."""
+    """Return a plan with nodes for all members and the victims, or the reason why there is no plan (J8)."""
     job = intent.job or of_one(intent.ask)
     refusal = may_plan(trial, job)
     if refusal is not None:
@@ -121,7 +121,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
-    """Return a refusal when a lendable gang would exceed its leaf's limit even without all its possible victims there (J6).
+    """Return a refusal if a lendable gang would exceed its leaf's limit even without all victims that the leaf has for it (J6).
 
     Else return None.
     """
@@ -150,7 +150,7 @@ def _release(search: JobSearch, row: int) -> Release:
 
 
 def _refusal(trial: Trial, search: JobSearch, answer: GangAnswer) -> Refusal:
-    """Return the refusal: the member that gets no node with the nearest node, or the queue that is full (G12)."""
+    """Return the refusal of a gang (G12): it names the member without a node and the nearest node, or the queue that is full."""
     spared, told = search.spared(), levels(trial, search)
     if answer.member is None:
         path, index = answer.full[0]
@@ -172,5 +172,5 @@ def _since(answer: GangAnswer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """Return the amounts of the queues that decide how much other queues have to give to the gang, for an explanation."""
+    """Return the amounts of the queues that bound what other queues give to the gang, for an explanation."""
     return entitlement.levels(trial, search.eligibility.owed)

@@ -1,12 +1,13 @@
 """The victims on one node for one more member of a gang, and a lower bound on their number.
 
 Victims are evicted least important first, and each test counts the victims taken before (J8). Usually no candidate is barred by
-a gang, a disruption budget or a queue near its limit. In that case no candidate is tested, and the answer is also valid for
-later members. `NodePlanner` takes that fast path if all victims on the node allow it, else the full path with every test.
+a gang, a disruption budget or a queue near its limit. In that case candidates are taken without tests, and the result is also
+valid for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be barred, it takes the full
+path with every test.
 
-`Closer` bounds the number of victims where no candidate is passed over (design 6.7). Candidates of a node are evicted in the
-order of the partition until the member fits, which usually takes more victims than the bound of `assignments.field`. Where a
-queue, a disruption budget or a gang may protect a candidate, the next one is taken instead, and the node keeps the bound of
+`Closer` computes a lower bound on the number of victims where no candidate is passed over (design 6.7). It takes a node's
+candidates in the order of the partition until the member fits. This is usually a higher bound than that of `assignments.field`.
+A queue, a disruption budget or a gang may bar a candidate, so that the next one is taken. Such a node keeps the bound of
 `assignments.field`.
 """
 
@@ -24,7 +25,7 @@ from server.snapshot import assignments as nodes
 from server.snapshot.assignments import MemberNodes
 
 NodeKey = tuple[int, int, int, str]
-"""The key of a node, (highest victim priority, victim gangs, victims, node); the smallest is the best (J9)."""
+"""The key of a node: highest victim priority, victim gangs, victims, node name. The smallest key is the best (J9)."""
 NO_VICTIMS: Final = PRIORITY_MIN - 1
 """The highest priority of an empty set of victims, below any other."""
 NODE_STEPS: Final = 1
@@ -32,9 +33,9 @@ NODE_STEPS: Final = 1
 
 
 class Judged(NamedTuple):
-    """The verdict on a node for one more member: the units to evict there, and the node's key by which nodes are compared.
+    """The verdict on a node for one more member: the units to evict there, and the key by which nodes are compared.
 
-    ``key`` is None if the allocations that may be evicted on the node do not free enough.
+    ``key`` is None if all allocations that may be evicted on the node free too little.
     """
 
     key: NodeKey | None
@@ -42,7 +43,7 @@ class Judged(NamedTuple):
 
 
 class NodePlanner:
-    """The search for victims on one node, given the members that were placed and the victims that were taken before.
+    """The search for victims on one node, given the members placed so far and the victims taken so far.
 
     Judging a node leaves the assignment as it was. With ``own_first``, the allocations of the gang's own queue come before all
     others.
@@ -63,10 +64,10 @@ class NodePlanner:
         return self._judge_fast(node, demand) or self._judge_plain(node, demand)
 
     def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
-        """Return whether the units of an earlier verdict may still be evicted, so that the verdict is still valid.
+        """Return whether the units of an earlier verdict may still be evicted. Then the verdict is still valid.
 
-        Candidates that the verdict passed over are not tested again. While other nodes get members, a node normally gains no
-        candidates; if it may have gained one, it is queued for a new verdict (`search`).
+        Candidates that the verdict passed over are not tested again. Placing members on other nodes normally gives a node no new
+        candidates. If it may have, the node is queued for a new verdict (`search`).
         """
         if self._is_plain(units, demand):
             return True
@@ -94,7 +95,7 @@ class NodePlanner:
     # The fast path --------------------------------------------------------------------------------
 
     def _judge_fast(self, node: int, demand: Demand) -> Judged | None:
-        """Return the verdict if no candidate can be barred; None if a candidate may be barred."""
+        """Return the verdict if no candidate can be barred. Return None if one may be barred."""
         lacks = self.assignment.lacks_with(node, demand)
         rows: list[int] = []
         for row in self.order(node):
@@ -132,7 +133,7 @@ class NodePlanner:
     # The full path --------------------------------------------------------------------------------
 
     def _judge_plain(self, node: int, demand: Demand) -> Judged:
-        """Return the verdict with every test; `_judge_fast` returns the same where no candidate can be barred."""
+        """Return the verdict with every test. Where no candidate can be barred, `_judge_fast` returns the same verdict."""
         self.assignment.assign(node, demand)
         units = self._walk(node)
         enough = self.assignment.holds(node) and self.assignment.takes_no_more_than_its_share()
@@ -145,7 +146,11 @@ class NodePlanner:
         self.assignment.assign(node, demand, -1)
 
     def _walk(self, node: int) -> list[Unit]:
-        """Take candidates, least important first, each tested with those taken before; one that is passed over may be taken later (J8)."""
+        """Take candidates, least important first, until the member fits (J8).
+
+        Each candidate is tested together with those taken before it. A candidate that was passed over may be taken in a later
+        pass.
+        """
         units: list[Unit] = []
         before = -1
         while len(units) > before and not self.assignment.holds(node):
@@ -160,7 +165,7 @@ class NodePlanner:
         return units
 
     def _unit(self, node: int, row: int) -> Unit | None:
-        """Return the unit that is evicted with an allocation, if it helps and may be evicted; else None."""
+        """Return the unit that is evicted with an allocation. Return None if it does not help or may not be evicted."""
         lacks = self.assignment.lacks(node)
         if row in self.assignment.taken or not any(
             index in lacks for index, _ in self.units.line(row).frees
@@ -171,9 +176,9 @@ class NodePlanner:
 
 
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
-    """Return whether an allocation helps; if so, subtract the amounts that it frees from the lacking amounts.
+    """Return whether an allocation helps. If it does, subtract the amounts that it frees from the lacking amounts.
 
-    ``takes`` are the types for which the allocation may be taken, None for any; once taken, it counts for all types that it
+    ``takes`` are the types for which the allocation may be taken, None for any. Once taken, it counts for all types that it
     frees (J7).
     """
     if not any(index in lacks and (takes is None or index in takes) for index, _ in frees):
@@ -187,7 +192,10 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """Closer bounds than those of one field. They are valid until a queue that barred no candidate may have to bar one (`holds`)."""
+    """Closer bounds than those of one field.
+
+    These bounds are valid until a queue that barred no candidate may have to bar one (`holds`).
+    """
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:
         self._columns = assignment.trial.snapshot.allocations
@@ -203,7 +211,10 @@ class Closer:
         return self._calm.isdisjoint(strained)
 
     def number(self, place: int) -> int:
-        """Return the least number of pods that must be evicted on the node at this place of the field, if evictions are needed there."""
+        """Return a lower bound on the number of victims on the node at this place of the field.
+
+        The place must be one where victims are needed.
+        """
         at = place - self._field.free_nodes
         while at >= len(self._numbers):
             self._numbers += self._next_block()

@@ -1,14 +1,14 @@
-"""The search for a gang's plan (J8, J9): a node for one member after another, and victims for all of them together.
+"""The search for a gang's plan (J8, J9): a node for each member in turn, and victims for all of them together.
 
-Nodes are judged in the order of a valid bound on the key by which the best is chosen, as in a claim (design 6.7). Placing a
-member normally makes a node only worse for the members after it. The exceptions are judged again: a node that victims leave (if
-a gang is evicted, every node with a member of it); all nodes, when victims of the gang's own queue increase what may be taken
-from other queues; and a node on which a victim may now be barred, because a smaller number of other victims might replace it.
+Nodes are judged in the order of a lower bound on their key, as in a claim (design 6.7). Placing a member normally makes a node
+only worse for the members after it. There are two exceptions, whose nodes are judged again. The first: a node that victims
+leave. If a gang is evicted, these are all nodes with a member of it. The second: all nodes, when victims of the gang's own
+queue increase what may be taken from other queues (J7).
 
-The finished plan must justify each victim of another queue: with all victims of the gang's own queue gone, the victim frees a
-type that is still lacking and to which the gang's queue is entitled (J7). If a plan has a victim that it does not justify, the
-search is repeated once with the allocations of the gang's own queue first on every node; if that gives no plan either, there is
-none.
+The finished plan must justify each victim of another queue (J7). Suppose all victims of the gang's own queue are gone. The
+victim must then free a type that is still lacking and to which the gang's queue is entitled. If a victim is not justified, the
+search is repeated once. This time the allocations of the gang's own queue come first on every node. If that finds no plan
+either, the gang has none.
 """
 
 import heapq
@@ -38,11 +38,11 @@ Ties = Set[str | int]
 """The queues, disruption budgets and gangs that a victim shares with other candidates."""
 Mark = tuple[bool, str | int]
 OF_OTHERS: Final[Mark] = (False, 0)
-"""The mark of victims of other queues. It differs from every tie, because the numbers of gangs are positive."""
+"""The mark of victims of other queues. This mark differs from every tie, because the numbers of gangs are positive."""
 
 
 class MemberAssignment(NamedTuple):
-    """The node of a member, and the units that are evicted there for it."""
+    """The node of a member, and the units that are evicted on it for this member."""
 
     member: WaitingAsk
     node: int
@@ -52,10 +52,10 @@ class MemberAssignment(NamedTuple):
 class GangAnswer(NamedTuple):
     """The result of a search: a whole plan, or the reason why there is none.
 
-    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan ``member``
-    has no node, ``row`` is the nearest node and ``lacks`` what is missing there, by type; ``full`` are the queues whose maximum
-    has no headroom (J4). ``unowed`` says that the missing amounts could be taken from other queues, but that the gang's queue is
-    not entitled to them.
+    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan,
+    ``member`` is the member without a node, and ``row`` is the node nearest to holding it. ``lacks`` has the amounts missing
+    there, by type. ``full`` has the queues whose maximum has too little headroom (J4). ``unowed`` says that other queues could
+    give the missing amounts, but that the gang's queue is not entitled to them.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -98,7 +98,7 @@ class JobSearch:
         self._fields: dict[tuple[int, bool], assignments.MemberNodes] = {}
 
     def best(self) -> GangAnswer:
-        """Return a plan without opted-out pods, else a plan with them (V3), else why there is none."""
+        """Return a plan without opted-out pods. If there is none, return a plan with them (V3), or the reason why there is none."""
         self.units.willing = True
         answer = self._try()
         if not answer.found and self.units.has_reluctant():
@@ -107,7 +107,7 @@ class JobSearch:
         return answer
 
     def releasable(self) -> list[int]:
-        """Return by type the sum of what the allocations of the gang's own leaf hold that may be evicted for it (J6)."""
+        """Return the sum of what may be evicted for the gang in its own leaf, by type (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
             snapshot.allocations, self.filtered, snapshot.queues[self.job.leaf].number
@@ -117,7 +117,7 @@ class JobSearch:
     def _try(self) -> GangAnswer:
         """Return a plan whose victims are taken in the partition's order.
 
-        If that plan takes too much from other queues, return one that takes allocations of the gang's own queue first.
+        If that plan takes too much from other queues, return a plan that takes allocations of the gang's own queue first.
         """
         answer = self._attempt()
         if not answer.unowed:
@@ -189,7 +189,7 @@ class JobSearch:
 
 
 class _Entry(NamedTuple):
-    """What is known of a node for a class of members: its key at a version of the attempt, or only a bound (UNJUDGED)."""
+    """The entry of a node for a class of members: its key at a version of the attempt, or only a bound (UNJUDGED)."""
 
     key: NodeKey
     node: int
@@ -198,7 +198,7 @@ class _Entry(NamedTuple):
 
 
 class Attempt:
-    """One attempt to place all members. ``version`` rises with each placed member; a verdict of a lower version may be too good.
+    """One attempt to place all members. ``version`` rises with each placed member. A verdict of a lower version may be too good.
 
     With ``own_first``, on every node the allocations of the gang's own queue are evicted before all others.
     """
@@ -216,7 +216,7 @@ class Attempt:
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> MemberAssignment | None:
-        """Place a member on the best node, take the victims for it, and return both; None if no node can hold it."""
+        """Place a member on the best node, take the victims for it, and return both. Return None if no node can hold the member."""
         kind = member.kind
         line = self._lines.get(kind.number)
         if line is None:
@@ -234,7 +234,7 @@ class Attempt:
     def _offer_again(self, best: _Entry) -> None:
         """Queue for judging the nodes that a placement improved, and the nodes where it may have barred a candidate.
 
-        A placement improves the nodes that victims leave, and all nodes where other queues now have more to give (J7).
+        A placement improves the nodes that victims leave. It improves all nodes if other queues now have more to give (J7).
         """
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
@@ -251,7 +251,10 @@ class Attempt:
         self.assignment.limited = self.assignment.limited and not rows
 
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
-        """Return the node that lacks least for a member in addition to the placed members, -1 for none, and what it lacks (G12)."""
+        """Return the node that lacks least for a member beside the placed members, and what it lacks (G12).
+
+        The node is -1 if there is none.
+        """
         nodes, need = self.trial.short_nodes(member.kind)
         apart = nodes.copy()
         for node, line in self.assignment.needs_with(member.kind.node_demand):
@@ -264,13 +267,13 @@ class Attempt:
             )
             for some in (nodes, apart)
         ]
-        # Of two equal nodes take the one that no other member of the gang is placed on.
+        # If two nodes lack the same, take the one without another member of the gang.
         return found[1] if found[1][1] == found[0][1] else found[0]
 
     # Queues ---------------------------------------------------------------------------------------
 
     def make_headroom(self) -> tuple[tuple[str, int], ...]:
-        """Take allocations of the gang's own queue, on any node, as victims until every maximum has headroom for the gang (J8).
+        """Take victims in the gang's own queue, on any node, until every maximum has headroom for the gang (J8).
 
         Return the queues that are still full, each with the index of a type.
         """
@@ -312,9 +315,9 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return what the gang lacks if this unit of another queue stays: capacity on a node, or headroom below a maximum.
+        """Return what the gang lacks if this unit of another queue is not evicted: capacity on a node, or headroom below a maximum.
 
-        The unit stays because the gang's queue is not entitled to what the unit frees.
+        The unit is not evicted because the gang's queue is not entitled to what the unit frees.
         """
         self.assignment.give_back(unit)
         for assigned in reversed(chosen):
@@ -332,9 +335,10 @@ class Attempt:
 class _Judged:
     """The nodes with a verdict, by the marks that the verdict depends on.
 
-    These are the marks of the node's victims; if its candidates did not suffice, the marks of all its candidates. A mark is a
-    pair: whether an allocation is a gang member, and a queue, disruption budget or gang that it shares with other allocations (a
-    tie). The mark `OF_OTHERS` stands for any allocation outside the gang's queue.
+    These are the marks of the node's victims. If its candidates did not suffice, these are the marks of all its candidates. A
+    mark is a pair. The first part says whether the allocation is a gang member. The second is a *tie*: a queue, disruption
+    budget or gang that the allocation shares with others. The mark `OF_OTHERS` stands for any allocation outside the gang's
+    queue.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -363,7 +367,7 @@ class _Judged:
 
 
 class _Line:
-    """The nodes for one class of members: judged nodes on a heap, the others in the order of their bounds."""
+    """The nodes for one class of members. Judged nodes are on a heap, the others follow in the order of their bounds."""
 
     def __init__(self, attempt: Attempt, kind: ClassFacts) -> None:
         self._attempt = attempt
@@ -391,9 +395,9 @@ class _Line:
     def doubt(self, ties: Ties, touched: Ties) -> None:
         """Queue for judging again the nodes with a verdict that depends on allocations with these ties.
 
-        One of these allocations may be barred now, and a smaller number of others may replace it. A gang among the victims has
-        members on several nodes, so that every tie in ``touched`` may bar it. On a node whose candidates did not suffice, a candidate
-        may have prevented the eviction of others. If this candidate is barred now, the others may suffice.
+        One of these allocations may be barred now, and fewer others may replace it. A gang among the victims has members on
+        several nodes. Therefore every tie in ``touched`` may bar the gang. On a node whose candidates did not suffice, a
+        candidate may have prevented the eviction of others. If this candidate is barred now, these others may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
@@ -407,7 +411,7 @@ class _Line:
         return self._attempt.assignment.has_plenty_of_share(self._kind.node_demand)
 
     def best(self) -> _Entry | None:
-        """Return the node that is best now; None if there is no node."""
+        """Return the best node for the next member. Return None if there is no node."""
         while True:
             self._draw()
             if not self._heap:
@@ -425,7 +429,7 @@ class _Line:
                 self._judge(top.node)
 
     def _draw(self) -> None:
-        """Take nodes in the order of their bounds, as long as the next node could be better than the best node known."""
+        """Take nodes in the order of their bounds, as long as the next node could be better than the best one so far."""
         order = self._field.order
         while self._drawn < len(order):
             node = order[self._drawn]
@@ -437,7 +441,7 @@ class _Line:
             self._drawn += 1
 
     def _closely(self, bound: NodeKey) -> NodeKey:
-        """Return a closer bound for the node that is drawn, as long as its victims are taken in their order."""
+        """Return a closer bound for the node that is drawn. It is used as long as victims are taken in their order."""
         priority, _, number, name = bound
         if not number or not self._is_close:
             return bound
@@ -467,9 +471,9 @@ class _Line:
 
 
 def fits(trial: Trial, job: WaitingJob) -> bool:
-    """Return whether all members fit without victims once all that was ordered to end is gone (invariant 12).
+    """Return whether all members fit without victims once all terminating pods have ended (invariant 12).
 
-    Members are placed one after another, each on the first node that holds it; limits of queues are not checked.
+    Each member is placed on the first node that holds it beside the members before it. Limits of queues are not checked.
     """
     used: dict[int, dict[int, int]] = {}
     return all(_fits_member(trial, one.kind, used) for one in job.members)

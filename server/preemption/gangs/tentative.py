@@ -1,7 +1,7 @@
-"""The running sums of a gang's plan: the members' nodes, the victims, and what each node and queue would have after them (J8).
+"""The running sums of a gang's plan: the members' nodes, the victims, and what each node and queue would then have (J8).
 
-Everything is a sum, so that an attempt is undone by subtraction. The tests of a victim are here: its queues can lose it (G4),
-its disruption budgets allow its eviction (V5), and other queues give no more than they have to (J7).
+Everything is a sum, so that an attempt is undone by subtraction. The tests on a victim are here. Its queues must be able to
+lose it (G4), and its disruption budgets must allow its eviction (V5). Other queues must not give more than they have to (J7).
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ NOTHING: Final[Counter[int]] = Counter()
 
 
 class TentativeAssignment:
-    """The members that have a node, and the units that are evicted for them."""
+    """The members that have a node so far, and the units that are evicted for them."""
 
     def __init__(self, trial: Trial, eligibility: GangEligibility, units: Units) -> None:
         self.trial = trial
@@ -49,7 +49,7 @@ class TentativeAssignment:
     # Changes --------------------------------------------------------------------------------------
 
     def assign(self, node: int, demand: Demand, sign: int = 1) -> None:
-        """Place a member on a node; ``sign`` -1 removes it again."""
+        """Place a member on a node. With ``sign`` -1, remove it again."""
         used = self._used.setdefault(node, [0] * self._width)
         for index, quantity in demand:
             used[index] += sign * quantity
@@ -62,7 +62,7 @@ class TentativeAssignment:
         self._count(unit, 1)
 
     def give_back(self, unit: Unit) -> None:
-        """Give back a unit that was taken: its rows are no victims any more."""
+        """Give back a unit that was taken, so that its rows are no longer victims."""
         for row in unit:
             del self.taken[row]
         self._count(unit, -1)
@@ -111,14 +111,20 @@ class TentativeAssignment:
     # Questions ------------------------------------------------------------------------------------
 
     def free_on(self, node: int) -> Amounts:
-        """Return by type what a node has free for the gang before this plan: ordered evictions are done, reservations yield."""
+        """Return what a node has free for the gang before this plan, by type.
+
+        Terminating pods count as gone, and reserved capacity as free.
+        """
         known = self._free_on.get(node)
         if known is None:
             known = self._free_on[node] = self.trial.free_for_claim(node)
         return known
 
     def lacks(self, node: int) -> dict[int, int]:
-        """Return by type what a node lacks for all members that are placed on it, once the victims are gone; {} for nothing."""
+        """Return what a node lacks for all members that are placed on it, once the victims are gone, by type.
+
+        The result is empty if it lacks nothing.
+        """
         return self.lacks_with(node, ())
 
     def holds(self, node: int) -> bool:
@@ -126,7 +132,7 @@ class TentativeAssignment:
         return not self.lacks(node)
 
     def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
-        """Return by type what a node would lack with one more member on it, once the victims are gone."""
+        """Return what a node would lack with one more member on it, once the victims are gone, by type."""
         free, freed, used = self.free_on(node), self._freed.get(node), self._used.get(node)
         wanted = dict(demand)
         for index, much in enumerate(used or ()):
@@ -140,7 +146,7 @@ class TentativeAssignment:
         return found
 
     def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
-        """Yield each node with members, and what it would need beyond its free capacity if it got one more member."""
+        """Yield each node with members, and what it would need beyond its free capacity for one more member."""
         for node, used in self._used.items():
             need = [0] * self._width
             for index, wanted in demand:
@@ -167,7 +173,7 @@ class TentativeAssignment:
         return None if leaf == self.leaf else self.eligibility.takes_for(self.trial, leaf)
 
     def _is_taken_for_a_type(self, row: int) -> bool:
-        """Return whether an allocation of another queue frees a type that its node lacks, and for which it may be taken (J7)."""
+        """Return whether an allocation of another queue frees a type that its node lacks and for which it may be taken (J7)."""
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
         return takes is not None and any(
@@ -175,12 +181,12 @@ class TentativeAssignment:
         )
 
     def unowed(self) -> tuple[Unit, ...]:
-        """Return the units of other queues that are not justified after all victims of the gang's own queue are evicted (J7).
+        """Return the units of other queues that are not justified once all victims of the gang's own queue are gone (J7).
 
-        A set of units is justified if they can be evicted in an order in which each frees a type that its node still lacks, and for
-        which the unit may be taken. The order is built from its end: a unit that frees a lacking type after all others can be the
-        last, and is then left out. The others stay justified, because with fewer victims a node never lacks less. The units that
-        are left when no unit can be the last are returned.
+        A set of units is justified if they can be evicted in such an order that each is justified in its turn. That means: it
+        frees a type that its node still lacks, and it may be taken for that type. The order is built from its end. A unit that
+        frees a lacking type even after all others can be the last. It is then left out. The other units stay justified, because
+        a node with fewer victims lacks at least as much. The units that are left when no unit can be the last are returned.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):
@@ -201,7 +207,7 @@ class TentativeAssignment:
         return tuple(left)
 
     def takes_no_more_than_its_share(self) -> bool:
-        """Return whether the victims of other queues, if there are any, give no more than the gang's queue may claim (J7)."""
+        """Return whether the victims of other queues, if any, give no more than the gang's queue may claim (J7)."""
         return not self._others or self._is_within()
 
     def _is_within(self) -> bool:
@@ -251,7 +257,7 @@ class TentativeAssignment:
     def is_plain(self, row: int) -> bool:
         """Return whether no other victims can bar this allocation.
 
-        It is in no gang and no disruption budget that counts, and its queues can lose all that one node may lose (see
+        It is in no gang and in no disruption budget that counts. Its queues can lose all that any one node may free (see
         `strained_queues`).
         """
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
@@ -269,14 +275,14 @@ class TentativeAssignment:
         return known
 
     def _is_ample(self, path: str, margin: Amounts) -> bool:
-        """Return whether a queue can lose everything that may be evicted from any one node, in addition to its losses so far (G4)."""
+        """Return whether a queue can lose, beside its losses so far, everything that may be evicted from any one node (G4)."""
         lost = self._lost.get(path, NOTHING)
         return all(
             lost.get(index, 0) + much <= margin[index] for index, much in enumerate(self.units.most)
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
-        """Return whether the gang's queue may claim all that one more member requests, whatever that member's node lacks (J7)."""
+        """Return whether the gang's queue may claim all that one more member requests, even if that member's node has nothing free (J7)."""
         wanted = dict(demand)
         return all(
             self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]
@@ -289,7 +295,10 @@ class TentativeAssignment:
         return self.units.line(row).leaf != self.leaf
 
     def ties(self, row: int) -> frozenset[str | int]:
-        """Return the queues, disruption budgets and gang of a row: evicting others with the same tie may bar the row."""
+        """Return the ties of a row: its queues, its disruption budgets and its gang.
+
+        The eviction of another row with one of these ties may bar this row.
+        """
         known = self._ties.get(row)
         if known is None:
             margins = self.eligibility.margins(self.trial, self.units.line(row).leaf)
@@ -300,7 +309,7 @@ class TentativeAssignment:
     def strained(self, row: int) -> Iterator[str | int]:
         """Yield the ties of a row that may bar other candidates once the row is evicted.
 
-        These are its disruption budgets, its gang, and those of its queues that cannot lose the most that any one node can free.
+        These are its disruption budgets, its gang, and those of its queues that cannot lose all that any one node may free.
         """
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)

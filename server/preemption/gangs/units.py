@@ -1,8 +1,8 @@
-"""The victims of a gang's plan as units: an allocation alone, or a whole gang that would otherwise be broken (J12).
+"""The victims of a gang's plan as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or when the queue
-of a member is in the dead zone (P9), no member of it is evicted. A gang that already has fewer members than it needs is broken,
-and protects none of them.
+A gang that would fall below its minimum is evicted whole, and counts as one unit. No member of the gang is evicted with
+`victimgang: avoid`, or when the queue of a member is in the dead zone (P9). A gang that already has fewer members than it needs
+is broken. Its members are not protected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from server.snapshot.columns import GROUPED, OPTED_OUT
 from server.snapshot.eligibility_filter import PASSED, FilteredRows
 
 Rank = tuple[int | str, ...]
-"""The keys of the partition's order for gangs, then the allocation's own key; the smallest is evicted first (V2)."""
+"""The keys of the partition's order for gangs, then the allocation's own key. The smallest rank is evicted first (V2)."""
 HARMLESS = frozenset(
     {
         PASSED,
@@ -35,16 +35,22 @@ HARMLESS = frozenset(
 The member need not hold a lacking type. Whether its queues can lose it is tested for the sum of the victims instead.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
-"""The code of the rule on the dead zone: for every requested type that an allocation holds, its queues are in the dead zone."""
+"""The code of the rule on the dead zone.
+
+It protects an allocation whose queues are in the dead zone for every requested type that it holds.
+"""
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
-    """Return the codes of rules that a member may break if its gang is evicted whole; that on the dead zone only without one (P9)."""
+    """Return the codes of rules that a member may break if its gang is evicted whole.
+
+    `AT_REST` is among them only without a dead zone (P9).
+    """
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
 
 class AllocationFacts(NamedTuple):
-    """The facts of an allocation: its node, its queue, and the amounts that its queues and its node get back."""
+    """The facts of an allocation: its node, its leaf, and the amounts that its queues and its node get back."""
 
     node: int
     leaf: str
@@ -97,7 +103,7 @@ class Units:
         return known
 
     def rank(self, row: int) -> Rank:
-        """Return the rank of an allocation in the order of eviction; the smallest rank is evicted first."""
+        """Return the rank of an allocation in the order of eviction. The smallest rank is evicted first."""
         known = self._ranks.get(row)
         if known is None:
             key = self.trial.snapshot.allocations.keys[row]
@@ -115,7 +121,7 @@ class Units:
         )
 
     def job_of(self, row: int) -> int:
-        """Return a number that all allocations of one gang share; an allocation without a gang is a gang of its own (J4)."""
+        """Return a number that all allocations of one gang share. An allocation without a gang is a gang of its own (J4)."""
         return int(self.trial.snapshot.allocations.jobs[row]) or -1 - row
 
     def is_bound(self, row: int) -> bool:
@@ -123,7 +129,7 @@ class Units:
         return int(self.trial.snapshot.allocations.jobs[row]) != 0
 
     def tied(self) -> Mask:
-        """Return a mask of the rows that belong to a gang, or count in a disruption budget that must be respected."""
+        """Return a mask of the rows that belong to a gang or to a disruption budget that must be respected."""
         columns, budgets = (
             self.trial.snapshot.allocations,
             self.trial.snapshot.settings.disruption_budgets,
@@ -163,7 +169,7 @@ class Units:
         return found
 
     def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
-        """Return the rows to evict together with a row, given the rows taken already; None if its gang protects the row (J12)."""
+        """Return the rows to evict together with a row, given the rows taken so far. Return None if its gang protects the row (J12)."""
         number = int(self.trial.snapshot.allocations.jobs[row])
         least = self.minimum(row)
         left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)
@@ -185,7 +191,10 @@ class Units:
         return gangs.members(self.trial.snapshot.allocations, self.trial.standing, number)
 
     def keeps_gangs(self, rows: Iterable[int]) -> bool:
-        """Return whether each gang keeps the members it needs, unless it had fewer before or is evicted whole (J12)."""
+        """Return whether each gang keeps the members that it needs (J12).
+
+        Gangs that had fewer before, or are evicted whole, are exempt.
+        """
         return next(self.broken(rows), None) is None
 
     def broken(self, rows: Iterable[int]) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""Policies for the capacity of one node: preemption for a pod that requires the node, and reservations, which evict nothing."""
+"""Policies for the capacity of one node: preemption for a pod that requires the node, and reservations without evictions."""

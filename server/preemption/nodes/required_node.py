@@ -1,12 +1,13 @@
-"""Preemption for a required node (G11): a DaemonSet's pod evicts other pods from its node, whatever their queues are guaranteed.
+"""Preemption for a required node (G11): pods are evicted from a node for a DaemonSet's pod, whatever their queues are guaranteed.
 
-1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and the ask is tried once after
-each change of the node. 2. Every pod on the node may be evicted, except pods that require the node themselves, untouchable
-pods, firm pods (unless `firmbreak: true`), pods of a higher priority, and members that a gang needs to stay whole (J12, in
-partitions that plan for gangs). Fences and guarantees protect no pod here. 3. Regular pods are evicted first, then pods that
-opted out or whose disruption budget is used up, originators last; among these the lower priority first, then the younger, then
-the smaller, or what `preemption.order` says instead of age and size (V2). 4. The ask needs headroom in its queues, with what
-its victims give back.
+1. The ask requires one node by name. Only that node counts, cordoned or not. There is no delay, and the ask is tried once after
+   each change of the node.
+2. Every pod on the node may be evicted, with these exceptions: pods that require the node themselves, untouchable pods, firm
+   pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs, members that a
+   gang needs are excepted too (J12). Fences and guarantees protect no pod here.
+3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within
+   each group, lower priority comes first, then younger, then smaller pods. `preemption.order` may replace age and size (V2).
+4. The ask must fit below the limits of its queues, once its victims are gone.
 5. The node is held for the ask alone until its pod runs there.
 """
 
@@ -44,13 +45,13 @@ NAME: Final = policies.REQUIRED_NODE.name
 BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
 _NEEDLESS: Final = (Rule.NOT_NEEDED, Rule.NO_COMMON_TYPE)
-"""The reasons why a candidate stays although no rule protects it."""
+"""The reasons why a candidate is not evicted although no rule protects it."""
 Lacking = dict[int, int]
 """The amounts that have to be freed, by type index."""
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the due asks that require a node and for which pods may be evicted, in the order of waiting asks."""
+    """Yield the asks that require a node, are due, and for which pods may be evicted. Their order is that of waiting asks."""
     for ask in sorted(trial.snapshot.daemons, key=_order):
         if may_require(ask) is None:
             yield Intent(NAME, ask)
@@ -61,7 +62,7 @@ def _order(ask: WaitingAsk) -> tuple[int, int, int]:
 
 
 def may_require(ask: WaitingAsk) -> Refusal | None:
-    """Return the reason why no pod is evicted for the ask, whatever runs on its node; None when pods may be evicted."""
+    """Return the reason why no pod may be evicted for the ask, whatever runs on its node. Return None if pods may be evicted."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
     if ask.spec.may_fail_to_bind:  # design 1.8
@@ -72,7 +73,7 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a plan for the required node without needless victims, or the reason why there is none; change nothing."""
+    """Return a plan for the required node without victims that are not needed, or the reason why there is none."""
     ask = intent.ask
     refused = may_require(ask)
     if refused is not None:
@@ -156,7 +157,8 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
 def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict[int, Rule | None]:
     """Return by row the rule that protects it, None for a victim.
 
-    Rows that hold a lacking type, and that no rule protects, are taken in order until nothing is lacking. ``left`` is reduced.
+    Rows that hold a lacking type and that no rule protects are taken in order, until nothing is lacking. The amounts in
+    ``left`` are reduced.
     """
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
@@ -173,7 +175,10 @@ def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict
 
 
 def _rule_of(trial: Trial, ask: WaitingAsk, row: int, left: Lacking) -> Rule | None:
-    """Return the rule that protects an allocation on the node (rule 2); None if it is evicted for the lacking types ``left``."""
+    """Return the rule that protects an allocation on the node (rule 2).
+
+    Return None if it may be evicted for the lacking types ``left``.
+    """
     columns = trial.snapshot.allocations
     flags = int(columns.flags[row])
     firm = 0 if trial.snapshot.settings.firm_break else trial.snapshot.firm_flags
@@ -209,7 +214,7 @@ def _is_exhausted(trial: Trial, row: int) -> bool:
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Lacking) -> list[int]:
-    """Return the victims without those that are not needed; the victim taken last is examined first (invariant 11)."""
+    """Return the victims without those that are not needed (invariant 11). The victim taken last is examined first."""
     kept = list(taken)
     for one in reversed(taken):
         others = [other for other in kept if other != one]
@@ -226,7 +231,10 @@ def _left(trial: Trial, rows: list[int], lacks: Lacking) -> Lacking:
 
 
 def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
-    """Return the first queue on the ask's path without headroom for it once the victims are gone (rule 4); "" for none."""
+    """Return the first queue on the ask's path that has no headroom for it once the victims are gone (rule 4).
+
+    Return "" if there is none.
+    """
     columns, snapshot = trial.snapshot.allocations, trial.snapshot
     for queue in snapshot.path_up(ask.leaf):
         held = list(trial.held(queue.path))

@@ -1,4 +1,4 @@
-"""The outcome of a quota run, in numbers and words: its result, what prevented more, and which rules protected what (Q14)."""
+"""The outcome of a quota run (Q14): its result, what prevented more, and which candidates each rule protected."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,14 +23,18 @@ BARS: Final = {
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
 """The rules by which a candidate is skipped when it is next in the order (Q12, Q13, V5)."""
 REASONS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
-"""The rules that protect an allocation; the rules that bar it come first, in the order of the flags."""
+"""The rules that protect an allocation. The rules that exclude it as a candidate come first, in the order of the flags."""
 WHOLE: Final = 10_000
 """The whole of a target, in hundredths of a percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The outcome of a run. ``types`` are the type indices of its columns, first those of the target; ``target`` is by column."""
+    """The outcome of a run.
+
+    ``types`` are the type indices of its columns, those of the target first. ``target`` has an amount for each column of the
+    target.
+    """
 
     snapshot: Snapshot
     queue: str
@@ -39,7 +43,7 @@ class RunOutcome:
     types: Sequence[int]
 
     def shrink(self) -> Shrink:
-        """Return how much the run frees, what is missing of its target, and what prevented more (Q14)."""
+        """Return how much the run frees, how much of its target is missing, and what prevented more (Q14)."""
         rule, queue = self._block()
         freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
         return Shrink(
@@ -78,7 +82,10 @@ class RunOutcome:
     # Obstacles of a run ---------------------------------------------------------------------------
 
     def _last_skipped(self) -> tuple[int, Rule] | None:
-        """Return the most important candidate that was skipped and stays, and the rule that protected it; None for none."""
+        """Return the most important candidate that was skipped and is not evicted, and the rule that protected it.
+
+        Return None if there is none.
+        """
         run = self.run
         skipped = [
             (place, rule)
@@ -96,15 +103,18 @@ class RunOutcome:
         return rule.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """Return the rule that barred the most important allocation that could have helped a run that misses its target.
+        """Return the rule that excluded the most important allocation that could have helped a run that misses its target.
 
-        "" if the run meets its target, or no allocation was barred.
+        Return "" if the run meets its target, or if no allocation was excluded.
         """
         reason = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
         return REASONS[reason].value if reason is not None else ""
 
     def _protected_queue(self, place: int) -> QueueFacts | None:
-        """Return the lowest queue that would be below its entitlement at the end of the run without this candidate; None for none."""
+        """Return the lowest queue that would be below its entitlement without this candidate, at the end of the run.
+
+        Return None if there is none.
+        """
         running, run = self.run.running, self.run
         leaf, size = running.leaf(place), running.size(place)
         for queue, margin in zip(self.snapshot.path_up(leaf), run.margins[leaf], strict=True):
@@ -113,7 +123,10 @@ class RunOutcome:
         return None
 
     def levels(self) -> tuple[Level, ...]:
-        """Return the amounts of the queue whose guarantee prevented more, one level for each type that it guarantees; () for none."""
+        """Return the amounts of the queue whose guarantee prevented more, one level for each type that it guarantees.
+
+        Return () if there is none.
+        """
         last = self._last_skipped()
         queue = self._protected_queue(last[0]) if last and last[1] is Rule.BELOW_GUARANTEE else None
         if queue is None:
@@ -137,7 +150,8 @@ class RunOutcome:
     def standing(self, key: str) -> tuple[int, int, str]:
         """Return an allocation's number among the candidates, the number of all candidates, and the rule that protects it.
 
-        The candidates are numbered from 1. The number is 0 for an allocation that is no candidate; the rule is "" for a victim.
+        The candidates are numbered from 1. The number is 0 for an allocation that is not a candidate. The rule is "" for a
+        victim.
         """
         place, number, total, reason = self.run.running.standing(key)
         if place in self.run.taken:

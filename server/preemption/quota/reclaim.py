@@ -1,18 +1,18 @@
-"""Surplus reclaim: while usage exceeds what the nodes have, queues give back what exceeds their shares (W3).
+"""Surplus reclaim: while usage exceeds the capacity of the nodes, queues give back what they use above their shares (W3).
 
 1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Such an excess arises when two
-schedulers place pods at the same time, or when a node shrinks. Pods on a drained node have their capacity there and are no
-excess.
-2. Only with `entitlement: proportional`. No ask gets the capacity.
-3. Candidates hold something of the target, on a node on which more of it is used than the node has: capacity freed on another
-node would be used by the next pod, which would have to be evicted in turn, without end. DaemonSet, firm and untouchable pods,
-pods that are ending already, pods that have run for less than `preemption.minruntime`, pods of a queue with `preemption.policy:
-disabled`, and with `disruptionbudgets: respect` pods without a disruption left, are no candidates (V5).
-4. No queue below the root falls below its deserved share of a type of which too much is used, nor below its entitlement to
-another type that the victim uses.
-5. Opted-out pods come last, and originators just before them; lower priority first, not running before running, the shortest
-running time first (or what `preemption.order` says instead of these two, V2), then key (W8). At the end victims that are
-not needed are given back.
+   schedulers place pods at the same time, or when a node's capacity is reduced. Pods on a drained node have their capacity
+   there and are no excess.
+2. The rule applies only with `entitlement: proportional`. No ask gets the capacity.
+3. Candidates hold something of the target, on a node on which more of it is used than the node has. Capacity freed on another
+   node would be used by the next pod. That pod would have to be evicted in turn, without end. Not candidates are DaemonSet,
+   firm, untouchable and terminating pods, pods that have run for less than `preemption.minruntime`, and pods of a queue with
+   `preemption.policy: disabled`. With `disruptionbudgets: respect`, neither are pods without a disruption left (V5).
+4. Every queue below the root keeps its deserved share of a type of which too much is used. It also keeps its entitlement to
+   every other type that the victim uses.
+5. Opted-out pods come last, and originators just before them. Within each group, lower priority comes first, then pods that do
+   not run yet, then shorter running time. `preemption.order` may replace these last two keys (V2). The pod's key comes last
+   (W8). At the end victims that are not needed are given back.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ class SurplusCandidate(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Return a plan with the victims of surplus reclaim, or why there are none; change nothing."""
+    """Return a plan with the victims of surplus reclaim, or why there are none."""
     target = _target(trial)
     if not target:
         return Refusal(Rule.NOT_NEEDED, "no more is used than there is")
@@ -131,7 +131,7 @@ def _walk(
 ) -> list[SurplusCandidate]:
     """Return the victims in order (rules 4 and 5).
 
-    ``left``, the amounts still to free, is reduced; ``rules`` gets by row the rule that protects a candidate.
+    The amounts still to free, ``left``, are reduced. ``rules`` gets the rule that protects a candidate, by row.
     """
     margins, spent = _margins(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
@@ -161,7 +161,7 @@ def _walk(
 def _objection(
     trial: Trial, one: SurplusCandidate, margins: dict[str, list[int]], spent: Counter[str]
 ) -> Rule | None:
-    """Return the rule that protects a candidate, given the victims taken so far; None if the candidate is evicted."""
+    """Return the rule that protects a candidate, given the victims taken so far. Return None if the candidate may be evicted."""
     if not _fits(trial, one, margins):
         return Rule.BELOW_GUARANTEE
     return None if _is_allowed(trial, one, spent) else Rule.BUDGET
@@ -211,7 +211,7 @@ def _may_go(trial: Trial, row: int, leaf: str) -> bool:
 
 
 def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
-    """Return by type how much a queue keeps (rule 4); the root keeps nothing."""
+    """Return how much a queue keeps, by type (rule 4). The root keeps nothing."""
     share = trial.shares.of(path)
     if path == ROOT:
         return (0,) * len(share.deserved)
@@ -237,7 +237,7 @@ def _margins(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
 
 
 def _helps(one: SurplusCandidate, left: dict[int, int], short: dict[int, int]) -> bool:
-    """Return whether the candidate holds a type of which something is still to be freed, both in the partition and on its node."""
+    """Return whether the candidate holds a type of which more is still to be freed, both in the partition and on its node."""
     return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
 
 

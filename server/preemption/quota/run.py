@@ -1,4 +1,4 @@
-"""A quota run in progress: the amounts still to free, the amounts by which each queue may fall, and the victims taken (Q12, Q13, Q15).
+"""A quota run in progress: the amounts still to free, what each queue can lose, and the victims taken (Q12, Q13, Q15).
 
 Amounts are lists by column: the target types first, then the types that some queue on a path guarantees.
 """
@@ -12,10 +12,10 @@ from server.preemption.policy import Rule
 from server.snapshot.victims_in_order import CandidatePlace, Lot, Running
 
 STRIDE: Final = 256
-"""The number of candidates that are taken together at first; the number doubles as long as all of them can be taken."""
+"""The number of candidates that are taken together at first. The number doubles as long as all of them can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""The least number of candidates that makes taking them together worthwhile; if fewer were taken, the next are taken one by one."""
+"""The smallest number of candidates that is worth taking together. If fewer were taken together, the next ones are taken one by one."""
 SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
 
@@ -26,7 +26,10 @@ PathMargins = tuple[Line, ...]
 
 @dataclass(slots=True)
 class Budgets:
-    """The disruptions that each disruption group has left, and the mode for groups with none: respect, prefer or ignore (V5)."""
+    """The disruptions that each disruption group has left (V5).
+
+    ``mode`` says what holds for groups with none left: respect, prefer or ignore.
+    """
 
     mode: str = "ignore"
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -40,7 +43,7 @@ class Budgets:
         return False
 
     def fork(self) -> "Budgets":
-        """Return a copy of the budgets; counting in the copy leaves these unchanged."""
+        """Return a copy of the budgets. Victims that are counted in the copy are not counted here."""
         return Budgets(self.mode, self.groups, dict(self.left))
 
     def count_all(self, places: Iterable[int]) -> None:
@@ -56,10 +59,10 @@ class Budgets:
 
 @dataclass(slots=True)
 class Step:
-    """The work of a run in one leaf. ``wanted`` has the amounts still to free there; ``places`` has the places of the victims.
+    """The work of a run in one leaf. ``wanted`` has the amounts still to free there. ``places`` has the places of the victims.
 
-    What a victim frees is subtracted from each list of ``lines``: from ``wanted``, from what the whole run still has to free, and
-    (the last list) from the amounts by which the leaf's path may fall. ``because`` is the rule by which victims are taken.
+    Each victim is subtracted from all ``lines``. These are ``wanted``, what the whole run still has to free, and last the
+    amounts that the leaf's path can lose. ``because`` is the rule by which victims are taken.
     """
 
     wanted: Line
@@ -74,12 +77,12 @@ class Step:
 
 
 class RunInProgress:
-    """A quota run in progress. ``rest`` has the amount still to free of each target type, negative if more was freed.
+    """A quota run in progress. ``rest`` has the amount still to free of each target type. It is negative if more was freed.
 
-    ``margins`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
-    place of a victim to the rule by which it was taken, ``spared`` the place of a candidate to the rule that protected it last.
-    A candidate that is in neither of the two was not needed. A *place* is a position in the order of Q11, which has
-    the allocations that are no candidates as well.
+    ``margins`` has, for each leaf, what each queue on its path can lose. Paths share the lists of common queues. ``taken`` maps
+    the place of a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected
+    it last. A candidate in neither of them was not needed. A *place* is a position in the order of Q11, in which allocations
+    that are not candidates also have one.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
@@ -109,7 +112,7 @@ class RunInProgress:
     # Steps ----------------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
-        """Free a leaf's share with only the victims that are needed for it (Q12); return what was freed, by target type."""
+        """Free a leaf's share with only the victims that are needed for it (Q12). Return what was freed, by target type."""
         before, wanted, margin = list(self.rest), list(share), _narrowest(self.margins[leaf])
         whole = list(margin)
         step = Step(wanted, (wanted, self.rest, margin), because)
@@ -122,7 +125,10 @@ class RunInProgress:
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
     def _walk(self, lot: Lot, step: Step) -> None:
-        """Free a leaf's part where no disruption budget counts: take many candidates at once if all can be taken, else one by one."""
+        """Free a leaf's part where no disruption budget counts.
+
+        Take many candidates at once if all of them can be taken, else one by one.
+        """
         at = 0
         while at < len(lot) and step.is_short:
             at, productive = self._together(lot, at, step)
@@ -134,7 +140,8 @@ class RunInProgress:
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
         """Free a leaf's part where disruption budgets count (V5).
 
-        Candidates are first taken together, in the order that results if each is evicted at its turn; then one by one.
+        Candidates are first taken together, in the order that results if each is evicted at its turn. The others are then taken
+        one by one.
         """
         at, foreseen = 0, lot
         if self._budgets.mode == "prefer":
@@ -165,7 +172,7 @@ class RunInProgress:
         return at, at - start >= WORTHWHILE
 
     def _bounds(self, step: Step) -> Line:
-        """Return how much may be freed of each column; with `overshoot: none`, no more than what is left of the target (Q13)."""
+        """Return how much may be freed of each column. With `overshoot: none`, this is at most what is left of the target (Q13)."""
         margin = step.lines[-1]
         if self._overshoot != "none":
             return margin
@@ -182,7 +189,7 @@ class RunInProgress:
                 step.places.append(one.place)
 
     def walk_all(self, because: str) -> bool:
-        """Take from all remaining candidates, without shares (Q15); return whether any was taken."""
+        """Take victims from all remaining candidates, without shares (Q15). Return whether any was taken."""
         lacking = [at for at, left in enumerate(self.rest) if left > 0]
         margin = {leaf: _narrowest(margins) for leaf, margins in self.margins.items()}
         lot, beyond = self.running.restricted(self.taken, lacking, margin)
@@ -200,7 +207,10 @@ class RunInProgress:
         return self.margins[self.running.leaves[one.home]]
 
     def _in_turn(self, candidates: Iterable[CandidatePlace]) -> Iterator[CandidatePlace]:
-        """Yield the candidates in Q11's order; a candidate whose group has no disruption left when it is next counts as opted out (V5)."""
+        """Yield the candidates in the order of Q11.
+
+        A candidate whose group has no disruption left at its turn counts as opted out (V5).
+        """
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
             return
@@ -225,7 +235,7 @@ class RunInProgress:
             yield one
 
     def _foresee(self, lot: Lot) -> set[int]:
-        """Return the places of the candidates that would count as opted out, if each candidate was evicted at its turn (V5).
+        """Return the places of the candidates that would count as opted out if each candidate were evicted at its turn (V5).
 
         These are the candidates with a disruption group that has no disruption left at their turn.
         """
@@ -248,7 +258,7 @@ class RunInProgress:
     # One candidate --------------------------------------------------------------------------------
 
     def _considers(self, one: CandidatePlace, wanted: Line, margins: Sequence[Line]) -> bool:
-        """Return whether a candidate may be taken. If a rule protects it, record the rule; `NOT_NEEDED` is not recorded."""
+        """Return whether a candidate may be taken. Record the rule that protects it, if there is one. `NOT_NEEDED` is not recorded."""
         rule = self._objection(one, wanted, margins)
         if rule is not None and rule is not Rule.NOT_NEEDED:
             self.spared[one.place] = rule
@@ -276,7 +286,10 @@ class RunInProgress:
         _lower(lines, one.size)
 
     def _spare(self, place: int, lines: Sequence[Line]) -> None:
-        """Give back a victim: what it holds is added again to ``lines``, to the rest of the run, and to the margins of its path."""
+        """Give back a victim.
+
+        What it holds is then still to be freed, in ``lines`` and in ``rest``. The queues on its path can lose that amount again.
+        """
         del self.taken[place]
         self._budgets.count(place, -1)
         _lower((*lines, self.rest, *self.margins[self.running.leaf(place)]), self._negative(place))
@@ -293,7 +306,8 @@ class RunInProgress:
     def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
         """Give back the victims at these places that are not needed for the wanted amounts.
 
-        What such a victim holds is added again to ``lines``, to the rest of the run, and to the margins of its path.
+        What such a victim holds counts as still to be freed, in ``lines`` and in ``rest``. The queues on its path can lose that
+        amount again.
         """
         over = [max(0, -left) for left in wanted]
         if not any(over) or not places:
@@ -303,7 +317,10 @@ class RunInProgress:
             self._spare(place, lines)
 
     def search(self, because: str) -> None:
-        """Replace the victims by the first legal set in Q11's order that meets the target; without such a set, keep them (Q15)."""
+        """Replace the victims by the first legal set in the order of Q11 that meets the target (Q15).
+
+        If there is none, keep the victims.
+        """
         found, late = dict(self.taken), set(self._late)
         for place in found:
             self._spare(place, ())
@@ -318,9 +335,9 @@ class RunInProgress:
     def _reaches(
         self, candidates: Sequence[CandidatePlace], start: int, left: Sequence[Line], because: str
     ) -> bool:
-        """Take a set from ``start`` on that meets the target; return whether there is one.
+        """Take a set from ``start`` on that meets the target. Return whether there is one.
 
-        ``left`` has, by position, the sum of what the candidates from that position on hold.
+        ``left`` has for each position the sum of what the candidates from that position on hold.
         """
         if not self.is_short:
             return True
@@ -349,7 +366,7 @@ def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
 
 
 def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
-    """Return whether no positive amount of ``size`` exceeds the same column of ``margin``.
+    """Return whether every positive amount of ``size`` is at most the amount in the same column of ``margin``.
 
     Columns without a partner are ignored.
     """

@@ -1,11 +1,12 @@
-"""The rules on claims: which asks may have pods evicted, on which node, and for which types.
+"""The rules on claims: for which asks pods may be evicted, on which node, and for which types.
 
-A victim is taken only for a type that the ask lacks and of which the victim's queues have too much (G2). With guarantees, the
-test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight a queue below its share may
-fall further, and with `overshoot: last` one victim may bring its queues below their share. With shares, "too much" is therefore
-tested by itself (W8, W9).
+A victim is taken only for a type that the ask lacks, and that the victim's queues use above their shares (G2). With guarantees,
+the test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight, a queue below its
+share may lose more. With `overshoot: last`, one victim may bring its queues below their share. With shares, usage above the
+share is therefore tested on its own (W8, W9).
 
-These rules are part of the gate (see `gate`). The planners keep the same rules; a plan that breaks one is refused here.
+These rules are part of the gate (see `gate`). The planners keep the same rules. A plan that breaks one nevertheless is refused
+here.
 """
 
 from collections import Counter
@@ -26,11 +27,11 @@ from server.snapshot.queues import QueueFacts
 from server.snapshot.waiting import WaitingAsk
 
 _OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
-"""The scopes of policies that need no victims for an ask that fits on some node."""
+"""The scopes of policies for single asks. If the ask fits on some node, these policies take no victims."""
 
 
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4), or may not require its node."""
+    """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4), or may not have pods evicted from its required node."""
     for pledge in plan.pledges:
         refusal = None
         if plan.facts.scope is Scope.OTHER_QUEUES:
@@ -43,7 +44,7 @@ def entitled(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def suitable_node(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refusal | None:
-    """Refuse a node that cannot take the ask: it must be open and allowed (G8), or the one that the ask requires (G11)."""
+    """Refuse a node that cannot take the ask. It must be open and allowed (G8), or be the node that the ask requires (G11)."""
     kind = pledge.ask.kind
     if policy.scope is Scope.NODE:
         required = pledge.ask.spec.constraints.required_node
@@ -54,7 +55,7 @@ def suitable_node(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> R
 
 
 def needs_victims(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse victims for an ask that fits on some node once everything that was ordered to end is gone (G8, invariant 12)."""
+    """Refuse victims for an ask that fits on some node once all terminating pods have ended (G8, invariant 12)."""
     if plan.facts.scope not in _OF_SINGLE_ASKS or not plan.releases:
         return None
     for pledge in plan.pledges:
@@ -68,7 +69,7 @@ def needs_victims(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
-    """Return whether a queue on the ask's path has no headroom for it, so that victims are needed there (G9, I4)."""
+    """Return whether a queue on the ask's path lacks headroom for it, so that victims are needed there (G9, I4)."""
     for queue in trial.snapshot.path_up(ask.leaf):
         if not queue.is_limited:
             continue
@@ -81,7 +82,7 @@ def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
 
 
 def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of higher priority for a required node (G11, invariant 7)."""
+    """Refuse a plan for a required node if a victim has a higher priority than the ask (G11, invariant 7)."""
     if plan.facts.scope is not Scope.NODE:
         return None
     priorities = trial.snapshot.allocations.priorities
@@ -93,7 +94,7 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that evicts more pods of a disruption group than the group allows, if the partition respects budgets (V5).
+    """Refuse a plan that evicts more pods of a disruption group than the group allows (V5). The partition must respect budgets.
 
     Plans for required nodes only prefer other victims (G11).
     """
@@ -119,11 +120,11 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of another queue if that queue does not exceed its entitlement by more than the dead zone (P9).
+    """Refuse a victim of another queue that exceeds its entitlement by no more than the dead zone (P9).
 
-    The victim's leaf, and every queue above it that does not hold the preemptor, must exceed its entitlement by that much in one
-    type that is requested and that the victim holds. The types that any member of a gang requests count. The rule does not apply
-    to asks with ports, because ports belong to no entitlement.
+    There must be one type that is requested, that the victim holds, and that its queues use above the dead zone. These queues
+    are the victim's leaf and every queue above it without the preemptor. The types that any member of a gang requests count.
+    Asks with ports are exempt, because ports belong to no entitlement.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
     if not trial.snapshot.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):
@@ -175,7 +176,7 @@ def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
 
 
 def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
-    """Return a closed type that the ask lacks, with the queue that decides for it; None if the ask lacks no closed type (G2).
+    """Return a closed type that the ask lacks, with the queue that decides for it (G2). Return None if the ask lacks no closed type.
 
     A type is closed if its deciding queue already has its share. The ask may lack it on its node or below a maximum on its path.
     """
@@ -191,7 +192,7 @@ def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
 def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, freed: Freed) -> bool:
     """Return whether the victim may be taken for a lacking type that it holds.
 
-    Its queues that do not hold the preemptor must still have too much of the type after the other releases (``freed``).
+    The victim's queues without the preemptor must use the type above their shares even after the other releases (``freed``).
     """
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
@@ -199,7 +200,7 @@ def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, fr
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
     """Return whether the victim may be taken for some types, but its eviction helps in none of them.
 
-    An eviction helps in a type that the ask lacks, that the victim holds, and of which the victim's queues have too much.
+    An eviction helps in a type that the ask lacks, that the victim holds, and that the victim's queues use above their shares.
     """
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})

@@ -1,4 +1,4 @@
-"""The rules on plans for gangs, and on gangs among the victims of any plan. They are part of the gate (see `gate`).
+"""The rules on plans for gangs, and on gangs among the victims of any plan. The rules are part of the gate (see `gate`).
 
 The rules check the finished plan. Apart from the numbers of the Trial they share nothing with the search that made it.
 """
@@ -26,7 +26,7 @@ OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
 
 
 def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
-    """Return the gang that a plan is for; a single ask is a gang of its own."""
+    """Return the gang that a plan is for. A single ask is a gang of its own."""
     first = plan.pledges[0].ask
     found = (one for one in trial.snapshot.jobs if first in one.members)
     return next(found, None) or gang_policy.of_one(first)
@@ -36,7 +36,7 @@ def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
 
 
 def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan unless it serves every waiting member of its gang, and no other ask (J8, invariant 9)."""
+    """Refuse a plan that serves other asks than exactly the waiting members of its gang (J8, invariant 9)."""
     if not plan.facts.gang:
         return None
     planned = _job_of(trial, plan)
@@ -47,7 +47,7 @@ def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan for a gang that may not be planned for (J3, J4), or for an ask that may not replace others of its queue (I2)."""
+    """Refuse a plan for a gang that may not be planned for (J3, J4), or for an ask that may not replace pods of its queue (I2)."""
     refusal = None
     if plan.facts.gang:
         refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
@@ -57,7 +57,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan of a policy other than `job` for a member of a gang that waits for the other members (J8)."""
+    """Refuse a plan for a member of a gang of several pods, if the plan is of a policy other than `job` (J8)."""
     if plan.facts.gang:
         return None
     waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
@@ -73,8 +73,9 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
 def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
 
-    In the queue of the plan's asks a victim needs a strictly lower priority than theirs. A gang never evicts its own members, and a
-    replacement never pods of its own application. In other queues a gang may evict what a claim may; a replacement may evict nothing.
+    In the queue of the plan's asks a victim needs a strictly lower priority than theirs. A gang never evicts its own members. A
+    replacement never evicts pods of its own application. In other queues, a gang may evict what a claim may evict. A
+    replacement may evict nothing there.
     """
     if plan.facts.scope not in OWN_QUEUE:
         return None
@@ -113,7 +114,7 @@ def _of_other(
 ) -> Refusal | None:
     """Refuse a victim of another queue that breaks G2, G3 or G5 for the whole gang.
 
-    If no queue on the gang's path decides for a type (``owed``), or the plan is a replacement (I2), refuse every such victim.
+    Refuse every such victim if no queue on the gang's path decides for a type (``owed``), or if the plan is a replacement (I2).
     """
     snapshot, leaf = trial.snapshot, planned.leaf
     if not owed:
@@ -162,9 +163,9 @@ def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
 
     A unit is a gang that is evicted whole, or any other victim alone. Units in the gang's own queue count as gone already. The
-    other units are justified if they can be evicted in an order in which each frees such a type while its node still lacks it.
-    The order is built from its end: a unit that frees a lacking type after all others can be the last, and is then left out.
-    The other units stay justified, because with fewer victims a node never lacks less.
+    other units are justified if they can be evicted in such an order that each frees such a type while its node still lacks it.
+    The order is built from its end. A unit that frees a lacking type even after all others can be the last. It is then left
+    out. The other units stay justified, because a node with fewer victims lacks at least as much.
     """
     if not plan.facts.gang:
         return None
@@ -190,7 +191,7 @@ def _can_be_last(
     going: Mapping[int, Amounts],
     unit: Sequence[Release],
 ) -> bool:
-    """Return whether a member of the unit frees a decided type that its node lacks when the rest of ``going`` is gone."""
+    """Return whether a member of the unit frees a decided type that its node lacks, when the other victims in ``going`` are gone."""
     columns, rest = sums.trial.snapshot.allocations, _less(sums, going, unit)
     for one in unit:
         node, held = int(columns.nodes[one.row]), columns.resources[one.row]
@@ -208,7 +209,7 @@ def _can_be_last(
 def _less(
     sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
 ) -> dict[int, Amounts]:
-    """Return by node what the other releases free if a unit stays, for the nodes of the unit on which members are placed."""
+    """Return what the other releases free if a unit stays, by node. Only nodes of the unit on which members are placed are included."""
     nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
     found = {}
     for node in sorted(nodes & going.keys()):
@@ -218,7 +219,7 @@ def _less(
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
-    """Return by type what the members need, over all nodes, beyond free capacity and victims of their own queue (J7)."""
+    """Return what the members need beyond free capacity and the victims of their own queue, over all nodes, by type (J7)."""
     needs: Counter[int] = Counter()
     for node, used in _used(plan.pledges).items():
         free, freed = trial.free_for_claim(node), _freed_on(trial, node, own)
@@ -255,12 +256,12 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 
 
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that leaves a gang below its minimum, unless the gang was below it before, or is evicted whole (J12).
+    """Refuse a plan that leaves a gang below its minimum (J12). A gang that was below it before, or that is evicted whole, is exempt.
 
     With `job.victimgang: avoid` no gang is evicted whole.
 
-    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs: its victims
-    run on one node, and a gang runs on several (G8).
+    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. Its victims
+    run on one node, while a gang runs on several (G8).
     """
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None
@@ -283,7 +284,7 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan after which not all members fit, or of which a victim could be given back (invariant 11, J8, J12).
+    """Refuse a plan after which some member does not fit, or with a victim that could be given back (invariant 11, J8, J12).
 
     A gang among the victims is given back as a whole.
     """
@@ -326,7 +327,7 @@ class _Sums:
                 yield from ((one,) for one in some)
 
     def are_enough(self, without: tuple[Release, ...]) -> bool:
-        """Return whether all members fit on their nodes and in their queues when some of the releases are left out."""
+        """Return whether all members fit on their nodes and in their queues without the releases in ``without``."""
         columns = self.trial.snapshot.allocations
         nodes = {int(columns.nodes[one.row]) for one in without} if without else set(self.used)
         if not all(self._holds(node, without) for node in nodes):
@@ -370,9 +371,9 @@ class _Sums:
 
 
 def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse victims for a gang that fits without them once everything that was ordered to end is gone (invariant 12).
+    """Refuse victims for a gang that fits without them once all terminating pods have ended (invariant 12).
 
-    Members are tried one after another, on nodes and in queues.
+    The gang fits if each member in turn fits on a node and below the maxima, beside the members before it.
     """
     if not plan.facts.gang or not plan.releases:
         return None

@@ -1,8 +1,8 @@
 """The rules that no plan may break, whichever policy made it (design 1.6).
 
-Some rules only concern the ask. They are checked before anything is planned, because planning has to look at every node. Each
-plan then passes the gate before it is applied: all rules are checked for all its pledges. A rule returns None when it holds,
-and otherwise a refusal with the reason.
+Some rules only concern the ask. These rules are checked before planning, because planning has to look at every node. Each plan
+then passes the gate before it is applied: all rules are checked for all its pledges. A rule returns None if it holds, else a
+refusal with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """Return a refusal by the first rule that prevents every plan of the policy for this ask; None if planning is worthwhile."""
+    """Return a refusal by the first rule that forbids every plan of the policy for this ask. Return None if planning is worthwhile."""
     policy = facts(intent.policy)
     for rule in ASK_RULES:
         refusal = rule(trial, policy, intent.ask)
@@ -49,7 +49,7 @@ def admit(trial: Trial, intent: Intent) -> Refusal | None:
 
 
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
-    """Return a refusal by the first rule that the plan would break on top of the Trial; None if the plan may be applied."""
+    """Return a refusal by the first rule that the plan would break on top of the Trial. Return None if the plan may be applied."""
     for pledge in plan.pledges:
         refusal = _of_pledge(trial, plan.facts, pledge)
         if refusal is not None:
@@ -77,7 +77,7 @@ def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refu
 
 
 def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask for which a decision or a plan holds capacity already, and a second reservation for an ask (C7)."""
+    """Refuse an ask for which a decision or a plan already holds capacity, and a second reservation for an ask (C7)."""
     if not trial.is_served(ask.key) and not (policy.reserves and trial.is_reserved(ask.key)):
         return None
     return Refusal(Rule.ONE_AN_ASK, "capacity is held for it already")
@@ -97,7 +97,7 @@ def reservations_of_the_partition(
 
 
 def reservations_of_a_leaf(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse a reservation if the leaf has as many as it may have, so that it does not block nodes that other queues could use."""
+    """Refuse a reservation if the leaf already has as many as it may have. More would block nodes that other queues could use."""
     most = reservation.RESERVATIONS_PER_LEAF
     if not policy.reserves or trial.open_for(policy.name, ask.leaf) < most:
         return None
@@ -115,7 +115,7 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 
 
 def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask that a limit of its user or group forbids, and a reservation for an ask without headroom in its queues.
+    """Refuse an ask that a limit of its user or group forbids. Refuse a reservation for an ask without headroom in its queues.
 
     Promised capacity counts as used. Other policies do not need headroom in the queues here, because victims may free it.
     """
@@ -148,7 +148,7 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that does not run, that the plan has twice, or that another decision evicts already (invariant 10)."""
+    """Refuse a victim that does not run, that the plan has twice, or that another decision already evicts (invariant 10)."""
     if all_differ(plan.rows) and trial.all_stand(plan.rows):
         return None
     return Refusal(Rule.VICTIM_TWICE, "a victim is evicted by another decision already")
@@ -170,8 +170,8 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that runs on another node than the pledged one, except in plans for gangs (G8, invariant 8).
 
-    A gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on other nodes if they are below a
-    maximum on the ask's path (G9).
+    A gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on other nodes (G9). They must be below
+    a maximum on the ask's path.
     """
     if not plan.pledges or plan.facts.gang:
         return None
@@ -193,7 +193,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def capacity_freed(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan after which the ask does not fit, or of which a victim could be given back (invariants 11 and 12)."""
+    """Refuse a plan after which the ask does not fit, or with a victim that could be given back (invariants 11 and 12)."""
     if plan.facts.reserves or plan.facts.gang or not plan.pledges:  # see `gangs`
         return None
     if not _is_enough(trial, plan, plan.releases):
@@ -205,7 +205,7 @@ def capacity_freed(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
-    """Return whether the preemptors of the plan fit, on their nodes and in their queues, once these releases are done."""
+    """Return whether the preemptors of the plan fit on their nodes and in their queues once these victims are gone."""
     return all(
         _is_enough_on_node(trial, pledge, releases)
         and _is_enough_in_queues(trial, pledge, releases)
@@ -214,7 +214,7 @@ def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
 
 
 def _is_enough_on_node(trial: Trial, pledge: PlannedPledge, releases: tuple[Release, ...]) -> bool:
-    """Return whether the ask fits on its node after the releases; each counts for all types that it frees (G2, W6)."""
+    """Return whether the ask fits on its node after the releases. Each release counts for all types that it frees (G2, W6)."""
     nodes, resources = trial.snapshot.allocations.nodes, trial.snapshot.allocations.resources
     free = trial.free_for_claim(pledge.row)
     for release in releases:
@@ -282,8 +282,8 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of a claim that helps in no type that the ask lacks (G2).
 
-    A victim helps in a type that it holds if it runs outside the queue that decides for the type, and if its own queues have too
-    much of the type (W9). A victim that may be taken for no type at all is refused by `within_the_fence`.
+    A victim helps in a type that it holds under two conditions (W9). It runs outside the queue that decides for the type. Its
+    own queues use the type above their shares. A victim that may be taken for no type at all is refused by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
         if all(claims.frees_no_lacking_type(trial, one, release) for one in plan.pledges):
@@ -293,7 +293,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim whose priority is higher than the preemptor's, as seen where their paths meet (G5)."""
+    """Refuse a victim of a claim that has a higher priority than the preemptor, as seen where their paths meet (G5)."""
     rule = trial.snapshot.settings.equal_priority
     for ask, release in _claims(plan) if rule != "ignore" else ():
         top = meeting(trial.snapshot, ask.leaf, release.leaf)
@@ -307,8 +307,8 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a victim's queue below its entitlement (E) in a type that the victim uses.
 
-    This keeps G4, Q12 and invariant 3. In a queue above both the victim and the preemptor the ask counts as added, and only a net
-    fall is refused. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
+    This keeps G4, Q12 and invariant 3. In a queue above both the victim and the preemptor, the ask counts as added. Only a net
+    loss is refused there. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
     """
     if not plan.facts.keeps_guarantees:
         return None
@@ -325,8 +325,8 @@ def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
 def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
     """Return whether this is the one victim of a claim that may bring its queues below their share (W8).
 
-    Without it the plan leaves no queue below its share. The victim must free a type that the ask still lacks, and its queues must
-    have their share until it is evicted.
+    Without this victim, the plan must leave every queue at or above its share. The victim must free a type that the ask still
+    lacks. Its queues must have their share until it is evicted.
     """
     less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
@@ -344,7 +344,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
 
 
 def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
-    """Return whether a queue still has its share of a type after the releases of the other victims, ``before``.
+    """Return whether a queue still has its share of a type after the releases of the other victims (``before``).
 
     Under plain shares by weight a queue that is below its share already passes as well (W8).
     """
@@ -371,7 +371,10 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
-    """Return the amounts that the plan must leave a queue: E, or for surplus reclaim its deserved share of the types to free (W3)."""
+    """Return the amounts that the plan must leave a queue (W3).
+
+    For surplus reclaim this is its deserved share of the types to free, else E.
+    """
     if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
     target = () if plan.shrink is None else plan.shrink.target
@@ -401,7 +404,7 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or is not needed (invariants 11, 15)."""
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or that is not needed (invariants 11, 15)."""
     if plan.facts.shrinks is Shrinks.NOTHING or plan.shrink is None:
         return None
     columns, names = trial.snapshot.allocations, trial.snapshot.types
