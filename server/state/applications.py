@@ -23,20 +23,23 @@ AskKey = tuple[int, int, int]
 
 
 class Ask:
-    """An ask; once it has a node it is an allocation.
+    """An ask. Once it has a node, it is an allocation.
 
-    - ``cycle`` is the number of complete placement passes when the ask began to wait. Each complete pass after that is a missed
-      opportunity (P2).
-    - ``code`` is the reason for waiting that was last sent to the shim, "" if none was sent or if the reason is to be sent again.
+    - ``cycle`` is the number of complete placement passes at the time when the ask began to wait. Each complete pass after that
+      is a missed opportunity (P2).
+    - ``code`` is the reason for waiting that was last sent to the shim. It is "" if no reason was sent, or if the reason is to
+      be sent again.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
-    - ``released_by`` is the open decision that evicts the allocation, or replaces it if it is a placeholder. ``leaves_by`` is the
-      id of the decision that ordered its eviction, ``going`` has the other facts of that order.
-    - ``vetoed`` says that the manager could not release the allocation a moment ago.
-    - ``tried_ms`` is when a decision for the ask last failed, 0 for never. ``wait_ms`` is the back-off of the ask if preemption is
-      refused to it after that, 0 for the partition's back-off (C6).
-    - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
-    - ``was_brought`` says that the pod ran already when the core first learned of it.
-    - ``ordinary`` says that the ask waited for placeholders of its application, and no longer does (docs/gang-placeholders.md).
+    - ``released_by`` is the open decision that evicts the allocation. If the allocation is a placeholder, it may be the
+      decision that replaces it. ``leaves_by`` is the id of the decision that ordered its eviction. ``going`` has the other
+      facts of that order.
+    - ``vetoed`` says that the resource manager could not evict the allocation a moment ago.
+    - ``tried_ms`` is when a decision for the ask last failed, 0 for never. ``wait_ms`` is the ask's own back-off if preemption
+      is then refused to it, 0 for the partition's back-off (C6).
+    - ``tried_node`` is the value that the ``changes`` counter of its required node had when preemption for it was last refused
+      (G11).
+    - ``was_brought`` says that the pod already ran when the core first learned of it.
+    - ``ordinary`` says that the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md).
     """
 
     __slots__ = (
@@ -125,16 +128,20 @@ class Ask:
 
     @property
     def runs_since(self) -> tuple[int, bool]:
-        """Return the instant at which the allocation began to run, and whether it may have begun earlier.
+        """Return the instant since which the allocation runs, and whether it may have begun to run earlier.
 
-        For an allocation that ran before this core learned of it, the instant is its pod's start, if the shim reported that.
+        If the allocation ran before this core learned of it, the instant is its pod's start, provided that the shim reported
+        it.
         """
         if self.was_brought and self.started_ms is not None:
             return min(self.placed_ms, self.started_ms), False
         return self.placed_ms, self.was_brought
 
     def ran_until(self, instant: int) -> int:
-        """Return how long the allocation had run at an instant: since its pod's start or, if that was not reported, since placement."""
+        """Return how long the allocation had run at an instant.
+
+        Count from its pod's start or, if no start was reported, from its placement.
+        """
         since = self.placed_ms if self.started_ms is None else self.started_ms
         return max(0, instant - since)
 
@@ -156,7 +163,7 @@ class Tried:
     def joined(self, known: "Tried | None") -> "Tried":
         """Add this memory, except its ``rests``, to the memory about another group, and return the result.
 
-        ``known`` is changed in place if it belongs to the same shadow. Otherwise the result is a new memory.
+        If ``known`` belongs to the same shadow, it is changed in place. Otherwise the result is a new memory.
         """
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
@@ -165,15 +172,16 @@ class Tried:
 
 
 class Group:
-    """The waiting asks of one application that have the same class and priority, sorted by `Ask.sort_key`.
+    """The waiting asks of one application with one class and one priority, sorted by `Ask.sort_key`.
 
-    - ``asks`` may also contain asks that have left the group: their ``group`` is another one. ``live`` counts the others.
-    - ``entry`` is the group's current entry in the application's heap, None while the group is parked or empty.
-    - If ``in_turn`` is true, no ask has missed more opportunities than the asks before it (P4).
-    - ``untold`` holds asks whose reason for waiting was not sent to the shim yet.
-    - ``refused_ms`` is when preemption was last refused to the asks of the group that were due then; ``verdict`` says why.
-    - ``rests`` has by policy the instant until which no ask of the group is due, and the configuration for which that holds. An
-      ask that joins the group ends this wait.
+    - ``asks`` may contain asks that have left the group: their ``group`` is another one. ``live`` is the number of asks that
+      are still in the group.
+    - ``entry`` is the group's current entry in the application's heap. It is None while the group is parked or empty.
+    - If ``in_turn`` is true, every ask has missed at most as many opportunities as the asks before it (P4).
+    - ``untold`` holds the asks whose reason for waiting has yet to be sent to the shim.
+    - ``refused_ms`` is when preemption was last refused to the asks of the group that were then due. ``verdict`` says why.
+    - ``rests`` has for each policy the instant until which no ask of the group is due, and the configuration for which that
+      holds. An ask that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -224,15 +232,15 @@ class Group:
 class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    In the application's heap a job has the entry of a group, at the rank of the job's first member.
+    In the application's heap, a job has an entry like a group, at the rank of the job's first member.
 
-    - ``tried`` has the partition's counters ``relief`` and ``placements`` when the job was last found not to fit.
-      ``tried_reserved`` has these counters for a test that also uses the capacity reserved for lower priorities.
-    - ``placed`` counts the members that have a node and keep it.
-    - ``refused_ms`` is when preemption was last refused to the job; ``verdict`` says why. ``beside`` is a shadow's memory about
+    - ``tried`` has the values of the partition's counters ``relief`` and ``placements`` when the job was last found not to fit.
+      ``tried_reserved`` has their values at the last such test that also used the capacity reserved for lower priorities.
+    - ``placed`` is the number of members that have a node and keep it.
+    - ``refused_ms`` is when preemption was last refused to the job. ``verdict`` says why. ``beside`` is a shadow's memory about
       the job.
     - ``example`` is the spec of the member that was reported last.
-    - ``counted`` says that no client stated the job's size, so that its members are counted (see `state.gang_sizes`).
+    - ``counted`` says that no client stated the job's size. Then its members are counted (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -278,23 +286,24 @@ class Job:
     def gathered(self) -> bool:
         """Return whether members wait, and there are enough of them, together with the placed ones, to be placed.
 
-        False if no member waits.
+        Return False if no member waits.
         """
         return bool(self.members) and len(self.members) + self.placed >= self.min_members
 
 
 GroupEntry = tuple[int, int, int, int, Group | Job]
-"""An ask key, a number that no other entry has, and the group or job whose first ask has that key."""
+"""An ask key, a number that is unique among the entries, and the group or job whose first ask has that key."""
 
 
 class Application:
     """One application in its leaf queue.
 
-    - ``limiters`` are the limits that each of its asks has to pass: queues from the leaf up, then user, then group. A firm ask has
-      to pass more limits (`limits_of`).
-    - ``entry`` is its current entry in the leaf's heap, ``priority`` an upper bound of the priorities of its placeable asks.
-    - ``reserves_from_ms`` is the instant before which no node is reserved for its asks, because a reservation of it timed out.
-    - ``reserve`` has the placeholders that it declared, ``holds`` by task group the asks that wait for placeholders.
+    - ``limiters`` are the limits that each of its asks has to pass: those of the queues from the leaf up, of the user, and of
+      the group. A firm ask has to pass more limits (`limits_of`).
+    - ``entry`` is its current entry in the leaf's heap. ``priority`` is an upper bound of the priorities of its placeable asks.
+    - ``reserves_from_ms`` is the instant from which nodes may be reserved for its asks. A reservation that timed out sets this
+      instant.
+    - ``reserve`` has the placeholders that it declared. ``holds`` has the asks that wait for placeholders, by task group.
     """
 
     __slots__ = (
@@ -370,11 +379,12 @@ class Application:
 class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
-    - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant since which
-      no member joined. ``came`` has the gangs that the next check considers, each with whether a member joined.
-    - ``holding`` has the applications with asks that wait for placeholders, each with the counters of the partition at the last
-      search for placeholders; None if the next tick has to search.
-    - ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.
+    - ``gathering`` has the gangs without a stated size that wait for the remaining members. Each has the instant at which a
+      member last joined. ``came`` has the gangs that the next check considers. Each has a flag that says whether a member
+      joined.
+    - ``holding`` has the applications with asks that wait for placeholders. Each has the partition's counters at the last
+      search for placeholders, or None if the next tick has to search.
+    - ``parked`` are the gangs that did not fit when last tried. ``ready`` are those that may fit.
     """
 
     __slots__ = ("came", "gathering", "holding", "parked", "ready")

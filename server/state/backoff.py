@@ -1,7 +1,7 @@
 """The records of refused asks, which keep planners from trying these asks again at once (G1).
 
-Two sides plan for the same asks: the live side, and a shadow, whose decisions are not carried out. Each side has its own
-memory, so that neither delays the other.
+Two sides plan for the same asks: the live side, and a *shadow*, whose decisions are not carried out. Each side has its own
+memory, so that a refusal on one side does not delay the other side.
 """
 
 from typing import Final, Protocol
@@ -13,26 +13,26 @@ NODES_MAX: Final = 4_096
 """The largest number of asks with a required node whose refusal a shadow remembers."""
 
 Rest = tuple[object, int]
-"""A configuration, and the instant until which no ask of a group is due for a policy while this configuration is in force."""
+"""A configuration, and an instant. Until then no ask of a group is due for a policy, while this configuration is in force."""
 
 
 class Tries(Protocol):
     """The memory of one side, live or shadow."""
 
     def refused_ms(self, group: Group | Job) -> int:
-        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
+        """Return when the due asks of the group, or the job, were last refused. Return 0 for never."""
 
     def refuse(self, group: Group | Job, now: int) -> None:
         """Record that the due asks of the group, or the job, are refused now."""
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """Return the verdict of the last refusal; None if there is none."""
+        """Return the verdict of the last refusal, or None."""
 
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
         """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy; None if there is none. An ask that joins the group ends it."""
+        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends it."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
         """Record the `Rest` of a group for a policy."""
@@ -50,7 +50,7 @@ class LiveTries:
     __slots__ = ()
 
     def refused_ms(self, group: Group | Job) -> int:
-        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
+        """Return when the due asks of the group, or the job, were last refused. Return 0 for never."""
         return group.refused_ms
 
     def refuse(self, group: Group | Job, now: int) -> None:
@@ -58,7 +58,7 @@ class LiveTries:
         group.refused_ms = now
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """Return the verdict of the last refusal; None if there is none."""
+        """Return the verdict of the last refusal, or None."""
         return group.verdict
 
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
@@ -66,7 +66,7 @@ class LiveTries:
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy; None if there is none. An ask that joins the group ends it."""
+        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends it."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
@@ -101,7 +101,7 @@ class ShadowTries:
         return known
 
     def refused_ms(self, group: Group | Job) -> int:
-        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
+        """Return when the due asks of the group, or the job, were last refused. Return 0 for never."""
         known = self._known(group)
         return 0 if known is None else known.refused_ms
 
@@ -110,7 +110,7 @@ class ShadowTries:
         self._own(group).refused_ms = now
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """Return the verdict of the last refusal; None if there is none."""
+        """Return the verdict of the last refusal, or None."""
         known = self._known(group)
         return None if known is None else known.verdict
 
@@ -119,7 +119,7 @@ class ShadowTries:
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy; None if there is none. An ask that joins the group ends it."""
+        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends it."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 

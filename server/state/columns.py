@@ -1,6 +1,6 @@
-"""The arrays behind a snapshot: rows of nodes and running allocations, filled only when a snapshot is taken (design 6.1).
+"""The arrays behind a snapshot: rows of nodes and of allocations, which are only filled when a snapshot is taken (design 6.1).
 
-A placement changes Python objects and adds its ask to a set of changed asks; a changed node adds its slot to a set of dirty
+A placement changes Python objects and adds its ask to a set of changed asks. A changed node adds its slot to a set of dirty
 slots. This module writes both sets into the rows, and copies the changed arrays for the next snapshot. Arrays that did not
 change are shared with the previous snapshot.
 """
@@ -65,7 +65,7 @@ class NodeRows:
         self._frozen: NodeColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Add columns for more resource types. Every node has to be filled again afterwards, because it may have some of them."""
+        """Add columns for more resource types. Every node has to be filled again afterwards, because it may have some of these types."""
         self._capacity = _widened(self._capacity, width)
         self._free = _widened(self._free, width)
         self._reserved = _widened(self._reserved, width)
@@ -102,7 +102,7 @@ class NodeRows:
         self._held = _grown(self._held, rows)
 
     def freeze(self, releasing: Array) -> NodeColumns:
-        """Return the rows as a snapshot holds them. If neither the rows nor ``releasing`` changed, return the previous object."""
+        """Return the rows as a snapshot holds them. If the rows and ``releasing`` are the same as before, return the previous object."""
         if self._frozen is None or self._frozen.releasing is not releasing:
             rows = self.count
             self._frozen = NodeColumns(
@@ -143,9 +143,9 @@ def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
 
 
 class AllocationRows:
-    """One row for each allocation, at the index `Ask.row`; rows of ended allocations are reused.
+    """One row for each allocation, at the index `Ask.row`. Rows of ended allocations are reused.
 
-    ``_facts`` has one line for each kind of whole number that allocations have besides their resources.
+    ``_facts`` has one line for each whole number that an allocation has besides its resources.
     """
 
     __slots__ = (
@@ -200,7 +200,7 @@ class AllocationRows:
             ask.row = -1
 
     def _place(self, placed: Sequence["Ask"]) -> None:
-        """Give a row to each ask that has none, and write the names of all these asks, because an update may have changed them."""
+        """Give a row to each ask that has none. Write the names of all these asks, because an update may have changed them."""
         fresh = [ask for ask in placed if ask.row < 0]
         missing = len(fresh) - len(self._empty)
         if missing > 0:
@@ -282,7 +282,10 @@ class AllocationRows:
         return [self._keys[row] for row in np.flatnonzero(self._facts[4] & RELEASING).tolist()]
 
     def releasing(self, nodes: int) -> Array:
-        """Return the amounts that ordered releases will give back, one row per node. A zero array is shared."""
+        """Return the amounts that terminating allocations will give back, one row per node.
+
+        If nothing terminates, the result is one shared array of zeros.
+        """
         rows = np.flatnonzero(self._facts[4] & RELEASING)
         shape = (nodes, self._resources.shape[1])
         if len(rows):
@@ -311,7 +314,7 @@ class Columns:
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
 
     def widen(self, width: int) -> bool:
-        """Add columns up to this number of resource types. Return whether any were added; if so, nodes must be filled again."""
+        """Add columns up to this number of resource types. Return whether any were added. If so, all nodes must be filled again."""
         if width == self.width:
             return False
         self.width = width
@@ -334,7 +337,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Add to ``flags``, which follow from the specs of allocations, the flags that they got later; return the changed array."""
+    """Add the flags that allocations got later to ``flags``, which follow from their specs. Return the changed array."""
     moved = [
         (at, ask)
         for at, ask in enumerate(placed)
@@ -347,7 +350,7 @@ def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
 
 
 def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
-    """Return for each ask the number of its gang, 0 for none; ``members`` marks the asks that are gang members."""
+    """Return the number of each ask's gang, 0 for none. ``members`` marks the asks that are gang members."""
     found = np.zeros(len(placed), dtype=np.int64)
     for at in np.flatnonzero(members).tolist():
         ask = placed[at]

@@ -1,7 +1,7 @@
 """Open decisions, and the capacity that they pledge to asks before it is free (C1, C2, C3; design 6.6).
 
-A pledge lowers a node's free capacity at once and counts as promised on its ask's queues, so that no other ask can take that
-capacity or headroom. A reservation is a commitment with one pledge and no victims; a quota run has victims and no pledge.
+A pledge lowers a node's free capacity at once. It also counts as promised on its ask's queues. Thus no other ask can take that
+capacity or headroom. A reservation is a commitment with one pledge and no victims. A quota run has victims and no pledge.
 """
 
 from typing import TYPE_CHECKING
@@ -21,10 +21,10 @@ from server.state.plan_checks import PlanChecks
 class Pledge:
     """The capacity kept for one ask on one node.
 
-    ``exclusive`` means that, while the pledge lasts, only asks that have pledges on the node get capacity of it (G11).
+    ``exclusive`` says that only asks with pledges on the node get capacity of it while the pledge lasts (G11).
 
-    If the ask is to replace a placeholder, the placeholder's usage takes the place of the ask's until the placeholder has ended:
-    nothing is promised in the queues. On the node only the amount that the ask needs beyond the placeholder's is kept.
+    An ask that is to replace a placeholder has nothing promised in its queues. Until the placeholder has ended, the placeholder
+    counts there instead of the ask. On the node, the pledge keeps only what the ask needs beyond the placeholder's amounts.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -45,7 +45,7 @@ class Pledge:
         self.node_demand = node_demand
         self.exclusive = exclusive
         self.yields = False
-        """Whether, in this tick, asks of higher priority may use the node before the ask that has reserved it."""
+        """Whether asks of higher priority may use the node in this tick, before the ask that has reserved it."""
 
     @property
     def is_reservation(self) -> bool:
@@ -67,10 +67,11 @@ class Pledge:
 
 
 class Commitment:
-    """One open decision. ``victims`` are the victims that still exist, ``gone`` the keys of the victims that ended.
+    """One open decision. ``victims`` are the victims that still exist. ``gone`` has the keys of the victims that ended.
 
-    ``suspended`` says that the decision is being replanned, because a victim could not be evicted. ``queue`` is the queue that
-    a quota run shrinks. An ``expires_ms`` of 0 means never. ``record`` is the report for people, None for a reservation.
+    ``suspended`` says that the decision is being replanned, because a victim could not be evicted. ``queue`` is the queue whose
+    usage a quota run reduces, "" for other decisions. An ``expires_ms`` of 0 means never. ``record`` is the report for people,
+    None for a reservation.
     """
 
     __slots__ = (
@@ -104,7 +105,10 @@ class Commitment:
         self.gone: list[str] = []
         self.suspended = False
         self.short: Pledge | None = None
-        """The pledge whose node had too little free capacity when the decision's asks were last to be placed together; None if there was none."""
+        """The pledge whose node had too little free capacity when the decision's asks were last to be placed together.
+
+        None if there was none.
+        """
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
 
@@ -115,7 +119,7 @@ class Commitment:
 
     @property
     def claimant(self) -> str:
-        """Return the queue that a quota run shrinks, or that gets the capacity; "" for a decision that has no asks left."""
+        """Return the queue that gets the capacity, or whose usage a quota run reduces. Return "" if the decision has no asks left."""
         leaves = (held.ask.application.leaf.path for held in self.pledges.values())
         return self.queue or next(leaves, "")
 
@@ -126,7 +130,7 @@ class Commitment:
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
-    """Return the amounts that an ask takes of a node beyond those that its placeholder has there.
+    """Return the amounts of a node that an ask takes beyond those that its placeholder has there.
 
     If the placeholder is on another node, these are all amounts of the ask.
     """
@@ -141,16 +145,16 @@ def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
 class Decisions:
     """The decisions of one partition: the open ones, the capacity that they hold, their victims and their records.
 
-    - ``open`` has the open decisions by id, ``pledges`` the capacity that they hold, by the key of the ask that gets it.
+    - ``open`` has the open decisions by id. ``pledges`` has the capacity that they hold, by the key of the ask that gets it.
     - ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
-    - ``suspended`` has the decisions that are planned again because a victim was vetoed: by the key of each ask, and for a quota
-      run by the path of its queue.
-    - ``records`` has the records of the open decisions and of the decisions that ended last, ``rankings`` the orders in which
-      quota runs took their victims, ``moves`` the ends and confirmations that were not reported yet.
-    - ``leaving`` has the victims of open and ended decisions that have not ended yet, ``marked`` those of these victims that are
-      only marked (J11).
+    - ``suspended`` has the decisions that are replanned because a victim was vetoed. They are listed by the key of each ask.
+      For a quota run it is the path of its queue.
+    - ``records`` has the records of open decisions and of those that ended last. ``rankings`` has the orders in which quota
+      runs took their victims. ``moves`` has the ends and confirmations that are still to be reported.
+    - ``leaving`` has the victims, of open and of ended decisions, that still run. ``marked`` has those of them that are only
+      marked (J11).
     - ``marks`` has, for each decision that was open before a restart, the marks that the shim found on its victims.
-    - ``checks`` has the plan checks that have not ended.
+    - ``checks`` has the plan checks that are still open.
     """
 
     __slots__ = (

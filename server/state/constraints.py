@@ -3,8 +3,8 @@
 A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that lists node names
 keeps these names instead, so that ten thousand DaemonSet pods cost no masks.
 
-A constraint that requires a label to have one of some values is *anchored* at these values: only the nodes with such a value,
-which the label index finds, are ever evaluated. If there are few of them, their names are kept, so that ten thousand pods that
+A constraint that requires a label to have one of some values is *anchored* at these values. Only nodes with such a value are
+ever evaluated for it; the label index finds them. If there are few of them, their names are kept. Thus ten thousand pods that
 each select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its labels.
 """
 
@@ -26,9 +26,9 @@ Anchor = tuple[tuple[str, str], ...]
 """Pairs of a label and a value. A node must have at least one of them to be allowed."""
 
 FEW_NODES: Final = 8
-"""The most nodes that a constraint keeps by name; more are kept as a mask."""
+"""The largest number of nodes that a constraint keeps by name. If there are more, a mask is kept."""
 ANCHORS_MAX: Final = 4
-"""The most pairs of a selector that are tried as an anchor, and the most terms of a constraint whose labels are tried.
+"""The largest number of selector pairs that are tried as an anchor, and of terms whose labels are tried.
 
 Each label key that is tried may need a pass over the nodes.
 """
@@ -54,7 +54,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _is_beyond(toleration: Toleration, value: str) -> bool:
-    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's; False if either is not a whole number.
+    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's. Return False if either is not a whole number.
 
     As in Kubernetes, a whole number has no leading zero, no plus sign and at most 64 bits.
     """
@@ -67,7 +67,10 @@ def _is_beyond(toleration: Toleration, value: str) -> bool:
 
 
 def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
-    """Return whether one of the taints keeps a pod with these tolerations away: no toleration covers it, and its effect forbids the pod."""
+    """Return whether one of the taints keeps away a pod with these tolerations.
+
+    No toleration covers such a taint, and its effect is NoSchedule or NoExecute.
+    """
     return any(
         taint.effect in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
         for taint in taints
@@ -75,7 +78,7 @@ def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    """Return whether Gt or Lt holds between two whole numbers; False if either is not a whole number."""
+    """Return whether Gt or Lt holds between two whole numbers. Return False if either is not a whole number."""
     try:
         have, want = int(value or ""), int(requirement.values[0])
     except (ValueError, IndexError):
@@ -98,7 +101,7 @@ def holds(requirement: Requirement, value: str | None) -> bool:
 
 
 def _term_holds(term: Term, labels: Mapping[str, str | None], node_id: str) -> bool:
-    """Return whether a term holds; an empty term matches nothing, as in Kubernetes."""
+    """Return whether a term holds. An empty term matches nothing, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(holds(one, labels.get(one.key)) for one in term.match_expressions) and all(
@@ -112,7 +115,7 @@ def matches(
     taints: Iterable[Taint],
     node_id: str,
 ) -> bool:
-    """Return whether labels, taints and name of a node satisfy the constraint; ports and free capacity are not checked."""
+    """Return whether labels, taints and name of a node satisfy the constraint. Ports and free capacity are not checked."""
     if repels(taints, constraints.tolerations):
         return False
     if any(labels.get(key) != value for key, value in constraints.node_selector):
@@ -135,7 +138,7 @@ def names_allow(constraints: Constraints, node_id: str) -> bool:
 
 
 def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
-    """Return the names of the only nodes that a constraint can allow, if the constraint lists names; else None."""
+    """Return the names of the only nodes that a constraint can allow. Return None if the constraint lists no names."""
     if constraints.required_node:
         return (constraints.required_node,)
     if constraints.node_name:
@@ -144,7 +147,10 @@ def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
-    """Return the names in each term's first `metadata.name In [...]`; None if a term has no such field, or if no term has a name."""
+    """Return the names in each term's first `metadata.name In [...]`.
+
+    Return None if a term has no such field, or if there is no name at all.
+    """
     names: dict[str, None] = {}
     for term in constraints.required_terms:
         fields = [one for one in term.match_fields if one.operator is Operator.IN]
@@ -175,7 +181,7 @@ def _anchors(constraints: Constraints) -> list[Anchor]:
 
 
 def _term_anchor(term: Term) -> Anchor | None:
-    """Return the label and values of a term's first `In` requirement, None if it has none."""
+    """Return the label and values of a term's first `In` requirement, or None."""
     for one in term.match_expressions:
         if one.operator is Operator.IN:
             return tuple((one.key, value) for value in one.values)
@@ -192,7 +198,8 @@ def mentioned(constraints: Constraints) -> list[str]:
 def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
     """Return the demand of host ports, as synthetic resources (design 6.10).
 
-    A port on all addresses takes the whole capacity of the port's type on a node. A port on a single address takes one unit of it.
+    A port on all addresses takes the whole capacity of the port's type on a node. A port on a single address takes one unit of
+    that capacity.
     """
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
@@ -216,13 +223,13 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 class NodeMask:
     """The verdict of one constraint on every node: one byte per node slot, or the names of the few nodes that it can allow.
 
-    - ``names`` has the names that the constraint lists, or the names of the nodes at its ``anchor`` while these are few. If
+    - ``names`` has the names that the constraint lists, or those of the nodes at its ``anchor`` while these are few. If
       ``names`` is None, ``allowed`` decides.
-    - ``heap`` is a heap of the allowed nodes alone, made once the constraint's classes met too many unsuitable nodes on the
-      shared heap; `AskClass` explains ``cursor`` and ``log_epoch``.
+    - ``heap`` is a heap of the allowed nodes alone. It is made once the constraint's classes met too many unsuitable nodes on
+      the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` has the verdict for each kind of node, if the kind alone decides.
-    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and length that the log of
-      nodes had then: while both are unchanged, no node has gained capacity.
+    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and length that the log
+      of nodes had then. While both are the same, no node has gained capacity.
     """
 
     __slots__ = (
@@ -257,7 +264,7 @@ class NodeMask:
         self.failed_at = (-1, 0)
 
     def allows(self, node: Node) -> bool:
-        """Return whether the constraint lets its asks run on a node; free capacity is not checked."""
+        """Return whether the constraint lets its asks run on a node. Free capacity is not checked."""
         if self.names is None:
             return bool(self.allowed[node.slot])
         return node.node_id in self.names and matches(
@@ -306,7 +313,7 @@ class ConstraintIndex:
         return mask
 
     def release(self, mask: NodeMask) -> None:
-        """Count one user less of the mask, and remove the mask if it has no users left."""
+        """Count one user less of the mask. Remove the mask if it has no users left."""
         mask.users -= 1
         if mask.users:
             return
@@ -383,7 +390,7 @@ class ConstraintIndex:
         return found
 
     def _spread(self, mask: NodeMask, nodes: Iterable[Node]) -> None:
-        """Switch the mask to one byte per slot and evaluate these nodes; all other nodes count as not allowed."""
+        """Switch the mask to one byte per slot and evaluate these nodes. All other nodes count as not allowed."""
         mask.names = None
         mask.allowed = bytearray(self._slots)
         for node in nodes:

@@ -1,13 +1,14 @@
 """An independent copy of an object graph, for what-if runs of the whole core beside the live one.
 
-A copy is made in two steps. `Captured` reads the graph while nothing changes it: the contents of each mutable object, class by
-class, mostly in C, about 2 ms for each thousand allocations. `Captured.rebuild` makes new objects from these contents. It may
-run in any thread and take any time, because no other code changes the contents.
+A copy is made in two steps. First, `Captured` reads the contents of each mutable object, class by class, while nothing changes
+them. The reading is mostly done in C and takes about 2 ms for each thousand allocations. Then `Captured.rebuild` makes new
+objects from these contents. The second step may run in any thread and take any time, because no other code changes the
+contents.
 
-Both graphs share values that nothing changes: strings, numbers, enumerations, frozen dataclasses, functions, and tuples and
-frozen sets of those. Every other object is copied once, so that two references to one object become two references to one copy,
-and comparisons by identity still hold. Objects of any class with slots or a dictionary are copied without naming the class
-here, so that a field that is added later is copied, too.
+Both graphs share values that nothing changes: strings, numbers, enumerations, frozen dataclasses and functions. Tuples and
+frozen sets of such values are shared as well. Every other object is copied once. Two references to one object become two
+references to one copy, so that comparisons by identity still hold. No class is named here: all fields of any class with slots
+or a dictionary are copied. A field that is added later is copied too.
 """
 
 import enum
@@ -41,7 +42,7 @@ _UNSET: Final = object()
 
 
 class _Batch(NamedTuple):
-    """Objects of one class with their contents when they were read: one column per slot, or one container per object."""
+    """Objects of one class with the contents that they had when read: one column per slot, or one container per object."""
 
     cls: type
     objects: Sequence[Any]
@@ -88,7 +89,7 @@ class Captured(Generic[_Root]):
 
 
 def dismantle(root: object) -> None:
-    """Take apart a graph that is no longer used, so that its objects are freed at once, without a garbage collection."""
+    """Take apart a graph that is no longer used. Its objects are freed at once, without a garbage collection."""
     for batch in Captured(root)._batches:
         slots = _slots(batch.cls)
         for one in batch.objects:
@@ -121,7 +122,7 @@ def _is_shared(cls: type) -> bool:
 
 
 def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
-    """Note by class and identity the objects of the line that are not shared and were not read yet."""
+    """Note the objects of the line that are not shared and still to be read, by class and identity."""
     classes = set(map(type, line))
     mine = {cls for cls in classes if not _is_shared(cls)}
     if not mine or (all(issubclass(cls, tuple) for cls in mine) and _are_values(line)):
@@ -142,7 +143,7 @@ _DEEPEST: Final = 4
 def _are_values(line: Sequence[Any]) -> bool:
     """Return whether all tuples of the line contain only shared values, so that both graphs may share them.
 
-    False if tuples are nested deeper than is searched.
+    Return False if tuples are nested deeper than is searched.
     """
     for _ in range(_DEEPEST):
         line = list(chain.from_iterable(one for one in line if isinstance(one, tuple)))
@@ -210,7 +211,7 @@ def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
 
 
 def _blank(batch: _Batch) -> list[Any]:
-    """Return new objects for the batch. They are empty, except arrays and bytes, which have their contents."""
+    """Return new objects for the batch. The objects are empty, except arrays and bytes, which have their contents."""
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, np.ndarray):
         return [one.copy() if one.flags.writeable else one for one in contents]
@@ -243,7 +244,7 @@ class _Renewal:
         return made
 
     def all(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return the copies of many values, or the same sequence if both graphs share all of them."""
+        """Return the copies of many values, or the given sequence if both graphs share all of them."""
         if all(map(_is_shared, set(map(type, values)))):
             return values
         return list(map(self, values))

@@ -1,7 +1,8 @@
 """One hash of all visible state of a partition: equal state gives an equal digest.
 
-The digest leaves out state that only makes the search fast (heaps, logs, parked groups) and state that follows from the rest.
-An order that influences decisions is included: the order of nodes, applications, waiting asks and commitments.
+The digest leaves out state that only makes the search fast (heaps, logs, parked groups). It also leaves out state that follows
+from other state. An order that influences decisions is included: the order of nodes, applications, waiting asks and
+commitments.
 """
 
 import enum
@@ -18,7 +19,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 Record = tuple[object, ...]
-"""One object as plain values; its `repr` is the canonical text."""
+"""One object as plain values. Its `repr` is the canonical text."""
 
 
 def digest(partition: Partition) -> str:
@@ -65,7 +66,7 @@ def _records(partition: Partition) -> Iterator[Record]:
 
 
 def _preemption(partition: Partition) -> Iterator[Record]:
-    """Yield open decisions in their order, and the state that later decisions depend on."""
+    """Yield open decisions in their order, and the other state on which later decisions depend."""
     for commitment in partition.decisions.open.values():
         yield _commitment(partition, commitment)
     for path in sorted(partition.quota_due):

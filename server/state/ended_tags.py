@@ -1,17 +1,17 @@
-"""The tags of pods that ended, kept for a while because the pods' names, which are tags, are read after the end."""
+"""The tags of pods that ended. They are kept for a while, because clients still read the pods' names, which are stored as tags."""
 
 from typing import Final
 
 from server.model.asks import NO_TAGS, Tags
 
 ENDED_KEPT_MAX: Final = 10_000
-"""The number of pods that ended last whose tags are kept at least. At most twice as many are kept."""
+"""The smallest number of ended pods whose tags are kept, the latest ones. At most twice as many are kept."""
 TAGS_KEPT_BYTES_MAX: Final = 4_096
 """The most bytes of an ended pod's tags that are kept."""
 
 
 class EndedTags:
-    """The tags of the pods of one partition that ended last, by key: the ``recent`` ones, and the ``earlier`` ones."""
+    """The tags of the pods of one partition that ended last, by key. ``recent`` has the latest ones, ``earlier`` those before them."""
 
     __slots__ = ("earlier", "recent")
 
@@ -28,5 +28,5 @@ class EndedTags:
             self.recent, self.earlier = {}, self.recent
 
     def get(self, key: str) -> Tags:
-        """Return the tags of a pod that ended recently; empty for an unknown pod."""
+        """Return the tags of a pod that ended recently. Return no tags for an unknown pod."""
         return self.recent.get(key) or self.earlier.get(key) or NO_TAGS

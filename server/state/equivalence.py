@@ -1,7 +1,7 @@
-"""Ask classes: asks of the same demand, constraints and job class are one class (design 6.10).
+"""Ask classes: asks with the same demand, constraints and job class form one class (design 6.10).
 
-Placement works per class: if no node fits one ask of a class, none fits the others, and a limit that blocks one ask blocks all
-of them. A reserved ask has a class of its own, because its own pledge and promise do not count against it (design 6.6).
+Placement works per class. If no node fits one ask of a class, none fits the others. A limit that blocks one ask blocks all of
+them. A reserved ask has a class of its own, because its own pledge and promise do not count against it (design 6.6).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -18,22 +18,25 @@ if TYPE_CHECKING:
     from server.state.nodes import NodeEntry
 
 SMALL: Final = 1 << 40
-"""The bound of small quantities, which are checked against the total of a type only if that total is high (design 6.13, `events.overflow`)."""
+"""The bound below which a quantity is small.
+
+A small quantity is checked against the total of its type only if that total is high (design 6.13, `events.overflow`).
+"""
 
 
 def is_small(resource: Resource) -> bool:
-    """Return whether all quantities are below `SMALL`, so that asks for them need no check while no type is crowded."""
+    """Return whether all quantities are below `SMALL`. Such asks need no check while no type is crowded."""
     return all(quantity < SMALL for _, quantity in resource)
 
 
 class AskClass:
     """One class with its state in the node search.
 
-    - ``demand`` is what queues are charged; ``node_demand`` adds the ports, which only nodes count.
-    - ``job_class`` is firm or lendable, None if the partition has no classes (J4).
-    - ``heap`` is the class's own heap of nodes, made when the shared heaps miss too often. ``cursor`` is the position up to
-      which the class has read the log of nodes, ``log_epoch`` the epoch of that log.
-    - ``waiting`` holds the groups that are parked because no node fits (``dead``).
+    - ``demand`` is what queues are charged. ``node_demand`` adds the ports, which only nodes count.
+    - ``job_class`` is firm or lendable, or None if the partition has no classes (J4).
+    - ``heap`` is the class's own heap of nodes. It is made when the shared heaps miss too often. ``cursor`` is the position up
+      to which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
+    - ``waiting`` holds the groups that are parked because no node fits. ``dead`` says that no node fits.
     """
 
     __slots__ = (
@@ -89,17 +92,18 @@ class AskClass:
 
 ClassKey = tuple[Resource, Constraints, JobClass | None]
 SHAPES_MAX: Final = 8192
-"""The most specs whose class is remembered by identity; when there are more, all are forgotten."""
+"""The largest number of specs whose class is remembered by identity. When there are more, all are forgotten."""
 
 
 class EquivalenceClasses:
     """The ask classes of one partition, and the specs whose class is known.
 
     - ``plain`` has the class of each spec whose asks may be added on the fast path.
-    - ``crowded`` names the resource types whose usage and requests are so large that even small asks have to be checked (6.13).
+    - ``crowded`` names the resource types with very large usage and requests. For these types, even small asks have to be
+      checked (6.13).
     - ``dead`` are the classes that fit no node.
-    - ``groups`` counts the groups of waiting asks, ``joined`` how often an ask joined one.
-    - ``live_asks`` counts waiting asks of classes that are not dead. If it is 0, no ask can be placed.
+    - ``groups`` is the number of groups of waiting asks. ``joined`` counts how often an ask joined a group.
+    - ``live_asks`` is the number of waiting asks whose classes are not dead. If it is 0, no ask can be placed.
     """
 
     __slots__ = ("by_key", "by_spec", "crowded", "dead", "groups", "joined", "live_asks", "plain")
@@ -115,7 +119,9 @@ class EquivalenceClasses:
         self.joined = 0
 
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
-        """Remember the class of a spec. The fast path uses it too if the spec is plain, its quantities are small and no type is crowded.
+        """Remember the class of a spec.
+
+        The fast path uses the class too if the spec is plain, its quantities are small and no type is crowded.
 
         If SHAPES_MAX specs are known already, forget these first.
         """

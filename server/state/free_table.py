@@ -1,4 +1,4 @@
-"""Free capacity of all nodes as an array, so that one comparison finds the nodes with enough capacity for a demand."""
+"""The free capacity of all nodes as an array. One comparison finds the nodes with enough capacity for a demand."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FreeTable:
-    """One row for each slot that ever had a node; `catch_up` writes the rows of nodes that changed."""
+    """One row for each slot that ever had a node. `catch_up` writes the rows of nodes that changed."""
 
     __slots__ = ("_free", "_nodes", "_open")
 
@@ -55,7 +55,7 @@ class FreeTable:
         self._write(known)
 
     def _write(self, nodes: Mapping[int, "Node"]) -> None:
-        """Write the rows of nodes. A node without an entry, such as a removed one, counts as closed; its amounts are zero."""
+        """Write the rows of nodes. A node without an entry, such as a removed one, counts as closed. Its amounts are zero."""
         if not nodes:
             return
         slots = list(nodes)

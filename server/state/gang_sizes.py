@@ -1,8 +1,8 @@
-"""The sizes of jobs for which no client stated one: a job gathers members for a while, then its size is their number (J1).
+"""The sizes of jobs for which no client stated one (J1). A job gathers members for a while. Then its size is the number of its members.
 
-A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job does not count as complete. After
-that time, the number of members is written to each member as the size, and the job is like any other. A member that was tried as
-a job of one stays a job of one, even if further members come.
+Until then, a member of such a job has the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
+time, the number of members is written to each member as the size, and the job is like any other. A member that was tried as a
+job of one stays a job of one, even if further members come.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    This is the case if the size was never counted, or if counted members are gone and other members wait to replace them. False if
-    a client stated the size, if the job is gone, and for the job of placeholders that name no job.
+    This is so if the size is yet to be counted, or if counted members are gone and other members wait to replace them. Return
+    False if a client stated the size, if the job is gone, and for the job of placeholders that name no job.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -40,15 +40,16 @@ def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
 
 
 def _is_one_of(job: Job, ask: Ask) -> bool:
-    """Return whether an ask is a member of the job. A job of one with the same key is not a member."""
+    """Return whether an ask is a member of the job. An ask that is a job of one with the same key is not a member."""
     return ask.spec.job_key == job.key and ask.spec.min_members > 1
 
 
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
     """Write to a placed ask the size that its job has.
 
-    An ask that was releasing or waited by itself when the size was set may have an old size. If clients stated both the ask's size
-    and the job's, the ask keeps its own. If no other member waits or is placed, the job first gets the size of a pledged member.
+    An ask that was releasing or waited by itself when the size was set may have an old size. If clients stated both the ask's
+    size and the job's, the ask keeps its own. If no other member waits or is placed, the job first gets the size of a pledged
+    member.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None
@@ -76,7 +77,7 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Combine placeholders that name no job into one job, as soon as they sum up to what their application declared.
+    """Combine placeholders that name no job into one job, as soon as they are as many as their application declared.
 
     Placed placeholders count. Once the application goes on, with or without all its placeholders, each placeholder becomes an
     ordinary ask.

@@ -2,8 +2,8 @@
 
 The exception is its fast path, `journal_fast`, which writes many placements or ends at once.
 
-Each function keeps the amounts, the heaps, the counts and the log of changed rows consistent, so that `validate` holds after
-every call. This module decides nothing.
+Each function keeps the amounts, the heaps, the counts and the log of changed rows consistent. Thus `validate` holds after every
+call. This module decides nothing.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
-    """Place the first ask of a group that is at the top of its application's heap, and return the ask. This usual case is fast."""
+    """Place the first ask of the group at the top of its application's heap, and return the ask. This usual case is fast."""
     ask = pending.pop_first(partition, group)
     _assign(partition, ask, node, now)
     usage.charge(group.application, group.ask_class.demand)
@@ -40,7 +40,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Make an ask that does not wait an allocation on a node, without a check of capacity (recovery, design 1.10)."""
+    """Make an ask that is not queued an allocation on a node, without a check of capacity (recovery, design 1.10)."""
     _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
@@ -83,7 +83,7 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     """Remove an allocation from its node and from all usage. Its ask is not put back among the waiting asks.
 
-    If ``for_good`` is false, the caller writes the allocation again at once, and a decision that evicts it stays unchanged.
+    If ``for_good`` is false, the caller writes the allocation again at once. A decision that evicts it then stays unchanged.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
@@ -138,7 +138,7 @@ def _count_work(partition: Partition, ask: Ask) -> None:
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
-    """Set the start of an allocation, which the shim reports; None if the allocation has not started."""
+    """Set the start of an allocation, as reported by the shim. None means that the allocation has not started."""
     if ask.started_ms != started_ms:
         ask.started_ms = started_ms
         partition.columns.changed[ask] = None
@@ -210,14 +210,15 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Promise to a waiting ask capacity on a node and headroom on the path before they are free (design 6.6)."""
+    """Promise capacity on a node, and headroom on the path, to a waiting ask before they are free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     pending.dequeue(partition, ask)
     shared = ask.ask_class
     ask.ask_class = partition.private_class(shared)
     ask.ask_class.pledge = held
     if shared.dead:
-        # An ask's own pledge counts as free for it, so the ask sees the nodes as they were, and fits none either.
+        # An ask's own pledge counts as free for it. The ask therefore sees the nodes as before, and fits none
+        # either.
         pending.kill_class(partition, ask.ask_class)
     partition.leave_class(shared)
     ask.pledge = held
@@ -279,7 +280,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 def _remember(before: Group | Job | None, ask: Ask) -> None:
     """Copy the time and the verdict of the last refusal from an ask's previous group to its new one, live and for the shadow (G1).
 
-    A later time and a verdict that the new group already has are kept. For gangs, nothing is copied.
+    The later of the two times is kept, and a verdict that the new group already has. For gangs, nothing is copied.
     """
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
@@ -333,9 +334,9 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
 def replace(
     partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
 ) -> None:
-    """Let a waiting ask replace a placeholder as soon as the placeholder has ended, on the placeholder's node or another.
+    """Let a waiting ask replace a placeholder as soon as the placeholder has ended, on the placeholder's node or on another.
 
-    Until then the placeholder's usage takes the place of the ask's, so that no amount counts twice and no other ask gets the
+    Until then the placeholder's usage counts in place of the ask's. Thus no amount counts twice, and no other ask gets the
     capacity.
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
@@ -395,7 +396,7 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
 
 
 def _lose_promises(commitment: Commitment) -> None:
-    """Count the promises that a decision does not keep as lost by an external event: a veto, an expiry or an end (invariant 18).
+    """Count the promises of a decision as lost by an external event: a veto, an expiry or an end (invariant 18).
 
     Pledges that give way, such as reservations, do not count.
     """

@@ -1,6 +1,6 @@
 """The fast path of `journal`: it writes all placements of a batch, or all allocations that ended together, at once.
 
-The state is left as `journal.place_first` and `journal.unsettle` leave it, called for one ask after the other.
+The state is left as `journal.place_first` and `journal.unsettle` would leave it, if called for one ask after the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
-    """Charge each limiter once with the sum placed under it; ``wanted`` has amounts by column."""
+    """Charge each limiter once with the sum of what was placed under it. ``wanted`` has amounts by column."""
     for limiter, sums in wanted.items():
         limiter.take(tuple(zip(columns, sums, strict=True)))
 
@@ -37,7 +37,7 @@ def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> 
 def charge_applications(
     columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
 ) -> None:
-    """Set each application's usage, by column, to the values after the batch, and its share if its leaf sorts by share."""
+    """Set each application's usage to the values after the batch, by column. Set its share if its leaf sorts by share."""
     for one, amounts, share in after:
         own, leaf = one.usage, one.leaf
         for index, amount in zip(columns, amounts, strict=True):
@@ -51,7 +51,7 @@ def charge_applications(
 def charge_queues(
     columns: Sequence[int], after: Iterable[tuple[Queue, Sequence[int], int]]
 ) -> None:
-    """Set usage and share of queues other than the root, and charge the root with the growth of its children."""
+    """Set usage and share of queues other than the root. Charge the root with the growth of its children."""
     for one, amounts, share in after:
         own, parent = one.usage, one.climb[0][1]
         if one.above is None:

@@ -9,14 +9,14 @@ NodeSet = dict[Node, None]
 """The nodes with one value of a label, in the order in which they got it."""
 
 CARRIED_MAX: Final = 65_536
-"""The largest number of label keys of nodes that are remembered. A key that no node has then costs no pass over the nodes."""
+"""The largest number of label keys of nodes that are remembered. A key that no node has then needs no pass over the nodes."""
 
 
 class LabelIndex:
     """The nodes of a partition by label key and value.
 
-    A key is indexed, by one pass over the nodes, when its first user comes, and forgotten when it has no users left: nodes may
-    carry a million keys, and constraints use few of them. A key that no node ever carried needs no pass.
+    A key is indexed when its first user comes, by one pass over the nodes. It is forgotten when it has no users left. Nodes may
+    carry a million keys, of which constraints use few. A key that no node ever carried needs no pass.
     """
 
     __slots__ = ("_carried", "_keys", "_labels", "_users")
@@ -33,7 +33,7 @@ class LabelIndex:
         return self._labels
 
     def labels_of(self, node: Node) -> Mapping[str, str]:
-        """Return the labels under which a node is indexed; an empty mapping if the node is not indexed."""
+        """Return the labels under which a node is indexed. The mapping is empty if the node is not indexed."""
         return self._labels.get(node, {})
 
     def use(self, key: str) -> None:
@@ -61,7 +61,7 @@ class LabelIndex:
             del self._users[key], self._keys[key]
 
     def carrying(self, key: str, value: str) -> NodeSet:
-        """Return the nodes with this value of a key; the key must be in use."""
+        """Return the nodes with this value of a key. The key must be in use."""
         return self._keys[key].get(value, {})
 
     def put(self, node: Node) -> None:

@@ -1,7 +1,7 @@
 """Limits that an ask has to pass: the max of each queue on its path, then the limits of its user and group.
 
-A limiter keeps the headroom that it leaves and the classes that it blocks, so that a class that does not
-fit is tested once and not per ask (design 6.5).
+A limiter keeps the headroom that it leaves, and the classes that it blocks. A class that does not fit is thus tested once, and
+not for each ask (design 6.5).
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ def kept(left: int, waiting: int) -> int:
 
 
 def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amounts:
-    """Return a limit as amounts, with NO_LIMIT for types that it does not name; ``index`` has the index of each type."""
+    """Return a limit as amounts, with NO_LIMIT for types that it does not name. ``index`` has the index of each type."""
     amounts = [NO_LIMIT] * len(index)
     for name, quantity in limit:
         amounts[index[name]] = quantity
@@ -49,9 +49,9 @@ def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amount
 
 
 class Limiter:
-    """One limit. ``headroom`` = limit - usage - promised by type; NO_LIMIT for a type without a limit.
+    """One limit. ``headroom`` is the limit less usage and promises, by type. It is NO_LIMIT for a type without a limit.
 
-    ``kind`` is queue, firm, user or group; promises to other asks count only for queue and firm. A firm limiter bounds the
+    ``kind`` is queue, firm, user or group. Promises to other asks count only for queue and firm. A firm limiter bounds the
     usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit to the groups that
     are parked because of it.
     """
@@ -83,12 +83,12 @@ class Limiter:
         return CODES[self.kind]
 
     def has_headroom(self, ask_class: "AskClass") -> bool:
-        """Return whether one more ask of the class fits; a reserved ask's own promise does not count against it.
+        """Return whether one more ask of the class fits. A reserved ask's own promise does not count against it.
 
         An ask that replaces a placeholder always fits, because the placeholder holds the headroom already.
 
-        If a decision freed the capacity for the ask, promises to other asks do not count either, because the decision already
-        considered them. If such another ask takes the headroom first, the victims of its own decision give it back later.
+        If a decision freed the capacity for the ask, promises to other asks do not count. The decision already considered them.
+        If another ask takes the headroom first, the victims of its own decision give it back later.
         """
         held = ask_class.pledge
         if held is None:
@@ -141,7 +141,10 @@ class Limiter:
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """Return the entry for a user at a queue: the first that names the user, else the last with the wildcard; None if there is none."""
+    """Return the entry for a user at a queue: the first that names the user, else the last with the wildcard.
+
+    Return None if there is none.
+    """
     wildcard = None
     for entry in spec.limits:
         if user in entry.users:
@@ -152,15 +155,15 @@ def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
 
 
 def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
-    """Return the first entry that names a group at a queue; None if there is none. The wildcard counts as a group name."""
+    """Return the first entry that names a group at a queue, or None. The wildcard counts as a group name."""
     return next((entry for entry in spec.limits if group in entry.groups), None)
 
 
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
     """Return the one group that an application counts for, whose limits apply on its whole path.
 
-    This is the first group named in the limits that the user belongs to; limits are read from the leaf up to the root, in file
-    order. Without such a group it is the wildcard if the path limits the wildcard, else no group ("").
+    This is the first group of the user that the limits name. Limits are read from the leaf up to the root, in file order. If
+    there is none, it is the wildcard if the path limits the wildcard. Otherwise it is no group ("").
     """
     queue: Queue | None = leaf
     wildcard = ""
@@ -178,7 +181,7 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
 class Limits:
     """The user and group limits of one partition by (queue, kind, name).
 
-    ``relieved`` has the limiters that got more headroom since the last pass of placement, ``unblocking`` the limiters from
+    ``relieved`` has the limiters that got more headroom since the last pass of placement. ``unblocking`` has the limiters from
     earlier passes that may still block classes for which they have headroom.
     """
 

@@ -1,9 +1,9 @@
 """Work that preemption destroyed: how long victims had run when their eviction was ordered, and on how many cores.
 
-The sums run since the core started, by policy, claimant queue and victim queue, and in a second table also by the victim's user
-and application. A victim counts as soon as it has ended, for any reason; a victim that could not be released does not count. Its run
-begins when its pod started, or at placement if no start was reported. It ends at the order: the time after that does not count,
-because the victim may have used it to save its work.
+The sums run since the core started, by policy, claimant queue and victim queue. A second table also has the victim's user and
+application. A victim counts as soon as it has ended, for any reason. A victim that could not be released does not count. Its
+run begins when its pod started. If no start was reported, its run begins at placement. Its run ends at the order to evict it.
+The time after that does not count, because the victim may have used it to save its work.
 
 Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
 for which the table has no free line, are counted together. Applications are counted together once half of the table is used.
@@ -42,8 +42,9 @@ class LossKey(NamedTuple):
 class Going(NamedTuple):
     """The order to evict an allocation: policy, queue that gets the capacity, instant, and delivery ("" means "delete").
 
-    ``softly``: the allocation is only marked, and another operator deletes it (J11). Then ``awaited`` has the asks for which
-    the allocation is evicted, as long as they may be planned for again. All victims of one order share the same object.
+    ``softly`` says that the allocation is only marked, and that another operator deletes it (J11). In that case ``awaited`` has
+    the asks for which the allocation is evicted, as long as they may be planned for again. All victims of one order share one
+    object.
     """
 
     policy: str
@@ -71,7 +72,7 @@ class LostWork:
         self.amounts: dict[LossKey, Amounts] = {}
         self.minutes: dict[tuple[int, LossKey], tuple[Lost, Amounts]] = {}
         self.complete_ms = 0
-        """The instant since which the sums by minute are complete; 0 if no minute was dropped yet."""
+        """The instant since which the sums by minute are complete. It is 0 as long as no minute was dropped."""
 
     def add(
         self, line: LossKey, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None

@@ -1,8 +1,8 @@
 """Nodes, and the indexes that find the best node of a class without looking at all of them (design 6.3, 6.4).
 
-*Fair* order keeps one heap for all classes, least used node first. A class for which too many nodes of that heap are unsuitable
-gets a heap of its own. *Binpacking* order gives each class its own heap, most used node first. A heap entry counts only while it
-is the node's current entry. A node that became better for some class is written to a log, from which each class updates its heap.
+*Fair* order keeps one heap for all classes, least used node first. A class gets a heap of its own if too many nodes of the
+shared heap are unsuitable for it. A heap entry counts only while it is the node's current entry. A node that became better for
+some class is written to a log. Each class updates its heap from this log.
 """
 
 import heapq
@@ -29,17 +29,19 @@ NUMBER_BITS: Final = 48
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 
 HEAP_SLACK: Final = 16
-"""The slack of a heap, which is rebuilt when it has more entries than twice its current ones plus this number."""
+"""The slack of a heap. A heap is rebuilt when it has more entries than twice its current ones plus this number."""
 
 
 class Node:
-    """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
+    """One node. ``free`` is the capacity less usage, foreign pods and pledges, by type index. It may be negative.
 
     - ``parts`` has the terms of its score.
-    - ``opened`` says that its manager has enabled or drained it since it was added, so that all its pods are known.
-    - ``holds`` counts the exclusive pledges on it. While there are any, the node takes only asks that have a pledge on it (G11).
-    - ``changes`` rises when the node opens or closes, when it is updated, and when capacity becomes free on it, but not when
-      capacity is taken. An ask that requires the node and was refused is not tried again while ``changes`` stays the same.
+    - ``opened`` says that its manager has enabled or drained it since it was added. From then on all its pods are known.
+    - ``holds`` is the number of exclusive pledges on it. While there are any, the node takes only asks that have a pledge on it
+      (G11).
+    - ``changes`` rises when the node opens or closes, when it is updated, and when capacity becomes free on it. It does not
+      rise when capacity is taken. An ask that requires the node and was refused is not tried again while ``changes`` stays the
+      same.
     """
 
     __slots__ = (
@@ -101,15 +103,15 @@ class Node:
         """Return whether the node takes placements of asks with these constraints.
 
         A drained node still takes asks that require it by name, because a cordon does not block DaemonSet pods. A node with an
-        exclusive pledge is open to no ask; the asks that have the pledges are checked elsewhere (G11).
+        exclusive pledge is open to no ask. The asks that have the pledges are checked elsewhere (G11).
         """
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
     def takes_required(self, constraints: Constraints) -> bool:
         """Return whether the node takes asks with these constraints because they require it by name. The node may be drained.
 
-        Whether they require this node and not another is checked elsewhere. False for a node that its manager has neither enabled
-        nor drained yet.
+        Whether they require this node and not another is checked elsewhere. Return False until the node's manager has enabled
+        or drained it.
         """
         return self.opened and bool(constraints.required_node)
 
@@ -146,12 +148,12 @@ class NodeIndex:
 
     - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when entries are removed from the log. A
       class whose heap has another epoch rebuilds its heap.
-    - ``freed`` lists the nodes on which capacity became free since the last tick. They can revive dead classes (design 6.5).
-      ``reviving`` has the freed nodes with more dead classes to revive than one tick may revive.
-    - ``numbered`` has by number the nodes with an entry.
-    - ``dirty`` has by slot the nodes that changed since a reader last asked for changes. There are two readers, the columns of
-      snapshots and the table of free capacity, and each change is kept for both.
-    - ``entered`` counts how often a node opened or changed its shape.
+    - ``freed`` lists the nodes on which capacity became free since the last tick. Dead classes are tested on them, and may be
+      requeued (design 6.5). ``reviving`` has the freed nodes with more dead classes than one tick may test.
+    - ``numbered`` has the nodes with an entry, by number.
+    - ``dirty`` has the nodes that changed since a reader last asked for changes, by slot. There are two readers: the columns of
+      snapshots, and the table of free capacity. Each change is kept for both.
+    - ``entered`` counts how often a node opened or was updated while open.
     """
 
     __slots__ = (
@@ -194,7 +196,7 @@ class NodeIndex:
     def rank(self, node: Node) -> int:
         """Return the number by which the node is sorted: its score, negated for binpacking.
 
-        `_renew` and `placement.take_nodes_fast` compute the same sum inline.
+        `_renew` and `placement.take_nodes_fast` compute this number inline.
         """
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
@@ -219,7 +221,7 @@ class NodeIndex:
         self.entered += 1
 
     def leave(self, node: Node) -> None:
-        """Let the node take no more placements; its heap entries are outdated from now on."""
+        """Let the node take no more placements. Its heap entries are outdated from now on."""
         self.touch(node)
         if node.entry is not None:
             del self.numbered[node.number]
@@ -304,7 +306,7 @@ class NodeIndex:
         self.freed.remove(node)
 
     def take_freed(self) -> list[Node]:
-        """Return the nodes on which capacity became free since the last call, in order of the events, and clear their marks."""
+        """Return the nodes on which capacity became free since the last call, in order of the events. Clear their marks."""
         freed = self.freed
         self.freed = []
         for node in freed:
@@ -312,7 +314,10 @@ class NodeIndex:
         return freed
 
     def largest(self) -> Amounts:
-        """Return by type the largest capacity of the nodes that could take placements when a node last opened or changed its shape."""
+        """Return the largest capacity of the nodes that take placements, by type.
+
+        The value is recomputed after a node opened or was updated.
+        """
         if self._largest[0] != self.entered:
             shapes = (node.capacity for node in self.numbered.values())
             self._largest = (
@@ -338,7 +343,7 @@ class NodeIndex:
         heapq.heapify(self.heap)
 
     def _renew(self, node: Node) -> None:
-        """Replace the node's entry by one of its present rank, which is computed inline because this is on the placement path."""
+        """Replace the node's entry by one with its present rank. The rank is computed inline, because this is on the placement path."""
         free, points = node.free, 0
         for index, weight, whole, shift, base in node.parts:
             points += weight * (((whole - free[index]) << shift) // base)
@@ -356,7 +361,7 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log, unless the last entry of the log is this node and no class has read that entry yet."""
+        """Write the node to the log. Skip it if the last entry of the log is this node and is still unread by every class."""
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return
@@ -381,7 +386,7 @@ class ForeignPods:
 
 
 class NodeSlots:
-    """The nodes of one partition by their row in the columns. A row without a node has None and is in ``free``; a new node gets it."""
+    """The nodes of one partition by their row in the columns. A row without a node has None and is in ``free``. A new node gets it."""
 
     __slots__ = ("free", "nodes")
 

@@ -31,19 +31,20 @@ class Partition:
     State that belongs together is an object of its own: ``classes``, ``gangs``, ``decisions``, ``limits``, ``lost``,
     ``foreign``, ``node_slots``, ``ended``, ``columns`` and ``round``.
 
-    - ``unqueued`` are the plain asks that arrived since the last tick and are in no group yet.
-    - ``relief`` counts events that may have freed capacity, ``placements`` the asks placed. A parked gang is tried again when
-      either has changed, because a placement can change which nodes the other members take (design 6.11).
+    - ``unqueued`` are the plain asks that arrived since the last tick and are still to be added to groups.
+    - ``relief`` counts events that may have freed capacity. ``placements`` counts the asks that were placed. A parked gang is
+      tried again when either has changed. A placement matters because it can change which nodes the other members take (design
+      6.11).
     - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
-    - ``disruptions`` has by disruption group the number of its pods that may be evicted.
-    - ``quota_due`` has by queue path the instants at which quota runs are due (see `quota_timers`).
-    - ``deserved`` bounds leaves that share by plain weights (W2); ``shared_for`` is the state for which the shares in force
-      were computed.
+    - ``disruptions`` has the number of pods of each disruption group that may be evicted.
+    - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
+    - ``deserved`` bounds leaves that share by plain weights (W2). ``shared_for`` is the state for which these bounds were
+      computed.
     - ``shadow`` is the memory of the partition's shadow, None if it has no shadow.
     - ``thrashing`` is the memory of the thrashing monitor.
 
-    A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``thrashing`` and ``deserved``. These four
-    therefore have to stay attributes of the partition itself.
+    A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``thrashing`` and ``deserved``. Therefore
+    these four have to stay attributes of the partition itself.
     """
 
     __slots__ = (
@@ -133,10 +134,10 @@ class Partition:
         return self.numbers
 
     def decision_id(self, letter: str, now: int) -> str:
-        """Return an id for a new decision, made of instant, number and partition so that it is unique across restarts.
+        """Return a new id for a decision. It is made of instant, number and partition, so that it is unique across restarts.
 
-        The id names the partition unless that is `default`. If the clock was set back, a number may give an id that was in use
-        before a restart; such a number is skipped.
+        The id names the partition unless that is `default`. After the clock was set back, a number may give an id that was in
+        use before a restart. Such a number is skipped.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"
@@ -182,14 +183,14 @@ class Partition:
             self.columns.changed[ask] = None
 
     def tags_of(self, key: str) -> Tags:
-        """Return the tags of a pod that is present or ended recently; empty for an unknown pod."""
+        """Return the tags of a pod that is present or ended recently. Return no tags for an unknown pod."""
         known: Ask | Foreign | None = self.asks.get(key) or self.foreign.pods.get(key)
         if known is not None:
             return known.tags
         return self.ended.get(key)
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
-        """Return the class of asks with the spec's demand and job class and these constraints, and count one more ask in it.
+        """Return the class of asks with the spec's demand and job class and with these constraints. Count one more ask in it.
 
         The class is made if there is none.
         """
@@ -210,7 +211,7 @@ class Partition:
     def learn(self, spec: AskSpec) -> None:
         """Remember the class of a spec.
 
-        ``classes.plain`` has it from now on if the spec is plain, its quantities are small and no type is crowded.
+        ``classes.plain`` has the class from now on, if the spec is plain, its quantities are small and no type is crowded.
         """
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
 
@@ -239,7 +240,7 @@ class Partition:
         return made
 
     def leave_class(self, ask_class: AskClass) -> None:
-        """Count one ask less in the class, and remove the class if it has no asks left."""
+        """Count one ask less in the class. Remove the class if it has no asks left."""
         ask_class.asks -= 1
         if ask_class.asks:
             return
@@ -247,7 +248,7 @@ class Partition:
         self.classes.remove(ask_class)
 
     def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
-        """Return the spec's constraints, which also exclude the nodes that this ask avoids for now (design 1.8)."""
+        """Return the spec's constraints. The nodes that this ask avoids for now are excluded as well (design 1.8)."""
         avoided = self.avoided.get(key)
         if not avoided:
             return spec.constraints

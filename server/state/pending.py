@@ -16,7 +16,7 @@ from server.state.queues import Queue
 def enqueue(partition: Partition, ask: Ask) -> None:
     """Add a waiting ask to its application: to the asks that wait for placeholders, to its gang, or else to its group.
 
-    A gang member goes to its group if enough members are placed already, or if the ask has a pledge.
+    A gang member joins a group instead of its gang if enough members are placed already, or if the ask has a pledge.
     """
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
@@ -76,7 +76,7 @@ def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask less; if a dead class has no waiting asks left, revive it."""
+    """Count one waiting ask less. If a dead class has no waiting asks left, it is no longer dead."""
     blocking: Queue | None = leaf
     while blocking is not None:
         if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
@@ -90,7 +90,7 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
-    """Add ``count``, which may be negative, to the number of waiting firm asks, for which queues on the path keep headroom (J4)."""
+    """Add ``count`` to the number of waiting firm asks, for which queues on the path keep headroom (J4). ``count`` may be negative."""
     usage.await_firm(leaf, ask_class.demand, count)
     if count < 0:
         usage.relieve_firm(partition, leaf)
@@ -153,12 +153,15 @@ def by_turn(ask: Ask) -> tuple[int, int, int]:
 
 
 def claims_in_turn(ask: Ask) -> tuple[int, int, int, int]:
-    """Return the sort key of P4 among all asks of a leaf, which begins with the priority. `WaitingAsk.turn` gives the same order."""
+    """Return the sort key of P4 among all asks of a leaf, which begins with the priority.
+
+    `WaitingAsk.turn` has the same order as this key.
+    """
     return -ask.spec.priority, *by_turn(ask)
 
 
 def _join_hold(partition: Partition, ask: Ask) -> None:
-    """Add an ask to those that wait for a placeholder of its application; the next tick looks for one."""
+    """Add an ask to those that wait for a placeholder of its application. The next tick looks for one."""
     application, name = ask.application, ask.spec.task_group
     hold = application.holds.get(name)
     if hold is None:
@@ -229,7 +232,7 @@ def regroup(partition: Partition, job: Job) -> None:
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     """Take a waiting ask (placed, released or changed) out of its group or job.
 
-    An ask that is gone for good may leave a hole in its group; the hole is removed when it comes to the front. An ask that may
+    An ask that is gone for good may leave a hole in its group. The hole is removed when it comes to the front. An ask that may
     come back with another place in the order must not leave a hole.
     """
     group = ask.group
@@ -275,7 +278,7 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask less. Its class must be neither dead nor blocked on the path (for such classes see `_count_gone`)."""
+    """Count one waiting ask less. Its class must be neither dead nor blocked on the path. `_count_gone` handles such classes."""
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
     ask_class.pending -= 1
@@ -329,7 +332,7 @@ def _group_lost(partition: Partition, group: Group) -> None:
 
 
 def _drop_group(partition: Partition, group: Group) -> None:
-    """Remove a group without asks. Its entry in the heap, if it has one, is outdated from now on."""
+    """Remove a group without asks. Its entry in the heap, if there is one, is outdated from now on."""
     group.entry = None
     group.asks.clear()
     group.untold.clear()
@@ -374,7 +377,7 @@ def revive_class(partition: Partition, ask_class: AskClass) -> None:
 
 
 def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
-    """Block a class that does not fit into the limiter; return the list in which its groups are parked."""
+    """Block a class that does not fit into the limiter. Return the list in which its groups are parked."""
     waiting = limiter.blocked.get(ask_class)
     if waiting is None:
         waiting = limiter.blocked[ask_class] = []

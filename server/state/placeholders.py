@@ -1,8 +1,8 @@
 """The placeholders of applications, with which the published interface declares gangs (docs/gang-placeholders.md).
 
 A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state remembers what was
-declared. The placeholders that exist are read from the application's asks and allocations, so that no ask waits for a
-placeholder that was preempted, deleted or timed out.
+declared. The placeholders that exist are read from the application's asks and allocations. Thus no ask waits for a placeholder
+that was preempted, deleted or timed out.
 """
 
 import enum
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.state.partition import Partition
 
 TIMEOUT_MS: Final = 900_000
-"""The time within which placeholders must be placed if their application names none: 15 minutes, as in the published interface."""
+"""The default time within which placeholders must be placed: 15 minutes, as in the published interface."""
 
 
 PLACEHOLDERS: Final = "(placeholders)"
@@ -42,10 +42,10 @@ class GangStyle(enum.Enum):
 class Reserve:
     """The placeholders that an application declared.
 
-    ``wanted`` is by type the sum that they have to reach before any other ask of the application is placed. A placeholder that
-    ends lowers it, so that no real pod waits for that placeholder forever (YUNIKORN-1395). ``came`` is by type the sum of the
-    existing placeholders, waiting and placed. ``count`` is their number. ``since_ms`` is when the first of them was made; 0 if
-    there are none.
+    ``wanted`` is the sum that they have to reach before any other ask of the application is placed, by type. A placeholder that
+    ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395). ``came`` is the sum of
+    the existing placeholders, waiting and placed, by type. ``count`` is their number. ``since_ms`` is when the first of them
+    was made, 0 if there are none.
     """
 
     __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
@@ -80,8 +80,8 @@ class Reserve:
 class Hold(Job):
     """Real asks of one task group ("" for none) that wait for placeholders of their application.
 
-    A hold is never complete: its members are placed when they replace a placeholder, or when they become ordinary asks because
-    no placeholder is left for them.
+    A hold is never complete. Its members are placed when they replace a placeholder. If no placeholder is left for them, they
+    become ordinary asks.
     """
 
     __slots__ = ()
@@ -108,7 +108,7 @@ def is_reserving(application: "Application") -> bool:
 def is_complete(partition: "Partition", application: "Application") -> bool:
     """Return whether an application uses as much as its placeholders have to reach. Until then no other ask of it is placed.
 
-    True if it declared no placeholders.
+    Return True if it declared no placeholders.
     """
     reserve, index = application.reserve, partition.types.index
     usage = application.usage
@@ -130,9 +130,11 @@ def is_held(ask: "Ask") -> bool:
 
 
 def is_ready(ask: "Ask") -> bool:
-    """Return whether an ask is a placeholder that a real ask may replace: it is placed, not releasing and not being replaced (G2, G3).
+    """Return whether an ask is a placeholder that a real ask may replace (G2, G3).
 
-    A placeholder that could not be released a moment ago may not be replaced for a while.
+    It must be placed, not releasing and not being replaced.
+
+    For a while after a failed release, a placeholder may not be replaced.
     """
     going = ask.releasing or ask.vetoed or ask.released_by is not None
     return ask.spec.placeholder and ask.node is not None and not going

@@ -1,9 +1,9 @@
 """The choice of an application's queue: the partition's placement rules, in order, with a small interface to the queues.
 
-A rule is skipped if it yields no queue, a queue that it may not create, a parent queue, a queue that takes no applications or a
-queue that the user may not submit to; the reason is remembered. After the last rule `root.default` is tried if it exists. Then
-follows, for applications that are recovered by force, the recovery queue. If no queue is found, the application is refused with
-all remembered reasons.
+A rule is skipped, and the reason remembered, in these cases: it gives no queue, a queue that it may not create, a parent queue,
+a queue that takes no applications, or a queue to which the user may not submit. After the last rule `root.default` is tried if
+it exists. For applications that are recovered by force, the recovery queue follows. If no queue is found, the application is
+refused with all remembered reasons.
 """
 
 import re
@@ -41,7 +41,7 @@ class PlacementFacts:
 
 @dataclass(frozen=True, slots=True)
 class FoundQueue:
-    """The leaf that an application gets, at ``path``; if ``create`` is true, it has to be created first."""
+    """The leaf that an application gets, at ``path``. If ``create`` is true, the leaf has to be created first."""
 
     path: str
     create: bool
@@ -61,7 +61,7 @@ class Lookup(Protocol):
         """Return the queue at a path, if there is one."""
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
-        """Return whether the user may submit to an existing queue, by an access list of that queue or of any ancestor."""
+        """Return whether the user may submit to an existing queue. An access list of that queue or of an ancestor must allow it."""
 
 
 def place_application(
@@ -83,7 +83,7 @@ def deciding_rule(
 ) -> str:
     """Return the rule that gives an application its queue, as text such as `provided` or `tag namespace`.
 
-    The text is `default` for `root.default`, which is tried after the rules, and "" if no rule gives a queue.
+    The text is `default` for `root.default`, which is tried after the rules. It is "" if no rule gives a queue.
     """
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, FoundQueue):
@@ -144,7 +144,7 @@ def _undotted(written: str) -> str:
 
 
 def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
-    """Return the queue that the parent rule gives. It must not be a leaf, and must exist unless that rule may create it."""
+    """Return the queue that the parent rule gives. The queue must not be a leaf. It must exist, unless that rule may create it."""
     if rule.parent is None:
         return ROOT
     path = _queue_of(rule.parent, application, lookup)
@@ -159,7 +159,7 @@ def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Looku
 
 
 def _passes(one: RuleFilter, application: ApplicationAdded) -> bool:
-    """Return whether the filter allows the application's user; a filter without names applies to all users."""
+    """Return whether the filter allows the application's user. A filter without names applies to all users."""
     if not (one.users or one.groups or one.user_pattern or one.group_pattern):
         return one.allow
     named = _matches(application.user, one.users, one.user_pattern) or any(

@@ -1,7 +1,8 @@
 """The open plan checks: questions to resource managers about planned evictions (design 1.8).
 
-A manager that judges constraints which the core cannot evaluate is asked before any pod is evicted for such an ask: would these
-asks fit on these nodes if these allocations were gone? The core orders the evictions only after the answer "it fits".
+Some managers judge constraints that the core cannot evaluate. Such a manager is asked before any pod is evicted for an ask with
+such constraints. The question is: would these asks fit on these nodes if these allocations were gone? The core orders the
+evictions only after the answer "it fits".
 """
 
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ class Placements(NamedTuple):
 class PlanCheck:
     """A question to a manager about one plan.
 
-    ``asks`` are the asks that it is about. ``fits`` says that the manager answered that the asks fit. ``decision_id`` is the decision that carries the plan out, "" as
-    long as there is none.
+    ``asks`` are the asks that it is about. ``fits`` says that the manager answered that the asks fit. ``decision_id`` is the
+    decision that carries the plan out, "" as long as there is none.
     """
 
     check_id: str
@@ -45,9 +46,10 @@ class PlanCheck:
 class PlanChecks:
     """The checks of one partition that have not ended.
 
-    - ``open`` has them by id, ``by_ask`` by the key of each of their asks; an ask has one check at most.
-    - ``refused`` counts by ask the checks that its manager refused in a row.
-    - ``answers`` counts answers and missing answers. After each of them asks may be planned for that were not before.
+    - ``open`` has the checks by id. ``by_ask`` has them by the key of each of their asks. An ask has at most one check.
+    - ``refused`` counts for each ask the checks that its manager refused in a row.
+    - ``answers`` counts the checks that were answered, and those whose answer did not come in time. When this number rises,
+      asks that had to wait may be planned for.
     """
 
     __slots__ = ("answers", "by_ask", "open", "refused")

@@ -1,8 +1,8 @@
-"""Queues that are made before the configuration that adds them comes into force, so that this event takes less time.
+"""Queues that are made before the configuration that adds them comes into force, so that applying it takes less time.
 
 Making 10,000 queues takes about as long as all other work of a configuration of so many queues. A prepared queue equals the one
-that the event would make; a queue that no longer fits the state is not used. So preparations change no decision, and a replay
-does without them. The memory of what the event removes is kept here as well, because freeing it takes time, too.
+that the event would make. A queue that no longer fits the state is not used. Therefore preparations change no decision, and a
+replay works without them. The memory of what the event removes is kept here as well, because freeing it takes time too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,11 +31,11 @@ _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one
 class Prepared:
     """The prepared queues, limiters and measures of one partition for one specification.
 
-    ``before`` is the specification in force when they were made, and ``spec`` the new one; if both are equal, ``is_same`` is
-    set and ``before`` stays in force. ``names`` are the partition's resource types once the new one is in force, ``capacity`` is
-    its capacity in them. ``made`` has by the identity of its specification each queue to be added, ``used`` gets those that the
-    event adds. ``limiters`` has for each other queue its limiters while it is empty, ``measures`` its measure with the scales.
-    ``removed`` gets the queues that the event removes.
+    ``before`` is the specification in force when they were made. ``spec`` is the new one. If both are equal, ``is_same`` is
+    set, and ``before`` stays in force. ``names`` are the partition's resource types once the new specification is in force.
+    ``capacity`` is its capacity in these types. ``made`` has each queue to be added, by the identity of its specification.
+    ``used`` gets those that the event adds. ``limiters`` has for each other queue the limiters that it has while it is empty.
+    ``measures`` has its measure with the scales. ``removed`` gets the queues that the event removes.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Prepared:
         return self.partition.capacity == self.capacity
 
     def take(self, parent: Queue, spec: QueueSpec) -> Queue | None:
-        """Return the queue that was made for a specification below a parent; None if there is none. Call it only if `fits`."""
+        """Return the queue that was made for a specification below a parent, or None. Call it only if `fits`."""
         found = self.made.pop(id(spec), None)
         if found is None:
             return None

@@ -19,7 +19,7 @@ ChildEntry = tuple[Any, ...]
 
 
 class QueueState(enum.StrEnum):
-    """The state of a queue: a draining queue takes no new applications; a stopped queue also places no asks."""
+    """The state of a queue. A draining queue takes no new applications. A stopped queue also places no asks."""
 
     ACTIVE = "Active"
     DRAINING = "Draining"
@@ -27,21 +27,23 @@ class QueueState(enum.StrEnum):
 
 
 class Queue:
-    """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
+    """One queue. Amounts are lists by type index. ``usage`` includes victims that still terminate.
 
-    - ``firm_held`` is the part of usage and promises that belongs to firm asks, ``firm_waiting`` the sum of what waiting firm
-      asks without a pledge request. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in its parent's heap, None if no ask in or below the queue is known to be placeable.
-      ``best`` is the highest priority of these asks inside the queue, ``priority`` what the parent sees in its place. Both may
-      be too high for a while and are corrected when the queue comes to the top; they are never too low (design 6.4).
-    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares, ``basis`` those for the
-      queue's own usage. The two differ only where shares are in proportion to weights (W5). ``measure_scales`` and
+    - ``firm_held`` is the part of usage and promises that belongs to firm asks. ``firm_waiting`` is the sum of the requests of
+      waiting firm asks without a pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
+    - ``entry`` is the queue's current entry in its parent's heap. It is None if no ask in or below the queue is known to be
+      placeable. ``best`` is the highest priority of these asks, as seen inside the queue. ``priority`` is that priority as the
+      parent sees it. Both may be too high for a while, and are corrected when the queue comes to the top. Neither is ever too
+      low (design 6.4).
+    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has those
+      for the queue's own usage. The two differ only where shares are in proportion to weights (W5). ``measure_scales`` and
       ``basis_scales`` are the divisors that are computed from them.
     - ``climb`` has (queue, parent) pairs for the queue and each ancestor but the root, for updates on every level.
     - ``above`` is the queue's parent, None if the parent is the root. Waiting asks are counted in queues that have a limit or
-      siblings: by class in ``pending`` and together in ``pending_asks``. A root has no limit and no siblings, so it counts
-      only the asks that wait in it, and `waiting` adds the asks below it.
-    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (invariant 18). It never falls.
+      siblings: by class in ``pending``, and together in ``pending_asks``. A root has no limit and no siblings. It counts only
+      the asks that wait in it, and `waiting` adds the asks below it.
+    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (invariant 18). The sum never
+      falls.
     """
 
     __slots__ = (
@@ -138,7 +140,8 @@ class Queue:
     def compare(self, measure: Amounts, basis: Amounts | None = None) -> None:
         """Set the amounts by which usage is divided to get shares.
 
-        ``measure`` is for the queue's applications, ``basis`` for the queue itself; without ``basis`` both are the same.
+        ``measure`` is for the queue's applications, and ``basis`` for the queue itself. Without ``basis``, ``measure`` is used
+        for both.
         """
         self.measure = measure
         self.basis = measure if basis is None else basis

@@ -1,8 +1,9 @@
 """The timers of quota runs: when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
 
-A timer belongs to a configured queue with a delay and a max. It is armed by a configuration that lowers the max, sets another
-delay or turns quota preemption on, by the end of a sync, and by usage that was forced over the max; nothing else arms it. This
-module decides when a run is due. Another module plans which pods are evicted, and commitments say whether a run is open.
+A timer belongs to a configured queue with a delay and a max. Three events arm a timer. The first is a configuration that lowers
+the max, sets another delay or turns quota preemption on. The second is the end of a sync. The third is usage that was forced
+over the max. This module decides when a run is due. Another module plans which pods are evicted, and commitments say whether a
+run is open.
 """
 
 import enum
@@ -24,7 +25,7 @@ class Move(enum.StrEnum):
     ARMED = "armed"
     RESTARTED = "restarted"
     KEPT = "kept"
-    """The timer was not restarted by another change: the earlier instant stays (`keep-earliest`)."""
+    """The timer was not restarted by another change. The earlier instant stays (`keep-earliest`)."""
     WITHIN = "within"
     """The timer was disarmed, because the queue is within its maximum."""
     RAISED = "raised"
@@ -57,7 +58,7 @@ def rearm(
 ) -> tuple[int | None, Move | None]:
     """Return a queue's timer after a configuration: the new instant, and the event to report.
 
-    ``over`` names the types in which the queue uses more than the new maximum; ``before`` is None if the queue was not
+    ``over`` names the types in which the queue uses more than the new maximum. ``before`` is None if the queue was not
     configured before.
     """
     delay = after.properties.quota_delay_ms
@@ -93,7 +94,7 @@ def _is_lowered(before: Limit | None, after: Limit) -> bool:
 
 
 def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
-    """Return the types of which the queue uses more than its max, or than the max of ``spec`` if that is given.
+    """Return the types of which the queue uses more than its max. If ``spec`` is given, its max is used instead.
 
     Victims that are releasing do not count (Q3, Q9).
     """
@@ -141,7 +142,8 @@ def _change(
 def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
     """Arm the timer of each configured queue over its max with the full delay, because all pods are known now (Q7).
 
-    Timers that were set before are replaced. Nothing is armed if quota preemption is off, or for a queue without a delay.
+    Timers that were set before are replaced. A queue without a delay gets no timer. If quota preemption is off, no queue gets
+    one.
     """
     return _arm_all(partition, now)
 
@@ -154,8 +156,8 @@ def on_restart(partition: Partition) -> None:
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
     """Arm timers after a restored or resized allocation raised the usage of these types, even if the allocation fits (Q7).
 
-    A timer is armed for each queue on the path that is over its max in one of these types and has no timer yet. Call this only
-    after the sync.
+    Each queue on the path gets a timer if it is over its max in one of these types and has no timer yet. Call this only after
+    the sync.
     """
     names = {partition.types.names[index] for index in grown}
     notes: list[QuotaNote] = []
@@ -204,19 +206,19 @@ def specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
 
 
 def next_due(partition: Partition) -> int | None:
-    """Return the next instant at which a run may be due; None if no timer is set."""
+    """Return the next instant at which a run may be due. Return None if no timer is set."""
     return min(partition.quota_due.values(), default=None)
 
 
 def due(partition: Partition, now: int) -> list[str]:
-    """Return the queues whose timer is due, earlier instants first; at the same instant the deepest queue first (Q6)."""
+    """Return the queues whose timer is due, earlier instants first (Q6). Of queues with one instant, the deepest comes first."""
     instants = partition.quota_due
     found = [path for path, instant in instants.items() if instant <= now]
     return sorted(found, key=lambda path: (instants[path], -path.count("."), path))
 
 
 def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
-    """Remove a queue's timer that is due; return whether to start a run, and the events to report (Q5)."""
+    """Remove a queue's timer that is due. Return whether to start a run, and the events to report (Q5)."""
     instant = partition.quota_due.pop(path)
     beyond = over(partition, partition.queues[path])
     if not beyond:
@@ -227,17 +229,17 @@ def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
 
 
 def is_running(partition: Partition, path: str) -> bool:
-    """Return whether a run of this queue is open; it lasts until its commitment ends (Q5)."""
+    """Return whether a run of this queue is open. A run lasts until its commitment ends (Q5)."""
     return any(one.queue == path for one in partition.decisions.open.values())
 
 
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
     """Return whether ordered evictions alone bring a queue to its max (Q5).
 
-    This is the case while a run of the queue is open. Without a run it is the case if the queue's max is enforced, and either no
-    timer is set or a queue in ``shrinking`` is this queue or below it. Evictions that a run ordered continue whatever the queue's
-    timer does: configuration changes neither stop nor restart a run. ``shrinking`` are the queues that the runs shrink; after a
-    restart this may be a queue below the one that had the run.
+    This is the case while a run of the queue is open. Without a run, two conditions must hold. The queue's max is enforced.
+    Either no timer is set, or a queue in ``shrinking`` is this queue or below it. Evictions that a run ordered continue
+    whatever the queue's timer does. Configuration changes neither stop nor restart a run. ``shrinking`` are the queues whose
+    usage the runs reduce. After a restart this may be a queue below the one that had the run.
     """
     if is_running(partition, queue.path):
         return True
@@ -259,7 +261,7 @@ class WhyNot(enum.StrEnum):
 
 
 def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
-    """Return why nothing enforces the max of a queue; None if usage is within the max, the timer is set, or a run is open."""
+    """Return why nothing enforces the max of a queue. Return None if usage is within the max, a timer is set, or a run is open."""
     waits = queue.path in partition.quota_due or is_running(partition, queue.path)
     if waits or not over(partition, queue):
         return None

@@ -1,8 +1,8 @@
-"""The heaps of queues, applications and groups: which ask is next (O2, O3, O4; design 6.3 and 6.4).
+"""The heaps of queues, applications and groups, which say which ask is next (O2, O3, O4; design 6.3 and 6.4).
 
 The order is exact although the heaps are updated lazily. A *share* in an entry is always current, because every change of usage
-renews the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it;
-the search verifies it on the way down and lowers it there. A priority is never too low: when something that may be placeable is
+renews the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it.
+The search checks it on the way down and lowers it there. A priority is never too low. When something that may be placeable is
 added, the priorities on its path are raised at once.
 """
 
@@ -44,7 +44,7 @@ def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
 
 
 def renew_queue(parent: Queue, queue: Queue) -> None:
-    """Renew the entry of a queue whose share changed, in its parent's heap; the old entry is outdated from now on."""
+    """Renew the entry of a queue whose share changed, in its parent's heap. The old entry is outdated from now on."""
     old, heap = queue.entry, parent.heap
     queue.entry = entry = _queue_entry(parent, queue)
     if heap[0] is old:
@@ -54,7 +54,7 @@ def renew_queue(parent: Queue, queue: Queue) -> None:
 
 
 def renew_application(leaf: Queue, application: Application) -> None:
-    """Renew the entry of an application whose share changed, in its leaf's heap; the old entry is outdated from now on."""
+    """Renew the entry of an application whose share changed, in its leaf's heap. The old entry is outdated from now on."""
     old, heap = application.entry, leaf.heap
     application.entry = entry = _application_entry(leaf, application)
     if heap[0] is old:
@@ -87,7 +87,7 @@ def enter(queue: Queue, child: Child, priority: int) -> None:
 
 
 def append(queue: Queue, child: Child, priority: int) -> None:
-    """Add the entry of a child to a queue whose heap is being rebuilt; `complete` puts the heap in order."""
+    """Add the entry of a child to a queue whose heap is being rebuilt. `complete` puts the heap in order."""
     child.priority = priority
     if not queue.priority_first:
         _count(queue, child, priority)
@@ -97,7 +97,7 @@ def append(queue: Queue, child: Child, priority: int) -> None:
 
 
 def complete(queue: Queue) -> None:
-    """Put the heap of a queue in order after all its children were appended, and append the queue to its parent's.
+    """Put the heap of a queue in order after all its children were appended. Then append the queue to its parent's heap.
 
     A stopped queue is not appended.
     """
@@ -170,14 +170,17 @@ def raise_path(application: Application, priority: int) -> None:
 
 
 def _best_inside(queue: Queue) -> int:
-    """Return the highest priority inside a queue that has no entry in its parent's heap, although queues or asks below it have entries."""
+    """Return the highest priority inside a queue that has no entry in its parent's heap. Queues or asks below it must have entries."""
     first = first_child(queue)
     assert first is not None
     return best_priority(queue, first)
 
 
 def _present(queue: Queue) -> bool:
-    """Return whether the queue and all its ancestors have entries. If so, no entry has a lower priority than the entries below it."""
+    """Return whether the queue and all its ancestors have entries.
+
+    If so, every entry has at least the priority of the entries below it.
+    """
     for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
         if one.entry is None:
             return False
@@ -185,7 +188,7 @@ def _present(queue: Queue) -> bool:
 
 
 def push_group(group: Group | Job) -> None:
-    """Add the entry of a group whose first ask may be placeable, and raise the priorities on the path above it."""
+    """Add the entry of a group whose first ask may be placeable. Raise the priorities on the path above it."""
     first = group.asks[0] if isinstance(group, Group) else group.members[0]
     application = group.application
     entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group.number, group)
@@ -213,7 +216,7 @@ def reenter(queue: Queue) -> None:
 
 
 def first_child(queue: Queue) -> Child | None:
-    """Return the child on top of the queue's heap after removing outdated entries; None if no entry is left."""
+    """Return the child on top of the queue's heap after removing outdated entries. Return None if no entry is left."""
     heap = queue.heap
     while heap:
         entry = heap[0]
@@ -225,7 +228,7 @@ def first_child(queue: Queue) -> Child | None:
 
 
 def first_group(application: Application) -> Group | Job | None:
-    """Return the group on top of the application's heap after removing outdated entries; None if no entry is left."""
+    """Return the group on top of the application's heap after removing outdated entries. Return None if no entry is left."""
     heap = application.heap
     while heap:
         entry = heap[0]
@@ -237,7 +240,7 @@ def first_group(application: Application) -> Group | Job | None:
 
 
 def best_priority(queue: Queue, first: Child) -> int:
-    """Return the highest priority among the entries of the queue's children; ``first`` is the child on top of its heap."""
+    """Return the highest priority among the entries of the queue's children. ``first`` is the child on top of its heap."""
     if queue.priority_first:
         return first.priority
     return max(queue.child_priorities)

@@ -1,7 +1,7 @@
 """The state of the round loop between ticks: where it stopped, and which asks it need not check again (design 6.2).
 
-Most of this state only saves work, and losing it changes no decision. The start of the last round of claims and the releases of earlier
-rounds are different, because they delay the next rounds (P1, P5); a restart of the core forgets these two.
+Most of this state only saves work, and losing it changes no decision. Two items are different, because they delay the next
+rounds (P1, P5): the start of the last round of claims, and the releases of earlier rounds. A restart of the core forgets both.
 """
 
 from collections import Counter
@@ -23,7 +23,8 @@ InTurn: TypeAlias = "tuple[tuple[int, int, int, int], Ask]"
 class RoundReleases:
     """The releases that the claims of one round ordered: see `server.snapshot.pace.Taken`.
 
-    ``over`` has the amounts by which queues were over their entitlements when the round began; None until they are needed (P9).
+    ``over`` has the amounts by which queues were over their entitlements when the round began. It is None until it is needed
+    (P9).
     """
 
     began_ms: int
@@ -35,9 +36,9 @@ class RoundReleases:
 class Look:
     """A *look*: a search for asks that may reserve, which takes several ticks because there are many groups.
 
-    ``mark`` has the counters of the state when the look began, ``groups`` the groups that are still to be searched. ``found``
-    has the first asks in order that may reserve and that the round has not tried yet. ``due_ms`` is the next instant at which
-    another ask may reserve. ``cut`` says that more asks were found than ``found`` keeps.
+    ``mark`` has the counters of the state when the look began. ``groups`` has the groups that are still to be searched.
+    ``found`` has the first asks in order that may reserve and that the round has not tried yet. ``due_ms`` is the next instant
+    at which another ask may reserve. ``cut`` says that more asks were found than ``found`` keeps.
     """
 
     mark: tuple[int, ...]
@@ -56,10 +57,10 @@ class Look:
 class ClaimsLook:
     """A look for asks that may claim: a search that takes several ticks because there are many groups.
 
-    ``spec`` is the configuration, and ``mark`` has the counters of the state, when the look began. ``groups`` are the groups that
-    are still to be searched. ``found`` has by leaf the asks that may claim; the first one in order is at the end of the list.
-    ``untried`` has by leaf the asks that a tick took from ``found`` but did not try, because its budget ended. ``again_ms`` is
-    the next instant at which another ask may claim.
+    ``spec`` is the configuration when the look began. ``mark`` has the counters of the state at that time. ``groups`` are the
+    groups that are still to be searched. ``found`` has the asks that may claim, by leaf. The first one in order is at the end
+    of the list. ``untried`` has the asks that a tick took from ``found`` but did not try, because its budget ended. It is by
+    leaf. ``again_ms`` is the next instant at which another ask may claim.
     """
 
     spec: "PartitionSpec"
@@ -79,8 +80,8 @@ class ClaimsLook:
 class GroupsLook:
     """A look at groups for asks that replace others and single asks that count as gangs. The look takes several ticks.
 
-    ``spec``, ``mark`` and ``again_ms`` are those of `ClaimsLook`. ``groups`` are the groups that are still to be planned for;
-    the first one in order is at the end of the list. ``began_ms`` is the instant at which the look began.
+    ``spec``, ``mark`` and ``again_ms`` are those of `ClaimsLook`. ``groups`` are the groups that are still to be planned for.
+    The first one in order is at the end of the list. ``began_ms`` is the instant at which the look began.
     """
 
     spec: "PartitionSpec"
@@ -93,29 +94,32 @@ class GroupsLook:
 class Round:
     """The state of the rounds of one partition.
 
-    - ``due_ms`` is the next instant at which an ask may reserve although nothing but the time has changed.
-    - ``claims_ms`` is the instant from which an ask may claim in a round. ``began_ms`` is when the last round of claims began,
-      ``arrivals`` the number of the last ask that had arrived then, ``goes_on`` whether the step budget ended that round early.
+    - ``due_ms`` is the next instant at which an ask may reserve without any event, because it has then waited long enough.
+    - ``claims_ms`` is the instant from which an ask may claim in a round. ``began_ms`` is when the last round of claims began.
+      ``arrivals`` is the number of the last ask that had arrived then. ``goes_on`` says whether the step budget ended that
+      round early.
     - ``released`` has the releases of that round and of earlier rounds within the pace's window.
-    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, changed since asks of higher priority
-      were last tried on these nodes. ``reservations_offered`` has the sets of reservations that were already offered to such
-      asks when the step budget ended, so that the next tick continues with the other sets.
+    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, have changed. Then asks of higher
+      priority are tried on these nodes again. ``reservations_offered`` has the sets of reservations that were already offered
+      to such asks when the step budget ended. The next tick continues with the other sets.
     - ``reservations_untold`` says that reservations changed after the asks that they block were last sent their reasons.
       ``reserved_told`` has the groups whose last reason names a reservation, with the reservation's id and the instant.
-    - ``observed`` has by subject the plan that was last shown, in a partition that only observes (P8). The subject of a plan is its
-      first preemptor, or the queue whose usage it reduces.
-    - ``cycles`` counts the scheduling cycles in which placement ended within its budget; asks that still wait missed these (P2).
-    - ``seen`` has the counters of the state (relief, nodes) when the last round began. ``open`` says that the round goes on in the
-      next tick: its step budget ended, a plan or takeover was made, or a look is not over. ``masked`` has, by policy and key, the
-      asks that were refused since the round began.
-    - ``hopeless`` has the numbers of classes that no node could hold. They are valid while ``hopeless_seen`` does not change: how
-      often a node opened or changed its shape, and how many pledges ended.
+    - ``observed`` has the plan that was last shown, by subject, in a partition that only observes (P8). The subject of a plan
+      is its first preemptor, or the queue whose usage it reduces.
+    - ``cycles`` counts the scheduling cycles in which placement ended within its budget. An ask that still waits has missed all
+      of them since it came (P2).
+    - ``seen`` has the counters of the state (relief, nodes) when the last round began. ``open`` says that the round continues
+      in the next tick. The reason is that its step budget ended, that a plan or takeover was made, or that a look is still
+      open. ``masked`` has the asks that were refused since the round began, by policy and key.
+    - ``hopeless`` has the numbers of classes that no node could hold. These numbers are valid while ``hopeless_seen`` stays the
+      same: `NodeIndex.entered`, and how many pledges ended.
     - ``barren`` has the numbers of groups in which no ask may reserve. A number is valid until an ask joins its group.
-    - ``unsuited`` has the numbers of groups whose asks are too large for each reserved node that they could take over. They are
-      valid while ``unsuited_seen`` does not change: how often a node opened or changed its shape, and the ids of the reservations.
-    - ``look`` is the latest look for asks that may reserve, ``claims_look`` that for asks that may claim, ``groups_look``
-      that at groups beside the claims; None if there is none.
-    - ``looked`` is the value of `Partition.relief` at the last check whether open decisions still need their marked victims (J11).
+    - ``unsuited`` has the numbers of groups whose asks are too large for each reserved node that they could take over. These
+      numbers are valid while ``unsuited_seen`` stays the same: `NodeIndex.entered`, and the ids of the reservations.
+    - ``look`` is the latest look for asks that may reserve, and ``claims_look`` that for asks that may claim. ``groups_look``
+      is the latest look at groups beside the claims. Each is None if there is none.
+    - ``looked`` is the value that `Partition.relief` had when open decisions were last checked for marked victims that are no
+      longer needed (J11).
     - ``tries`` is the planners' memory of asks that they refused.
     """
 

@@ -29,7 +29,7 @@ class ShadowPlacement(NamedTuple):
 class OpenShadowDecision(NamedTuple):
     """An open decision of the shadow. Only the shadow's own rounds count its places as pledged and its victims as evicted.
 
-    ``victims`` are keys, each with the rules that chose it; ``shrink`` has the numbers of a trim (surplus reclaim), which has
+    ``victims`` are keys, each with the rules that chose it. ``shrink`` has the numbers of a trim (surplus reclaim), which has
     no preemptor.
     """
 
@@ -47,12 +47,12 @@ class OpenShadowDecision(NamedTuple):
 
 
 class Shadow:
-    """The memory of one shadow. ``live`` is the specification in force, ``spec`` the specification with the shadow's settings.
+    """The memory of one shadow. ``live`` is the specification in force. ``spec`` is the specification with the shadow's settings.
 
     - ``round`` has the pace of the shadow's own rounds.
-    - ``held`` has its open decisions by first subject. ``checked`` is the last of these decisions that was checked against the
-      rules again, at ``checked_ms``.
-    - ``records`` has the records by subject, oldest first; ``forgotten`` counts the records that are not kept any more.
+    - ``held`` has its open decisions by first subject. ``checked`` is the decision that was last checked against the rules
+      again. ``checked_ms`` is the instant of that check.
+    - ``records`` has the records by subject, oldest first. ``forgotten`` is the number of records that were dropped.
     - ``sums`` has totals by policy and side (live or shadow). ``told`` counts the records by how live and shadow differ.
     - ``seen`` has the counters of the state at which ended decisions were last looked for.
     """
@@ -75,7 +75,7 @@ class Shadow:
     def __init__(
         self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
     ) -> None:
-        """Start with the pace of ``paced``, the live side's round, so that earlier releases of rounds count for the shadow, too."""
+        """Start with the pace of ``paced``, the live side's round. Thus earlier releases of rounds count for the shadow too."""
         self.live = live
         self.spec = spec
         self.since_ms = since_ms

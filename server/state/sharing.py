@@ -1,4 +1,4 @@
-"""The amounts that a partition shares out, and those that its leaves request beyond their usage (seed 004, W1 and W2)."""
+"""The amounts that a partition shares out, and those that its leaves request beyond their usage (W1, W2)."""
 
 from server.model.fit import Amounts
 from server.snapshot.queues import FrozenAmounts
@@ -12,7 +12,7 @@ def is_shared_out(partition: Partition) -> bool:
 
 
 def total(partition: Partition) -> FrozenAmounts:
-    """Return the allocatable amounts of nodes that take placements, less what foreign pods occupy there; no ports (W2)."""
+    """Return the allocatable amounts of nodes that take placements, less what foreign pods occupy there (W2). Ports are left out."""
     sums = _whole(partition)
     for node in partition.index.nodes.values():
         if not node.schedulable:
@@ -50,7 +50,7 @@ def is_too_much_used(partition: Partition) -> bool:
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """Return by leaf the requests of its waiting asks, less the capacity that is pledged to them and counts as used (W1).
+    """Return the requests of each leaf's waiting asks, less the capacity that is pledged to them and counts as used (W1).
 
     Leaves without waiting asks are left out. Pledges that give way to claims do not count as used.
     """

@@ -27,7 +27,10 @@ from server.state.queues import Queue, QueueState
 
 
 class JobDue(NamedTuple):
-    """A job that a snapshot is to contain. ``members`` wait or have a pledge that gives way; ``placed`` is the number of running members."""
+    """A job that a snapshot is to contain.
+
+    ``members`` wait, or have a pledge that gives way. ``placed`` is the number of running members.
+    """
 
     key: str
     number: int
@@ -105,7 +108,7 @@ def catch_up(partition: Partition) -> None:
 
 
 def _pace(partition: Partition, now: int) -> Pace:
-    """Return the releases of the last round and of earlier rounds that began within the pace's window (P5).
+    """Return the releases of the last round, and of earlier rounds that began within the pace's window (P5).
 
     For losses of queues only the last round counts, because over-use is measured again in each round (P9).
     """
@@ -138,7 +141,10 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 
 
 def reserved(partition: Partition) -> dict[str, Amounts]:
-    """Return by queue the promised amounts that give way to claims. These amounts do not count when a queue is compared with its entitlement."""
+    """Return by queue the promised amounts that give way to claims.
+
+    These amounts do not count when a queue is compared with its entitlement.
+    """
     sums: dict[str, Amounts] = {}
     for held in partition.decisions.pledges.values():
         for queue in held.ask.application.leaf.path_up() if held.reserves else ():
@@ -194,9 +200,9 @@ def _most(partition: Partition, queue: Queue) -> Bounds:
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """Return by disruption group how many more evictions are allowed (V5).
+    """Return how many more evictions each disruption group allows (V5).
 
-    Victims whose eviction was ordered and that have not ended yet are subtracted, so that a number may be negative.
+    Victims that were ordered to be evicted and still run are subtracted. A number may thus be negative.
     """
     left = dict(partition.disruptions)
     for ask in partition.decisions.leaving.values():
@@ -287,10 +293,10 @@ def _within_limits(members: Sequence[Ask]) -> bool:
 
 
 def first_blocker(ask: Ask) -> Limiter | None:
-    """Return the first of an ask's limits without headroom for it; None if all have headroom.
+    """Return the first of an ask's limits without headroom for it. Return None if all have headroom.
 
-    The order is: for a firm ask the limits of firm use, then queues, both from the leaf up; then the user's limits, then the
-    group's.
+    For a firm ask, the limits of firm use come first, from the leaf up. Then come those of queues, from the leaf up, then those
+    of the user, and last those of the group.
     """
     limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_headroom(ask.ask_class)), None)
@@ -354,7 +360,7 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
 
 
 def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
-    """Return the firm use of each queue; {} if asks have no classes (J4).
+    """Return the firm use of each queue (J4). Return {} if asks have no classes.
 
     The amounts held are those after all ordered releases. Firm asks whose pledges give way to claims count as waiting.
     """

@@ -18,7 +18,8 @@ _Value = TypeVar("_Value")
 class Deficit(NamedTuple):
     """The amount by which a queue was below its entitlement in one type after its last claim was fulfilled.
 
-    ``entitled`` is its entitlement at that time, ``lost`` the total that it had lost until then by external events (`Queue.lost`).
+    ``entitled`` is its entitlement at that time. ``lost`` is the total that it had lost until then by external events
+    (`Queue.lost`).
     """
 
     left: int
@@ -36,8 +37,8 @@ class Strikes(NamedTuple):
 class ThrashingTables:
     """The tables of the thrashing monitor.
 
-    ``deficits`` has the deficits by queue and type. ``taken`` has by pair within one queue the instant of the last replacement
-    (I2). ``total`` counts how often pairs were frozen.
+    ``deficits`` has the deficits by queue and type. ``taken`` has the instant of the last replacement (I2), by pair within one
+    queue. ``total`` counts how often pairs were frozen.
     """
 
     __slots__ = ("deficits", "frozen", "strikes", "taken", "total")
@@ -65,7 +66,7 @@ class ThrashingTables:
             del self.taken[pair]
 
     def forget_queues(self, paths: Iterable[str]) -> None:
-        """Forget the deficits of queues that are gone, because new queues of the same names have lost nothing yet."""
+        """Forget the deficits of queues that are gone. New queues of these names have lost nothing yet."""
         gone = frozenset(paths)
         for key in [key for key in self.deficits if key[0] in gone]:
             del self.deficits[key]

@@ -38,9 +38,9 @@ def apply_spec(
 ) -> list[str]:
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
-    Return the paths of queues that were deleted because they were empty. A specification that equals the one in force does not
-    replace it, so that a shadow, which belongs to its specification, continues. What was ``prepared`` for the specification
-    makes this faster and changes nothing else.
+    Return the paths of queues that were deleted because they were empty. If the specification equals the one in force, that one
+    stays. A shadow, which belongs to its specification, then continues. What was ``prepared`` for the specification makes this
+    faster and changes nothing else.
     """
     if prepared is not None and prepared.before is partition.spec:
         is_same = prepared.is_same
@@ -116,7 +116,7 @@ def _intern(partition: Partition, spec: QueueSpec) -> None:
 
 
 def drain(queue: Queue) -> None:
-    """Drain a queue that is no longer configured and the configured queues below it, so that they take no new applications.
+    """Drain a queue that is no longer configured, and the configured queues below it, so that they take no new applications.
 
     Dynamic queues below it keep their state.
     """
@@ -127,7 +127,7 @@ def drain(queue: Queue) -> None:
 
 
 def stop(partition: Partition) -> None:
-    """Stop a partition that is no longer configured, so that it places nothing any more."""
+    """Stop a partition that is no longer configured. It places nothing from now on."""
     partition.retired = True
     for queue in partition.queues.values():
         queue.state = QueueState.STOPPED
@@ -148,9 +148,9 @@ def _enter(partition: Partition, parent: Queue, queue: Queue) -> None:
 
 
 def create_path(partition: Partition, path: str) -> Queue:
-    """Return the leaf at a path; create it and missing parents as dynamic queues.
+    """Return the leaf at a path. Create it and missing parents as dynamic queues.
 
-    A new leaf gets the settings of the nearest template above it; new parents have no limits.
+    A new leaf gets the settings of the nearest template above it. New parents have no limits.
     """
     names = path.split(".")
     queue = partition.root
@@ -170,7 +170,7 @@ def create_path(partition: Partition, path: str) -> Queue:
 
 
 def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
-    """Return the specification of a new dynamic queue: for a leaf that of the nearest template, for a parent one without limits."""
+    """Return the specification of a new dynamic queue. A leaf gets that of the nearest template, and a parent one without limits."""
     template = nearest_template(parent)
     properties = inherited(parent.spec.properties)
     if not leaf:
@@ -190,7 +190,7 @@ def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
 
 
 def nearest_template(queue: Queue) -> ChildTemplate | None:
-    """Return the child template of the queue or of its nearest ancestor that has one; None if none has."""
+    """Return the child template of the queue or of its nearest ancestor that has one. Return None if there is none."""
     return next((one.spec.template for one in queue.path_up() if one.spec.template), None)
 
 
@@ -237,7 +237,7 @@ def untag_queue(queue: Queue, names: Set[str]) -> None:
 def relimit(partition: Partition, prepared: Prepared | None = None) -> None:
     """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`).
 
-    The limiters that were ``prepared`` are for queues that are empty and that no deserved share bounds.
+    The ``prepared`` limiters are for queues that are empty and that no deserved share bounds.
     """
     has_classes = _has_classes(partition)
     usable = None if partition.deserved else prepared
@@ -301,9 +301,10 @@ def _make_limiter(partition: Partition, queue: Queue, *, has_classes: bool) -> N
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """Return by type how much a queue may use: its max, and at most its deserved share if it is a leaf that shares by weights (W2).
+    """Return how much a queue may use, by type (W2): its max. For a leaf that shares by weights, this is at most its deserved share.
 
-    NO_LIMIT means that a type has no limit, None that no type has one. The root has no max, even if its specification has one.
+    NO_LIMIT means that a type has no limit. None means that no type has one. The root has no max, even if its specification has
+    one.
     """
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
@@ -316,7 +317,7 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
 
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
-    """Return the limiter that bounds firm use by the queue's guarantee (J4); None if the queue guarantees nothing."""
+    """Return the limiter that bounds firm use by the queue's guarantee (J4). Return None if the queue guarantees nothing."""
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
     if not named:
         return None
@@ -327,7 +328,7 @@ def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
 
 
 def _reclass(partition: Partition, before: PreemptionSettings) -> None:
-    """Give all asks their new class, because the settings that say which are firm may have changed (J2)."""
+    """Give all asks their new class, because the settings that say which asks are firm may have changed (J2)."""
     now = partition.spec.preemption
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
@@ -353,7 +354,7 @@ def _limits(partition: Partition, limit: Limit) -> Amounts:
 
 
 def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
-    """Return all limits of an application: queues from the leaf up, then its user's, then its group's at each level."""
+    """Return all limits of an application: those of queues from the leaf up, then those of its user and of its group at each level."""
     path = list(application.leaf.path_up())
     limiters = [queue.limiter for queue in path if queue.limiter is not None]
     group = matched_group(application.leaf, application.user_groups)
@@ -397,8 +398,7 @@ def _count_in(application: Application) -> None:
 def measure(partition: Partition, queue: Queue) -> Amounts:
     """Return the amounts by which a queue's usage is divided (6.3).
 
-    In each type this is the queue's guarantee, else the max of the queue or of its nearest ancestor with one, else the partition's
-    capacity.
+    In each type this is the queue's guarantee, else the nearest max on its path, else the partition's capacity.
     """
     index = partition.types.index
     amounts = list(partition.capacity)
@@ -413,7 +413,7 @@ def measure(partition: Partition, queue: Queue) -> Amounts:
 def rebuild_ranking(partition: Partition, prepared: Prepared | None = None) -> None:
     """Rebuild shares, heaps and the parked groups after a configuration or a change of the total.
 
-    The measures that were ``prepared`` are for the capacity that the partition had then.
+    The ``prepared`` measures are for the capacity that the partition had when they were made.
     """
     partition.ranking_stale = False
     partition.shared_for = None
@@ -499,7 +499,7 @@ def _forget_blocks(partition: Partition) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap, and enter it in its leaf's if it has any group or job that is not parked."""
+    """Rebuild an application's heap. Enter the application in its leaf's heap if it has a group or job that is not parked."""
     _fill_heap(application)
     if application.heap:
         ranking.append(application.leaf, application, -application.heap[0][0])
@@ -535,7 +535,7 @@ def _fill_heap(application: Application) -> None:
 def sweep(partition: Partition, kept: list[Queue] | None = None) -> list[str]:
     """Remove all empty queues that are dynamic or draining, and return their paths.
 
-    The caller may have them ``kept`` in a list, to free their memory later.
+    If ``kept`` is a list, the removed queues are added to it, so that the caller can free their memory later.
     """
     removed: list[str] = []
     leaves = [
@@ -552,7 +552,7 @@ def sweep(partition: Partition, kept: list[Queue] | None = None) -> list[str]:
 
 
 def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
-    """Remove a leaf and its ancestors as long as they are empty and dynamic or draining; return their paths."""
+    """Remove a leaf and its ancestors as long as they are empty and dynamic or draining. Return their paths."""
     removed: list[str] = []
     _remove_path(partition, leaf, removed)
     _forget_paths(partition, removed)

@@ -1,4 +1,4 @@
-"""Resource types of a partition, each with an index: every amount in the state is a list by type index (design 6.10)."""
+"""Resource types of a partition, each with an index. Every amount in the state is a list by type index (design 6.10)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -30,7 +30,10 @@ class ResourceTypes:
         return len(self.names)
 
     def intern(self, name: str, synthetic: int = 0) -> int:
-        """Return the index of a type, which is registered if it is new. ``synthetic`` is each node's capacity of a synthetic type, else 0."""
+        """Return the index of a type, which is registered if it is new.
+
+        ``synthetic`` is each node's capacity of a synthetic type, else 0.
+        """
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.names)
@@ -65,7 +68,7 @@ class ResourceTypes:
 def replaced(
     amounts: Amounts, quantities: Iterable[tuple[str, int]] | None, index: Mapping[str, int]
 ) -> Amounts:
-    """Return a copy of amounts in which these quantities replace those of their types; ``index`` has the index of each type."""
+    """Return a copy of amounts in which these quantities replace those of their types. ``index`` has the index of each type."""
     made = amounts.copy()
     if quantities:
         for name, quantity in quantities:

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 NOT_WANTED: Final = -(1 << 63)
 """The demand for a type that a class does not ask for. This demand fits even a node whose free amount is negative."""
 GAPS_MIN: Final = 64
-"""When the table has to grow, it is rebuilt without its gaps if there are more gaps than classes, and more than this many."""
+"""The number of gaps above which a table is rebuilt without gaps when it has to grow. There must also be more gaps than classes."""
 
 
 class Unschedulable:
     """The classes that no node takes now, in the order in which they came.
 
     There may be many such classes, and to test each of them whenever a pod ends would be slow. Therefore `within` compares all
-    demands with free capacity at once. Each class has a row; when a class is removed, its row stays as a gap. ``requiring`` has
+    demands with free capacity at once. Each class has a row. When a class is removed, its row stays as a gap. ``requiring`` has
     the classes whose asks require one node by name.
     """
 
@@ -66,7 +66,7 @@ class Unschedulable:
             self.requiring.pop(ask_class, None)
 
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
-        """Return the classes whose demand exceeds ``most`` in no type, and the classes of ``also`` that are in the table, in order."""
+        """Return the classes whose demand is at most ``most`` in every type, and those classes of ``also`` that are in the table."""
         count = len(self._classes)
         found = self._used[:count].copy()
         for at, demands in enumerate(self._demands):

@@ -55,7 +55,7 @@ def charge(application: Application, demand: Demand) -> None:
 
 
 def discharge(partition: Partition, application: Application, demand: Demand) -> None:
-    """Subtract a demand from the usage on the whole path; asks that wait for that headroom are tested at the next tick."""
+    """Subtract a demand from the usage on the whole path. Asks that wait for that headroom are tested at the next tick."""
     leaf = application.leaf
     _lessen(application.usage, demand)
     _rank_application(application)
@@ -115,7 +115,7 @@ def _lessen(amounts: Amounts, demand: Demand) -> None:
 
 
 def relieve(partition: Partition, limiter: Limiter) -> None:
-    """List a limiter that may have headroom again for classes that it blocks, so that the next tick tests it."""
+    """List a limiter that may have headroom for classes that it blocks, so that the next tick tests it."""
     if limiter.blocked and not limiter.relieved:
         limiter.relieved = True
         partition.limits.relieved.append(limiter)
@@ -183,7 +183,7 @@ def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
 
 
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
-    """List the limits on the path for a test at the next tick: firm asks hold or request less, so that other asks may fit."""
+    """List the limits on the path for a test at the next tick. Firm asks hold or request less, so that other asks may fit."""
     for queue in leaf.path_up():
         for limiter in (queue.firm, queue.limiter):
             if limiter is not None:

@@ -51,7 +51,7 @@ def added(amounts: Amounts, demand: Demand) -> None:
 
 
 def same(types: ResourceTypes, what: str, have: Amounts, want: Amounts) -> None:
-    """Assert that amounts have the expected values; the message names the types that differ."""
+    """Assert that amounts have the expected values. The message names the types that differ."""
     if have == want:
         return
     assert len(have) == len(want), f"{what} has {len(have)} types of {len(want)}"

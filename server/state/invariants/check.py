@@ -12,10 +12,10 @@ from server.state.partition import Partition
 
 
 def validate(partition: Partition) -> None:
-    """Assert every invariant of a partition between two events (design 5); the message names the object.
+    """Assert every invariant of a partition between two events (design 5). The message names the object.
 
-    Nothing is changed. While `ranking_stale` says that ranks are rebuilt before their next use, ranks and groups parked because
-    of them are not checked.
+    Nothing is changed. While `ranking_stale` says that ranks are yet to be rebuilt, the checks of ranks and of parked groups
+    are left out.
     """
     check_tree(partition)
     check_keys(partition)

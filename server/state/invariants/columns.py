@@ -1,4 +1,4 @@
-"""Checks of the columns: they agree with the objects, apart from changes that were not written to them yet (design 6.1)."""
+"""Checks of the columns: they agree with the objects, apart from changes that are still to be written to them (design 6.1)."""
 
 from server.snapshot.columns import (
     NOT_STARTED,
@@ -14,7 +14,7 @@ from server.state.partition import Partition
 
 
 def check_columns(partition: Partition) -> None:
-    """Assert that the row of each unchanged allocation and node agrees with it, and that no other row of allocations is in use."""
+    """Assert that each row agrees with its allocation or node, unless that one has changed. No other row of allocations may be in use."""
     columns = partition.columns
     allocations = columns.allocations.freeze()
     pending = {id(ask) for ask in partition.columns.changed}

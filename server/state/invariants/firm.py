@@ -10,7 +10,7 @@ from server.state.types import NO_LIMIT
 
 
 def check_firm(partition: Partition) -> None:
-    """Assert that the firm use of each queue is the sum of its firm allocations and pledges, and its headroom the rest of the guarantee.
+    """Assert the firm use of each queue: it is the sum of its firm allocations and pledges, and its headroom is the rest of its guarantee.
 
     An ask that is to replace a placeholder does not count, because the placeholder already counts.
     """

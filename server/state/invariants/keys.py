@@ -13,7 +13,7 @@ from server.state.partition import Partition
 
 
 def check_keys(partition: Partition) -> None:
-    """Assert that each key waits in one application or is placed on one node, and is not also a foreign pod."""
+    """Assert that each key waits in one application or is placed on one node, and does not also name a foreign pod."""
     waiting = 0
     for key, ask in partition.asks.items():
         assert ask.key == key, f"the state has ask {ask.key} under the key {key}"
@@ -57,7 +57,7 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
-    """Assert that every listed ask is in the table of keys: the counts are equal, and each key of the table was checked before."""
+    """Assert that every listed ask is in the table of keys. The counts must be equal, because each key of the table was checked before."""
     for name, application in partition.applications.items():
         _check_application(partition, name, application)
     listed = sum(len(one.asks) for one in partition.applications.values())
@@ -207,7 +207,7 @@ def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
 
 
 def check_commitments(partition: Partition) -> None:
-    """Assert that open decisions, pledges, nodes and asks refer to each other, and that no victim has two decisions (8.10)."""
+    """Assert that open decisions, pledges, nodes and asks refer to each other, and that a victim has only one decision (8.10)."""
     victims: Counter[str] = Counter()
     for name, commitment in partition.decisions.open.items():
         _check_commitment(partition, name, commitment)

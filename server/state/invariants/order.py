@@ -93,7 +93,7 @@ def _check_entry(queue: Queue, child: Child) -> None:
 
 
 def _check_entries(application: Application) -> None:
-    """Assert that each group that is not parked has its entry, and each job that is complete and not parked."""
+    """Assert that each group has its entry unless it is parked, and that each complete job has its entry unless it is parked."""
     name = f"application {application.application_id}"
     assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"
     standing = {id(entry) for entry in application.heap}
@@ -117,7 +117,7 @@ def _check_holder(one: Group | Job, want: tuple[int, int, int] | None, standing:
 
 
 def _placeable(application: Application) -> list[Group | Job]:
-    """Return the groups and jobs that are neither parked nor of a dead or blocked class."""
+    """Return the placeable groups and jobs: those that are not parked, and whose classes are neither dead nor blocked."""
     blocked = [limiter.blocked for limiter in application.limiters if limiter.blocked]
     found: list[Group | Job] = [
         group
@@ -137,7 +137,7 @@ def _placeable(application: Application) -> list[Group | Job]:
 
 
 def _check_path(application: Application, priority: int) -> None:
-    """Assert that a placeable ask has entries up to the root or a stopped queue, none with too low a priority."""
+    """Assert that a placeable ask has entries up to the root or a stopped queue, and that each entry's priority is high enough."""
     child: Child = application
     queue: Queue | None = application.leaf
     while queue is not None:

@@ -62,7 +62,7 @@ def check_lost_work(partition: Partition) -> None:
 
 
 def check_shadow(partition: Partition) -> None:
-    """Assert that a shadow's memory is bounded, that each item is stored under its own key, and that no victim is in it twice."""
+    """Assert that a shadow's memory is bounded, that each item has its own key, and that each victim is in it only once."""
     known = partition.shadow
     if known is None:
         return

@@ -1,4 +1,4 @@
-"""Checks of the node search: ranks, heaps and masks agree with the nodes; no node fits a dead class (design 6.3-6.5, 6.10)."""
+"""Checks of the node search (design 6.3-6.5, 6.10): ranks, heaps and masks agree with the nodes, and no node fits a dead class."""
 
 from collections.abc import Callable
 
@@ -71,10 +71,10 @@ def _check_index(index: NodeIndex) -> None:
 
 
 def _takes(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node is open to asks of the class, its constraint allows the node, and the capacity is free now.
+    """Return whether the node can take an ask of the class now: it is open, the constraint allows it, and the capacity is free.
 
-    A pledge to the ask itself counts as free. If that pledge does not give way to claims, all pledges on its node count as free.
-    False for an ask whose pledge is placed together with others, or replaces a placeholder.
+    A pledge to the ask itself counts as free. If that pledge does not give way to claims, all pledges on its node count as
+    free. Return False for an ask whose pledge is placed together with others, or replaces a placeholder.
     """
     held = ask_class.pledge
     if held is not None and held.commitment.together:
@@ -103,7 +103,7 @@ def _free_for(ask_class: AskClass, node: Node) -> Amounts:
 def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
     """Return a test that says whether the class's own heap must contain a node.
 
-    A node that is pledged to the class need not be there, because its pledge counts as free only when the ask is tried.
+    A node that is pledged to the class may be missing there, because its pledge counts as free only when the ask is tried.
     """
     held = ask_class.pledge
     return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
@@ -112,7 +112,10 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that each node that can be taken is either in the heap of the class or mask, not ranked too low, or in the unread part of the log."""
+    """Assert that each node that can be taken is in the heap at its rank or a better one, or in the unread part of the log.
+
+    The heap is that of the class or mask.
+    """
     heap = keeper.heap
     assert heap is not None
     assert is_heap(heap), f"the node heap of {name} is out of order"
@@ -153,8 +156,9 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take a dead class.
 
-    Exceptions are nodes whose capacity became free, nodes that a tick did not finish, and the class of a reserved ask that lets
-    other asks use its node first in this tick. All of these are tested again in the next tick.
+    Two exceptions are left out. The first: nodes whose capacity became free, as long as the dead classes are still to be tested
+    on them. The second: the class of a reserved ask, while other asks may use its node first in this tick. All of these are
+    tested again in the next tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return

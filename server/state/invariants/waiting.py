@@ -111,7 +111,7 @@ def _check_job(application: Application, job: Job, placed: int) -> None:
 
 
 def check_gathering(partition: Partition) -> None:
-    """Assert that the list of gathering jobs has all of them and no others, so that each is checked when its wait ends (J1)."""
+    """Assert that the list of gathering jobs is exact, so that each job is checked when its wait ends (J1)."""
     watched = partition.gangs.gathering.keys() | partition.gangs.came.keys()
     for application in partition.applications.values():
         for job in application.jobs.values():
@@ -191,7 +191,10 @@ def _check_parked_jobs(partition: Partition) -> None:
 
 
 def _check_blocked(partition: Partition) -> None:
-    """Assert that a blocked class has no headroom or is tested again at the next tick, and that groups wait for the revival of dead classes only."""
+    """Assert that a blocked class has no headroom, or is tested again at the next tick.
+
+    Assert that groups wait to be requeued only for dead classes.
+    """
     relieved = [id(one) for one in partition.limits.relieved]
     for limiter in all_limiters(partition):
         name = limit_name(limiter)
