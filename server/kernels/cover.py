@@ -1,7 +1,7 @@
-"""Bounds on the row sets of each group that could cover a need: whether such a set exists, and the least that it costs.
+"""Bounds on the row sets of each group that could cover a need: whether such a set exists, and a lower bound on its cost.
 
-Rows come sorted by group (see `Groups`). Every bound is a true lower bound: no set of rows of the group that covers the need has
-a better key, whatever other rules the set has to keep (design 6.7).
+Rows come sorted by group (see `Groups`). Every bound holds for all sets of rows of the group that cover the need, whatever
+other rules such a set has to keep (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Excess = npt.NDArray[Any]
 
 
 class Rows(NamedTuple):
-    """The amounts that each row gives, by column, and its costs: ``opted`` and ``originator`` mark rows that are a last resort."""
+    """The amounts that each row gives, by column, and its costs. ``opted`` and ``originator`` mark rows that are a last resort."""
 
     resources: Array
     opted: Mask
@@ -30,9 +30,9 @@ class Rows(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The bounds of each group: whether its rows can cover the need, and the least that a covering set costs.
+    """The bounds of each group: whether its rows can cover the need, and lower bounds on the cost of a covering set.
 
-    ``rank`` holds opted-out, originator and highest priority in one number, ``fewest`` is a number of rows, ``excess`` is the
+    ``rank`` holds opted-out, originator and highest priority in one number. ``fewest`` is a number of rows. ``excess`` is the
     largest share of the whole that is freed beyond the need, scaled by the product of ``weights`` (see `measures`).
     """
 
@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The groups of rows that come sorted by place: ``places`` has the place of each group, ``at`` the number of each row's group.
+    """The groups of rows, which must be sorted by place. ``places`` has the place of each group, ``at`` the number of each row's group.
 
     The rows of a group begin at the group's entry in ``starts`` and end before the next group's entry.
     """
@@ -78,14 +78,17 @@ def priorities(ranked: Bounds) -> Array:
 
 
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
-    """Return one factor per column, common multiple / whole, that turns amounts into comparable shares of the whole; 0 for no whole."""
+    """Return one factor per column that turns amounts into comparable shares of the whole: common multiple / whole.
+
+    The factor is 0 for a whole of 0.
+    """
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
     return tuple(common // one if one > 0 else 0 for one in whole)
 
 
 def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> Bounds:
-    """Return the bounds of each group; ``need`` has one line of amounts per group, none of them negative."""
+    """Return the bounds of each group. ``need`` has one line of amounts per group, none of them negative."""
     starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
@@ -106,7 +109,7 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
 
 
 def _together(rows: Rows, groups: Groups, need: Array, covered: Mask) -> tuple[Array, Array]:
-    """Return by group lower bounds on the rank and the size of any covering set that has two or more rows."""
+    """Return for each group lower bounds on the rank and the size of a covering set of two or more rows."""
     starts = groups.starts
     rank = _priority(rows, starts, groups.at, need) + PRIORITY_BASE
     for last_resort, bit in ((rows.opted, _OPTED), (rows.originator, _ORIGINATOR)):
@@ -131,7 +134,10 @@ def _meets(have: Array, need: Array) -> Mask:
 
 
 def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
-    """Return by group the lowest priority such that rows up to it cover the need; the group's highest priority if none does."""
+    """Return for each group the lowest priority such that rows up to it cover the need.
+
+    If no rows do, return the group's highest priority.
+    """
     priorities = rows.priorities
     if int(priorities.min()) == int(priorities.max()):
         return np.full(len(starts), priorities[0], dtype=np.int64)
@@ -148,9 +154,9 @@ def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
 def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Rows, starts: Array, group: Array, wanted: Array, weights: Sequence[int], alone: Mask
 ) -> tuple[Array, Excess]:
-    """Return the rank and excess of the best row of each group that covers the need by itself; a huge rank if there is none.
+    """Return the rank and excess of the best row of each group that covers the need by itself. The rank is huge if there is no such row.
 
-    ``wanted`` has by row the need of its group.
+    ``wanted`` has for each row the need of its group.
     """
     ranks = rows.priorities + PRIORITY_BASE
     ranks = ranks + rows.opted.astype(np.int64) * (1 << _OPTED)
@@ -165,7 +171,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
     """Return by group how many rows cover its need when every row that helps is taken in order.
 
-    The rows of a group come in that order. For a group that cannot cover its need the result has no meaning.
+    The rows of a group must already be in that order. The result of a group that cannot cover its need has no meaning.
     """
     at, starts = groups.at, groups.starts
     most = np.zeros(len(starts), dtype=np.int64)
@@ -202,7 +208,7 @@ def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
 
 
 def order(ranked: Bounds, names: Array) -> list[int]:
-    """Return the groups whose need is covered, best bound first; ``names`` breaks ties."""
+    """Return the groups whose need is covered, best bound first. ``names`` breaks ties."""
     groups = np.flatnonzero(ranked.covered)
     if ranked.excess.dtype == object:
         keys = zip(

@@ -1,6 +1,6 @@
 """The distinct numbers of a column.
 
-`np.unique` does the same, but its first call in a process imports a package, which takes 10 ms.
+`np.unique` has the same result, but its first call in a process imports a package, which takes 10 ms.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ def as_column(numbers: Iterable[int]) -> Array:
 
 
 def marked(rows: Array) -> Mask:
-    """Return a mask that is true at each number in ``rows``, which must not be empty; the mask ends with the largest of them.
+    """Return a mask that is true at each number in ``rows``. The mask ends with the largest number. ``rows`` must not be empty.
 
     Row numbers are places in a column, so the largest is small.
     """
@@ -53,14 +53,14 @@ def starts(line: Array) -> Array:
 
 
 def counted(line: Array) -> tuple[list[int], list[int], list[int]]:
-    """Return the distinct numbers of an array in rising order, the place where each begins, and how often each occurs."""
+    """Return the distinct numbers of a sorted array, the place where each begins, and how often each occurs."""
     first = starts(line)
     counts = np.diff(first, append=len(line))
     return line[first].tolist(), first.tolist(), counts.tolist()
 
 
 def tally(numbers: Array) -> list[int]:
-    """Return how often each number occurs, from 0 to the largest one. Numbers come in any order; none is negative."""
+    """Return how often each number occurs, from 0 to the largest one. The numbers may come in any order, and must not be negative."""
     found: list[int] = np.bincount(numbers).tolist()
     return found
 

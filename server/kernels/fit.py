@@ -29,8 +29,8 @@ def any_fit(demands: Sequence[Demand], rows: Sequence[Sequence[int]]) -> list[bo
 class Rows:
     """Rows of free capacity, with which many demands are compared one after another.
 
-    ``_most`` has the largest amount of each column. ``_failed`` is the smallest demand so far that no row holds: no row holds a
-    larger one either.
+    ``_most`` has the largest amount of each column. ``_failed`` is the smallest demand so far that no row holds. No row holds a
+    demand that includes it either.
     """
 
     __slots__ = ("_columns", "_failed", "_most")
@@ -67,7 +67,7 @@ class SlotRows:
         self._free = np.array(rows, dtype=np.int64)
 
     def marked(self, marks: bytearray) -> Rows:
-        """Return the rows of the slots whose bytes in ``marks`` are 1; the other bytes are 0."""
+        """Return the rows of the slots whose bytes in ``marks`` are 1. All other bytes must be 0."""
         return Rows(self._free[np.frombuffer(marks, dtype=np.bool_)[self._slots]])
 
 

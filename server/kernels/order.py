@@ -16,12 +16,12 @@ FEW: Final = 96
 
 
 def ranked(columns: Sequence[Array]) -> Array:
-    """Return the row numbers sorted by the columns, of which the first counts most; equal rows keep their order."""
+    """Return the row numbers sorted by the columns, of which the first counts most. Equal rows keep their order."""
     return np.lexsort(tuple(reversed(columns)))
 
 
 def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
-    """Return the stretches (start, stop) of the order in which two or more rows are equal in all columns; ``stop`` is excluded."""
+    """Return the stretches (start, stop) of the order in which two or more rows are equal in all columns. ``stop`` is excluded."""
     same = np.ones(len(order) + 1, dtype=np.int8)
     same[[0, -1]] = 0
     for column in columns:
@@ -45,11 +45,11 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 
 
 def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple[int, list[int]]:
-    """Return how many items from the first on can be taken without leaving one out, and their sum by column.
+    """Return how many items from the first on can be taken without a gap, and their sum by column.
 
-    ``sizes`` has one line per column; the first columns are the wanted ones. An item can be taken under two conditions. It has
-    a positive amount in a wanted column for which the items before it do not suffice. And in every column in which the item has
-    a positive amount, the sum up to the item stays within ``limit``.
+    ``sizes`` has one line per column. The first columns are the wanted ones. An item can be taken under two conditions. The
+    first: it has a positive amount in a wanted column for which the items before it do not suffice. The second: in every column
+    in which the item has a positive amount, the sum up to the item is within ``limit``.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
@@ -60,9 +60,9 @@ def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple
 
 
 def within(sizes: Array, limit: Sequence[int | Array]) -> Mask:
-    """Return by item whether each of its amounts that is not zero is within the ``limit`` of that column.
+    """Return for each item whether all of its positive amounts are within the ``limit`` of their columns.
 
-    ``sizes`` has one line per column. ``limit`` has for a column one number for all items, or one for each item.
+    ``sizes`` has one line per column. ``limit`` has for each column one number for all items, or one number for each item.
     """
     return _bounded(sizes, sizes, limit)
 
@@ -92,7 +92,7 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, limit: Sequence[int]) -> list[int]:
-    """Return the items that are taken when each in turn is taken if it fits into what is left of ``limit``.
+    """Return the items that are taken if each in turn is taken when it fits into what is left of ``limit``.
 
     ``sizes`` has one line per column.
     """

@@ -30,7 +30,7 @@ def holding(free: Array, demand: Sparse) -> Mask:
 
 
 def scaled(part: Array, whole: Array) -> Ranks:
-    """Return by row floor(part * 2^20 / whole), for 0 <= part < 2^62 and 0 < whole < 2^62."""
+    """Return floor(part * 2^20 / whole) for each row, for 0 <= part < 2^62 and 0 < whole < 2^62."""
     if not len(part) or int(part.max()) < _SHIFTABLE:
         return (part << SCALE) // whole
     units, rest = part // whole, part % whole
@@ -47,7 +47,7 @@ def scaled(part: Array, whole: Array) -> Ranks:
 
 
 def fullness(free: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
-    """Return by row the weighted sum of (whole - free) / whole, in units of 2^-20; columns with a whole of 0 count 0."""
+    """Return the weighted sum of (whole - free) / whole for each row, in units of 2^-20. A column with a whole of 0 counts 0."""
     sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, weight in weights:
         measure = whole[:, column]
@@ -75,7 +75,7 @@ def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
 
 
 def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
-    """Return the row with the least (rank, number), -1 for none; ``ranks`` is by place in ``rows``, ``numbers`` by row."""
+    """Return the row with the smallest (rank, number), or -1. ``ranks`` is by place in ``rows``, and ``numbers`` is by row."""
     if not len(rows):
         return -1
     tied = rows[ranks == ranks.min()]
@@ -83,7 +83,10 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
 
 
 def first_short(free: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
-    """Return pairs of a column and a number, in the demand's order: for how many candidates it is the first column that is too small."""
+    """Return how many candidates are too small, as pairs of a column and a number, in the demand's order.
+
+    A candidate counts only in the first column in which it is too small.
+    """
     counts = []
     left = candidates
     for column, quantity in demand:

@@ -1,7 +1,7 @@
-"""The division of an amount down a tree: every row gets a part of the amount, and splits its part by weight among the rows below it.
+"""The division of an amount down a tree: every row gets a part of the amount, and divides its part by weight among the rows below it.
 
-Rows come level by level, siblings side by side as one *family*; the top row is alone in the first level. Each column is divided
-independently. Amounts are under 2^62; a sum of 2^62 or more counts as UNLIMITED.
+Rows come level by level, with the siblings of a *family* side by side. The top row is alone in the first level. Each column is
+divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ Lines = Sequence[Sequence[int]]
 class Rows(NamedTuple):
     """The rows of a tree, with one line of amounts each.
 
-    The amount that a row wants is ``wanted`` + ``more``; both count only for rows that have no rows below them. A ``most`` of
-    None is UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount; an empty ``endless`` marks no row.
+    A row wants the amount ``wanted`` + ``more``. Both count only for rows that have no rows below them. A ``most`` of None is
+    UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount. An empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]
@@ -49,7 +49,7 @@ class Divided(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The rows of one level as a slice, and its families: by family where it starts and the row above it (-1 for none).
+    """The rows of one level as a slice, and its families: where each starts, and the row above it (-1 for none).
 
     ``family`` has the number of each row's family.
     """
@@ -106,7 +106,7 @@ def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
 
 
 def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
-    """Return by row the wanted amount, and the cap, which is that amount limited by ``most``.
+    """Return for each row the wanted amount and the cap, which is that amount limited by ``most``.
 
     A parent wants the sum of its children's caps.
     """
@@ -119,7 +119,7 @@ def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, A
 
 
 def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
-    """Return by row its floor: the larger of its least and the sum of the floors below it, limited by its cap."""
+    """Return the floor of each row, limited by its cap: its own least amount, or the sum of the floors below it if that is larger."""
     floors = least.copy()
     for level in reversed(tree):
         floors[level.rows] = np.minimum(floors[level.rows], caps[level.rows])
@@ -130,7 +130,10 @@ def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
 
 
 def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
-    """Return the parts of one level, and by family whether its caps together exceed the amounts in ``share`` that it divides."""
+    """Return the parts of one level.
+
+    Return also for each row whether the caps of its family together exceed the family's amount in ``share``.
+    """
     weights, least, most = items
     tight = _sums(most, level.starts) > share
     short = _sums(least, level.starts) > share
@@ -157,7 +160,7 @@ def _sums(values: Array, starts: Array) -> Array:
 
 
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
-    """Return the amount split in proportion to the weights, by largest remainder; ties go to the earlier one.
+    """Return the amount divided in proportion to the weights, by largest remainder. Of equal remainders the earlier one wins.
 
     No part is above its weight: an amount above the sum of the weights gives the weights themselves.
     """

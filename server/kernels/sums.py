@@ -11,7 +11,7 @@ Sparse = list[tuple[int, int]]
 
 
 class ReleasedSums(NamedTuple):
-    """The nodes that change, in rising order, and by leaf number what the leaf loses: (column, quantity) pairs without zeros."""
+    """The nodes that change, in rising order, and what each leaf loses, by leaf number: (column, quantity) pairs without zeros."""
 
     nodes: list[int]
     by_leaf: list[tuple[int, Sparse]]
@@ -26,7 +26,7 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Array,
     sign: int,
 ) -> ReleasedSums:
-    """Release rows (sign 1) or undo their release (sign -1) in ``standing`` and, by node, in ``coming``; return the sums."""
+    """Release rows (sign 1) or undo their release (sign -1), in ``standing`` and, by node, in ``coming``. Return the sums."""
     if len(rows) <= FEW:
         at_few = nodes.take(rows).tolist()
         for row, node in zip(rows.tolist(), at_few, strict=True):

@@ -1,8 +1,8 @@
 """The order in which waiting asks would be taken one at a time, computed for all asks at once, and the usage after the last ask.
 
-If asks are taken one at a time, the next one is found from the root down, at each level in the child with the smallest key. The
-share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first therefore
-merges sorted lists, and one sort of all keys has the same result. Levels are merged from the applications up to the root.
+One at a time, the next ask is found from the root down. At each level the child with the smallest key is taken. The share of a
+child only grows while its asks are taken, so the keys of its asks rise. Therefore taking the smallest key first merges sorted
+lists. One sort of all keys has the same result. Levels are merged from the applications up to the root.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,8 +25,8 @@ class Children(NamedTuple):
     """The children of one level that have asks, one item each. Among siblings with equal shares the earlier one comes first.
 
     ``above`` is the number of the child's parent in the next level (all 0 below the root). ``usage`` has one line of amounts
-    per child. ``scale`` has for each child the number of the line of ``scales`` (one value per column) by which its usage is
-    divided. The share of a child is ignored if ``ranked`` is false for it.
+    per child. ``scales`` has lines of divisors, one per column. ``scale`` has for each child the number of the line by which
+    its usage is divided. The share of a child is ignored if ``ranked`` is false for it.
     """
 
     above: Sequence[int]
@@ -57,8 +57,8 @@ def in_turn(
 ) -> Turns | None:
     """Return the order in which asks would be taken one at a time, with usage and shares after the last one.
 
-    ``asking`` and ``kinds`` have by ask the number of its application and of its demand; the asks of one application come in
-    their order. The result is None if a number would not fit 64 bits.
+    ``asking`` has the number of each ask's application, and ``kinds`` that of its demand. The asks of one application must be
+    in their order. Return None if a number would not fit 64 bits.
     """
     try:
         return _merged(asking, kinds, demands, levels)
@@ -87,7 +87,7 @@ def _merged(
 
 
 def _columns(lines: Sequence[Iterable[int]]) -> Array:
-    """Return an array with one line per column of the given lines, which all have the same length."""
+    """Return an array with one line per column of the given lines, which must all have one length."""
     cells = as_column(chain.from_iterable(lines))
     return np.ascontiguousarray(cells.reshape(len(lines), -1).T)
 
@@ -95,7 +95,7 @@ def _columns(lines: Sequence[Iterable[int]]) -> Array:
 def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array]:
     """Return the asks of one level merged into the order of their parents, and each child's usage and share after all asks.
 
-    OverflowError for numbers that would not fit 64 bits.
+    Raise OverflowError if a number would not fit 64 bits.
     """
     count = len(level.above)
     by_child = (child.astype(np.int16) if count <= _SHORT else child).argsort(kind="stable")

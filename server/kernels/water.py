@@ -1,8 +1,8 @@
-"""The division of amounts over groups of items by water filling: each item gets L * weight, within its least and its most.
+"""The division of amounts over groups of items by water filling: each item gets L * weight, between its lower and its upper bound.
 
-A group has one L. The levels at which items start and stop to rise are sorted, and L is found between two of these levels. All
-results are exact. Amounts are under 2^62, weights up to WEIGHT_MAX and such that weight * sum of the group's weights stays
-under 2^63.
+A group has one L. The levels at which items start and stop to rise are sorted. Then L is found between two of these levels. All
+results are exact. Amounts are under 2^62, and weights at most WEIGHT_MAX. For each item, weight * sum of the group's weights
+must be under 2^63.
 """
 
 from typing import Final, NamedTuple
@@ -13,11 +13,11 @@ from server.kernels.fit import Array, Mask
 
 WEIGHT_MAX: Final = 1 << 20
 _FINER: Final = 40
-"""The bits by which fractions are scaled: two different fractions with denominators up to WEIGHT_MAX differ even if rounded down."""
+"""The bits by which fractions are scaled. With denominators up to WEIGHT_MAX, two different fractions differ even when rounded down."""
 
 
 class Items(NamedTuple):
-    """The items to divide among, with one weight, one least and one most each."""
+    """The items among which an amount is divided. Each has a weight, a lower bound (``least``) and an upper bound (``most``)."""
 
     weights: Array
     least: Array
@@ -25,10 +25,10 @@ class Items(NamedTuple):
 
 
 def pour(amounts: Array, group: Array, items: Items) -> Array:
-    """Return the part of each item. Parts are whole numbers by largest remainder; ties go to the earlier item.
+    """Return the part of each item. Parts are whole numbers, by largest remainder. Of equal remainders the earlier item wins.
 
-    ``group`` has the group of each item and rises; ``amounts`` repeats by item the amount of its group. That amount must be at
-    least the sum of the least of the group's items, and less than the sum of their most.
+    ``group`` has the group of each item, and must rise. ``amounts`` has for each item the amount of its group. That amount must
+    be at least the sum of the lower bounds of the group's items, and less than the sum of their upper bounds.
     """
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
@@ -47,9 +47,9 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
 
 
 class Crossing(NamedTuple):
-    """The state in which a group's amount is used up: ``left`` and ``rising`` by group, ``started`` and ``stopped`` by item.
+    """The state in which a group's amount is used up. ``left`` and ``rising`` are by group, ``started`` and ``stopped`` by item.
 
-    ``left`` is the amount to divide among the items that still rise, ``rising`` is the sum of their weights.
+    ``left`` is the amount to divide among the items that still rise. ``rising`` is the sum of their weights.
     """
 
     left: Array
@@ -61,7 +61,7 @@ class Crossing(NamedTuple):
 def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Crossing:
     """Return the state at which each group's amount is used up.
 
-    The levels are sorted: least / weight, at which an item starts to rise, and most / weight, at which it stops. An item
+    The levels are sorted: least / weight, at which an item starts to rise, and most / weight, at which the item stops. An item
     without a least rises from level 0. An item that starts and stops at one level starts first.
     """
     weights, least, most = items
@@ -87,7 +87,7 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
 
 
 def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
-    """Return whether rising * (whole + rest / heavy) >= left. Only the first true value counts: later ones may have overflowed."""
+    """Return whether rising * (whole + rest / heavy) >= left. Only the first true value counts, because later ones may have overflowed."""
     even = left // np.maximum(rising, 1)
     enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)
     return enough | ((whole > even) & (rising > 0))

@@ -1,9 +1,9 @@
-"""The placement in one batch of many plain asks that arrived since the last tick, with the result of one at a time (design 6.3).
+"""The placement in one batch of many plain asks that arrived since the last tick. The result is that of one at a time (design 6.3).
 
-The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. If nothing else can be
-placed, all asks have one priority and no limit is near, then the order follows from the asks alone. `kernels.turns` sorts them,
-nodes are taken in that order, and usage is charged in sums. A batch that does not meet these conditions joins the backlog, and
-the cycle places it, with the same result (tests/simulation/test_twins.py).
+The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. The order follows from
+the asks alone under three conditions: nothing else can be placed, all asks have one priority, and no limit is near. Then
+`kernels.turns` sorts the asks, nodes are taken in that order, and the sums are charged as usage. A batch that does not meet
+these conditions joins the backlog. The cycle then places it, with the same result (tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -57,7 +57,7 @@ class Burst:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the unqueued asks in one batch if that gives the same result as the cycle; return the budget of steps that is left.
+    """Place the unqueued asks in one batch if that gives the same result as the cycle. Return the budget of steps that is left.
 
     Placed asks are appended to ``placed`` in order, at one step each. All other asks are enqueued, and join the backlog.
     """
@@ -72,7 +72,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks without those that are known to fit no node or limit; these do not affect the order of the others."""
+    """Return the asks without those that are known to fit no node or limit. Those do not affect the order of the others."""
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -83,7 +83,7 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 
 
 def _is_alone(partition: Partition) -> bool:
-    """Return whether only unqueued asks can be placed: no complete gang waits to be tried, and no group may be placeable."""
+    """Return whether only unqueued asks can be placed: no complete gang is still to be tried, and no group may be placeable."""
     if partition.gangs.ready:
         return False
     return not partition.classes.live_asks or next_group(partition, _any_group) is None
@@ -139,7 +139,7 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Return the order of the asks, with usage and shares after the last one; None if a number is too large for an array."""
+    """Return the order of the asks, with usage and shares after the last one. Return None if a number is too large for an array."""
     places = {one: at for at, one in enumerate(burst.applications)}
     kinds = {one: at for at, one in enumerate(burst.classes)}
     demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]
@@ -220,7 +220,7 @@ def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 def _place(partition: Partition, now: int) -> list[Ask]:
     """Place the asks in their order until one has no node, and return the placed asks.
 
-    Place none if the batch is not simple, or a limit could be reached.
+    Place none if the batch is not simple, or if a limit could be reached.
     """
     burst = _gather(_free(partition, partition.unqueued))
     turns = _turns(burst) if _is_simple(partition, burst) else None
@@ -245,7 +245,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 
 def _leave_rest(partition: Partition) -> None:
-    """Keep the asks that were not placed unqueued, group by group, so that groups are created in the order of their first asks."""
+    """Keep the asks without a node unqueued, group by group, so that groups are created in the order of their first asks."""
     asks = partition.unqueued
     partition.unqueued = rest = [ask for ask in asks if ask.node is None]
     firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}

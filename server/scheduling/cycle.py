@@ -20,7 +20,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 REVIVE_MOST: Final = 2_000
-"""The most classes that are requeued at once; the next tick requeues more before it places anything (`is_reviving`)."""
+"""The largest number of classes that are requeued at once. The next tick requeues more before it places anything (`is_reviving`)."""
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
@@ -38,10 +38,10 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 
 def refresh(partition: Partition) -> list[Node]:
-    """Requeue parked groups that freed capacity or headroom may serve; return the nodes that have more free capacity.
+    """Requeue parked groups that freed capacity or headroom may serve. Return the nodes that have more free capacity.
 
-    If `is_reviving` is true afterwards, nothing may be placed before a later call has requeued the other classes, because one of
-    their asks may come first in the order. So spreading the work over several calls changes no decision.
+    If `is_reviving` is true afterwards, more classes have to be requeued by later calls. Nothing may be placed before that,
+    because one of their asks may come first in the order. Thus spreading the work over several calls changes no decision.
     """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
@@ -73,7 +73,7 @@ def stale_jobs(partition: Partition) -> list[Job]:
 
 
 def _unblock(partition: Partition) -> int:
-    """Requeue up to REVIVE_MOST classes for which limits have headroom again; return how many more may be requeued now."""
+    """Requeue up to REVIVE_MOST classes for which limits have headroom again. Return how many more may be requeued now."""
     unblocking, left = partition.limits.unblocking, REVIVE_MOST
     for limiter in [*unblocking]:
         fits = (one for one in limiter.blocked if limiter.has_headroom(one))
@@ -115,7 +115,7 @@ def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """Return whether the class is that of an ask that waits for a placeholder to end, and so can use no other capacity."""
+    """Return whether the class is that of an ask that waits for a placeholder to end. Such an ask can use no other capacity."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
@@ -137,13 +137,13 @@ def _serve_reservations(
 
 
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
-    """Return whether the pledge's node changed, or the ask is in a gang, which may lack only headroom of a queue (J8)."""
+    """Return whether a pledged ask may fit now: its node changed, or it is in a gang without victims, which may lack only headroom (J8)."""
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
 
 
 def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
-    """Place a pledged ask, and with a gang member all other members (J10); return how many were placed."""
+    """Place a pledged ask, and with a gang member all other members (J10). Return how many were placed."""
     commitment = held.commitment
     others = list(commitment.pledges.values()) if commitment.together else [held]
     for one in others:
@@ -155,10 +155,10 @@ def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: lis
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place asks, appended to ``placed`` in order, within a budget of steps; return the budget that is left.
+    """Place asks within a budget of steps, and append them to ``placed`` in order. Return the budget that is left.
 
-    A step places an ask or parks a group; a gang costs one for each member. If budget is left, nothing more can be placed now.
-    The answer is 0 if classes have to be requeued first.
+    A step places an ask or parks a group. A gang costs one step for each member. If budget is left, nothing more can be placed
+    now. The answer is 0 if classes have to be requeued first.
     """
     probe = partial(_is_placeable, partition)
     if is_reviving(partition):
@@ -183,7 +183,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def settle(partition: Partition) -> None:
-    """Park the groups that the cycle left in the order because nothing more can be placed: see `run`."""
+    """Park the groups that the cycle left in the order because nothing more can be placed (see `run`)."""
     probe = partial(_is_placeable, partition)
     while (group := next_group(partition, probe)) is not None and not probe(group):
         pass
@@ -212,7 +212,7 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 
 def _put_jobs_aside(partition: Partition) -> None:
-    """Park the gangs that were not tried because a gang of their class found no capacity, so that none of them would find any (J8)."""
+    """Park the gangs that were not tried because a gang of their class found no capacity. None of them would find any (J8)."""
     for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
         pending.park_job(partition, job)
 
@@ -225,7 +225,7 @@ def _is_held_back(job: Job) -> bool:
 
 
 def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> int:
-    """Place the group's first ask, or park the group; return the steps spent."""
+    """Place the group's first ask, or park the group. Return the steps spent."""
     node = _node_for(partition, group)
     if node is None:
         return 1
@@ -261,7 +261,7 @@ def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: C
 
 
 def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
-    """Return the first limit of the application without headroom for the class, leaf first; None if there is none (design 6.5)."""
+    """Return the first limit of the application without headroom for the class, leaf first (design 6.5). Return None if there is none."""
     for limiter in application.limits_of(ask_class):
         if ask_class in limiter.blocked or not limiter.has_headroom(ask_class):
             return limiter
@@ -269,7 +269,7 @@ def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
 
 
 def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> int:
-    """Place all members of a gang or park it whole; return the steps spent."""
+    """Place all members of a gang, or park it whole. Return the steps spent."""
     members = len(job.members)
     for ask, node in _nodes_for(partition, job):
         journal.place(partition, ask, node, now)

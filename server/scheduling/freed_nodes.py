@@ -1,4 +1,4 @@
-"""The nodes on which capacity became free, as a table that says fast which unschedulable classes one of them may take (design 6.5)."""
+"""The nodes on which capacity became free, as a table that quickly tells which unschedulable classes one of them may take (design 6.5)."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ class FreedNodes:
         self._known: dict[NodeMask, Rows] = {}
 
     def take(self, ask_class: AskClass) -> bool:
-        """Return whether one of the nodes can take one ask of the class; the same as `could_take` for each node."""
+        """Return whether one of the nodes can take one ask of the class. The result is that of `could_take` for each node."""
         held = ask_class.pledge
         if held is not None:
             # A pledged ask most likely fits on its own node.

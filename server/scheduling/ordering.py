@@ -1,6 +1,7 @@
 """The order of asks (O1 to O4): the next ask is found from the root down, by the best entry of each heap (design 6.3, 6.4).
 
-An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so it is verified.
+An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so that it is
+verified.
 """
 
 import heapq
@@ -16,7 +17,7 @@ Probe = Callable[[Group | Job], bool]
 
 
 def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
-    """Return the group whose first ask is next in the order, among the groups that are not parked; None if there is none.
+    """Return the group whose first ask is next in the order, among the groups that are not parked. Return None if there is none.
 
     ``probe`` is called only where the order depends on whether an ask can be placed.
     """
@@ -36,10 +37,10 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 def _straight(root: Queue) -> Group | Job | None:
     """Return the group on top of all heaps in one pass, the usual case.
 
-    None if a priority on the way is not the announced one, or if a queue on the way does not compare by priority first or has all
-    its asks blocked. Outdated entries on top of queues' heaps are removed.
+    Return None if a queue on the way announces another priority than its best one, does not compare by priority first, or has
+    all its asks blocked. Outdated entries on top of queues' heaps are removed.
 
-    If the result is None, `_descend` has to search; a group returned here is the one that `_descend` would return.
+    If the result is None, `_descend` has to search. Otherwise it is the group that `_descend` would return.
     """
     queue, heap = root, root.heap
     while heap:
@@ -61,7 +62,10 @@ def _straight(root: Queue) -> Group | Job | None:
 
 
 def _on_top(application: Application) -> Group | Job | None:
-    """Return the group on top of an application's heap if its entry is current and has the announced priority; else None."""
+    """Return the group on top of an application's heap.
+
+    Return None if its entry is outdated, or has another priority than the announced one.
+    """
     heap = application.heap
     if heap:
         first = heap[0]
@@ -88,7 +92,7 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
 def _verified(parent: Queue, queue: Queue) -> Child | None:
     """Return the first child of a queue, or None.
 
-    None if no ask of the queue may be placeable, or if the queue's best priority is not the one that it announces. The queue's
+    Return None if all asks of the queue are blocked, or if the queue announces another priority than its best one. The queue's
     entry in the parent's heap is then removed or updated.
     """
     below = ranking.first_child(queue)

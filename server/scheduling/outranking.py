@@ -1,12 +1,12 @@
-"""Reservations and the asks that outrank them: an ask outranks a reservation if its priority is higher at their lowest common queue.
+"""Reservations and the asks that outrank them. An ask *outranks* a reservation if its priority is higher at their lowest common queue.
 
-One comparison decides in which order asks may reserve, which asks a reservation binds, and which asks may take a reservation
-over.
+This comparison decides three things: the order in which asks may reserve, which asks a reservation binds, and which asks may
+take a reservation over.
 
 A reservation never binds an ask of strictly higher priority. While such an ask is tried, all reservations of lower priority are
-*lifted* together: the capacity that they keep on their nodes and in the limits of their queues counts as free. Afterwards they
-are put back, so that asks of the same or a lower priority never see that capacity. While no node is reserved, this module does
-nothing.
+*lifted* together. The capacity that they keep, on nodes and in the limits of their queues, then counts as free. Afterwards they
+are put back, so that this capacity is hidden from asks of the same or a lower priority. While no node is reserved, this module
+does nothing.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ class Ranks:
         self._known: dict[tuple[Queue, int], Below] = {}
 
     def below(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that asks of this leaf and priority outrank; none if a queue on their path is stopped."""
+        """Return the reservations that asks of this leaf and priority outrank. There are none if a queue on their path is stopped."""
         at = (leaf, priority)
         found = self._known.get(at)
         if found is None:
@@ -86,10 +86,10 @@ class Ranks:
 
 
 def in_order(asks: Iterable[Ask]) -> list[Ask]:
-    """Return the asks of a partition in order: higher priority, longer pending, earlier arrived.
+    """Return the asks of a partition in order: higher priority, longer waiting, earlier arrived.
 
-    An ask comes before each ask that it outranks. Two asks with the same priority at their common queue are compared one level
-    below it, and so on down to their own priorities. So the order of two asks does not depend on other asks.
+    An ask comes before each ask that it outranks. Two asks of one priority at their common queue are compared one level below
+    it, and so on down to their own priorities. So the order of two asks does not depend on other asks.
     """
     every = list(asks)
     leaves = dict.fromkeys(ask.application.leaf for ask in every)
@@ -109,7 +109,7 @@ def in_order(asks: Iterable[Ask]) -> list[Ask]:
 
 
 def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
-    """Return the negated priority as each queue of the path sees it, root first; missing levels are filled with the ask's own priority."""
+    """Return the negated priority as each queue of the path sees it, root first. Missing levels are filled with the ask's own priority."""
     seen = [-priority] * (levels - len(path) + 1)
     for queue in path[:-1]:
         priority = queue.seen(priority)
@@ -158,7 +158,8 @@ def most_free(partition: Partition) -> Amounts:
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
     """Return the headroom, without any reservations, of each limit in which reservations count.
 
-    No ask can have more headroom than that, so a class that does not fit into it has none. The result is valid for all classes.
+    No ask can have more headroom than that. Thus a class that does not fit into it has none. The result is valid for all
+    classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -182,8 +183,8 @@ def _promise(held: Pledge, sign: int) -> None:
 def note(partition: Partition) -> None:
     """Mark each reservation whose owner fits now, but has to wait for asks that outrank it.
 
-    The owner waits for asks that fit on its node, and for waiting gangs; meanwhile it takes no other node. An owner that no
-    longer has to wait is tried like other asks, because no other event would make it placeable.
+    The owner waits for asks that fit on its node, and for waiting gangs. Meanwhile it takes no other node. An owner that has
+    finished waiting is tried like other asks, because no other event would make it placeable.
     """
     waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
@@ -218,7 +219,7 @@ def _is_within_limits(held: Pledge) -> bool:
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     """Return whether the owner has to wait for an ask that fits on the node without the reservation, or for a gang.
 
-    Only asks and gangs that outrank the owner count. Limits are checked later, when the capacity is offered: the owner has its
+    Only asks and gangs that outrank the owner count. Limits are checked later, when the capacity is offered. The owner has its
     turn in the same tick, after all asks that outrank it.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
@@ -242,7 +243,7 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 def may_use(ask_class: AskClass) -> bool:
     """Return whether asks of the class may take other capacity than a decision holds for them.
 
-    That is not so for an ask that replaces a placeholder, nor for members of a gang with a decision.
+    An ask that replaces a placeholder may not. Neither may members of a gang with a decision.
     """
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)

@@ -1,8 +1,9 @@
 """The replacement of placeholders by real asks: done before ordinary placement, after pledged asks.
 
-An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there, else any node with free
-capacity. The ask is placed when the placeholder is gone. An ask that is larger than all placeholders stops waiting, and one
-placeholder is released without a successor. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
+An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there. Otherwise it gets any
+node with free capacity. The ask is placed when the placeholder is gone. An ask that fits into none of the placeholders that it
+could replace now becomes an ordinary ask. One of these placeholders is then released without a successor. An ask for which no
+placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
 from collections.abc import Iterator
@@ -20,11 +21,11 @@ from server.state.placeholders import Hold, is_ready, is_reserving
 from server.state.queues import QueueState
 
 REPLACED_MAX: Final = 1_000
-"""The number of placeholders that one tick replaces at most; the next tick continues with the others."""
+"""The largest number of placeholders that one tick replaces. The next tick continues with the others."""
 
 
 class Swap(NamedTuple):
-    """An ask with the placeholder that it replaces, and its node; without a node the placeholder is too small."""
+    """An ask with the placeholder that it replaces, and its node. Without a node, the placeholder is too small."""
 
     ask: Ask
     placeholder: Ask
@@ -40,7 +41,7 @@ def waits(partition: Partition) -> bool:
 def swaps(partition: Partition) -> Iterator[Swap]:
     """Yield the replacements that are possible now. The caller must write each to the live state before requesting the next.
 
-    Asks that need not wait for placeholders any more become ordinary asks on the way.
+    Asks that have finished waiting for placeholders become ordinary asks on the way.
     """
     count = 0
     for application, tried in list(partition.gangs.holding.items()):
@@ -94,9 +95,12 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 
 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
-    """Return the ask with the first placeholder on whose node it may run; else with the first that it fits into and another node.
+    """Return the ask with the first placeholder that it fits into and on whose node it may run.
 
-    If it fits into no placeholder, the swap has no node. None if there is no placeholder, or no other node has capacity now.
+    Otherwise return it with the first that it fits into, and another node.
+
+    If the ask fits into none of them, the swap has no node. Return None if there is no placeholder, or if no other node has
+    capacity now.
     """
     first: Ask | None = None
     for one in ready:
@@ -111,7 +115,7 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 
 
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
-    """Return whether the ask is not larger than the placeholder in any type, so that the swap charges its queues no more.
+    """Return whether the ask is at most as large as the placeholder in each type, so that the swap charges its queues no more.
 
     A firm ask does not fit into a placeholder that is not firm, because the firm usage would rise (J4).
     """
@@ -124,7 +128,7 @@ def fits_into(ask: Ask, placeholder: Ask) -> bool:
 def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
     """Return whether an ask that fits into the placeholder may run on that node once the placeholder is gone.
 
-    The node must allow the ask and have free what the ask needs beyond the placeholder, which can only be host ports.
+    The node must allow the ask. It must have free what the ask needs beyond the placeholder, which can only be host ports.
     """
     ask_class = ask.ask_class
     return (

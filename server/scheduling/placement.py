@@ -1,7 +1,7 @@
 """The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
 
-`pick_node` chooses the node for one ask, and `take_nodes_fast` for many. The other public functions say whether a given node can
-take an ask, with or without its pledge.
+`pick_node` chooses the node for one ask, and `take_nodes_fast` the nodes for many. The other public functions say whether a
+given node can take an ask, with or without its pledge.
 """
 
 import heapq
@@ -34,7 +34,7 @@ Takes = Callable[[Node], bool]
 
 
 class Keeper(Protocol):
-    """The owner of a heap of nodes besides the heap that all classes share: a class, or a mask for its classes."""
+    """The owner of a heap of nodes besides the heap that all classes share. It is a class, or a mask for its classes."""
 
     heap: list[NodeEntry] | None
     cursor: int
@@ -44,7 +44,7 @@ class Keeper(Protocol):
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node for one ask of the class, or None if no node can take it now.
 
-    In the usual case the node on top of the shared heap takes the class, and is the best node, so that no search is needed.
+    Usually the node on top of the shared heap takes the class and is the best node, so that no search is needed.
     """
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
@@ -109,10 +109,10 @@ def _put_back(free: Amounts, demand: Demand, until: int) -> None:
 
 
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for one ask of the class, from the heaps that classes share or from its own; None if there is none.
+    """Return the node for one ask of the class, from the heaps that classes share or from its own. Return None if there is none.
 
-    In fair order, classes share heaps as long as each finds a node there after few attempts. A class whose constraints bar the
-    first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the first
+    In fair order, classes share heaps as long as each finds a node there after few attempts. A class whose constraints exclude
+    the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the first
     nodes gets a heap of its own.
     """
     if ask_class.mask.names is not None:
@@ -132,7 +132,7 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Return the node from the heaps that classes share, and whether that answer is final; if not, the class needs its own heap."""
+    """Return the node from the heaps that classes share, and whether that answer is final. If it is not, the class needs its own heap."""
     mask = ask_class.mask
     if mask.heap is None:
         node, missed = _pick_shared(index, index.heap, ask_class)
@@ -154,7 +154,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
     """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since.
 
-    So the nodes are searched once for many asks of different sizes that fit nowhere, and not once for each size.
+    Thus many asks of different sizes that fit nowhere cost one search of the nodes, and not one for each size.
     """
     mask = ask_class.mask
     if mask.failed is None or mask.failed_at != (index.epoch, len(index.log)):
@@ -169,7 +169,7 @@ def _is_kept_off(index: NodeIndex, mask: NodeMask, missed: Iterable[NodeEntry]) 
 
 
 def may_take(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node can take one ask of the class now; pledges, even the ask's own, count as used."""
+    """Return whether the node can take one ask of the class now. Pledges, even the ask's own, count as used."""
     return (
         (node.entry is not None or node.is_open_to(ask_class.constraints))
         and fits(ask_class.node_demand, node.free)
@@ -178,7 +178,7 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 
 
 def could_take(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node can take one ask; on its own node, a reserved ask's pledge counts as free (design 6.6)."""
+    """Return whether the node can take one ask. On its own node, a reserved ask's pledge counts as free (design 6.6)."""
     held = ask_class.pledge
     if held is not None and held.replaces:
         return False
@@ -248,8 +248,8 @@ def _is_short_still(commitment: Commitment) -> bool:
 def unpledged(node: Node, held: Pledge) -> Amounts:
     """Return by type a node's free capacity for the holder of a pledge, whose own pledge counts as free.
 
-    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered them when it was
-    made: if its ask uses capacity of another pledge first, that pledge gets the capacity of this decision's victims later.
+    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered these pledges
+    when it was made. If its ask uses their capacity first, they get the capacity of this decision's victims later.
     """
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
@@ -288,7 +288,7 @@ def _pick_shared(
 
 
 def _mend(heap: list[NodeEntry], node: Node | None) -> None:
-    """Replace the outdated entry on top of a heap by the node's current entry, or remove it if the node has no entry."""
+    """Replace the outdated entry on top of a heap by the node's current entry. If the node has no entry, remove it."""
     if node is None or node.entry is None:
         heapq.heappop(heap)
     else:
@@ -296,7 +296,7 @@ def _mend(heap: list[NodeEntry], node: Node | None) -> None:
 
 
 def _build_own(index: NodeIndex, ask_class: AskClass) -> None:
-    """Build a class's own heap of the nodes that it fits on, usually few or none, in one scan of all free capacity."""
+    """Build a class's own heap of the nodes that it fits on, in one scan of all free capacity. These are usually few or none."""
     fitting = index.with_capacity_for(ask_class.node_demand)
     _build_heap(index, ask_class, (node for node in fitting if ask_class.mask.allows(node)))
 
@@ -314,7 +314,7 @@ def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None
 
 
 def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
-    """Add to the keeper's heap the nodes that became better since the last refresh, or rebuild the heap if that is cheaper."""
+    """Add to the keeper's heap the nodes that became better since the last refresh. Rebuild the heap instead if that is cheaper."""
     log, heap = index.log, keeper.heap
     if heap is None or keeper.log_epoch != index.epoch:
         build()
@@ -351,7 +351,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the best of the named nodes of the class that can take it, None for none; no other node is tested."""
+    """Return the best of the named nodes of the class that can take it, or None. No other node is tested."""
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)
@@ -363,10 +363,12 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for an ask with a pledge: the node of the pledge, or any node that takes the ask; None if it has to wait.
+    """Return the node for an ask with a pledge: the node of the pledge, or any node that takes the ask.
 
-    The pledge counts as free for the ask (design 6.6). If a decision freed capacity, the ask takes that (G10); a reserved node
-    competes with the others by rank. An ask that yields has its turn after all asks that outrank it.
+    Return None if the ask has to wait.
+
+    The pledge counts as free for the ask (design 6.6). If a decision freed capacity, the ask takes that capacity (G10). A
+    reserved node competes with the others by rank. An ask that yields has its turn after all asks that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

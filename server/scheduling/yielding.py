@@ -1,10 +1,10 @@
 """The offer of reserved capacity to asks of higher priority, once nothing else can be placed.
 
 All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
-outrank the same set of reservations form one offer: they are put into the order again and placed as usual, while all others
-stay parked. Larger sets come first; if one ask outranks another, its set is never smaller. Then gangs are tried as a whole, in
-the same way. At the end the reservations are put back on the capacity that is left, and an owner that waited for these asks and
-gangs takes its node if it fits.
+outrank one set of reservations form one offer. They are put into the order again and placed as usual, while all others stay
+parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because its set is at least as large. Then
+gangs are tried as a whole, in the same way. At the end the reservations are put back on the capacity that is left. An owner
+that waited for these asks and gangs takes its node if it fits.
 """
 
 from collections import Counter
@@ -46,10 +46,10 @@ class _Woken:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer reserved capacity until no ask takes any; return the budget of steps that is left. Call it when the cycle has ended.
+    """Offer reserved capacity until no ask takes any. Return the budget of steps that is left. Call it when the cycle has ended.
 
     If a placement made other asks placeable, ordinary placement comes first again. If the budget ends between two offers, the
-    next tick continues with the sets of reservations that were not offered yet.
+    next tick continues with the sets of reservations that are still to be offered.
     """
     turn = partition.round
     while budget > 0 and partition.decisions.reservations and _is_due(partition):
@@ -78,14 +78,14 @@ def _has_moved(partition: Partition) -> bool:
 
 
 def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place, without reserved capacity, the asks that have become placeable; return the budget that is left."""
+    """Place the asks that have become placeable without reserved capacity. Return the budget that is left."""
     cycle.refresh(partition)
     cycle.wake_jobs(partition)
     return cycle.run(partition, now, budget, placed)
 
 
 def _is_due(partition: Partition) -> bool:
-    """Return whether to offer: something changed, the last round was cut off, or an owner whose node has capacity for it waits for others."""
+    """Return whether to offer: something changed, the last round was cut off, or an owner whose node has capacity waits for others."""
     turn = partition.round
     return (
         turn.reservations_moved
@@ -95,7 +95,7 @@ def _is_due(partition: Partition) -> bool:
 
 
 def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer each set of reservations once, stopping when ordinary placement has to come first; return the budget that is left."""
+    """Offer each set of reservations once, and stop when ordinary placement has to come first. Return the budget that is left."""
     offered = partition.round.reservations_offered
     held = len(partition.decisions.reservations)
     for below, groups in _offers(partition):
@@ -118,9 +118,9 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 
 
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
-    """Place an owner that had to wait on its reserved node, if the asks of higher priority left enough; return the steps spent.
+    """Place an owner that had to wait on its reserved node, if the asks of higher priority left enough. Return the steps spent.
 
-    If its node or a limit has no capacity for it any more, the owner is tried like other asks.
+    If its node or a limit no longer has capacity for it, the owner is tried like other asks.
     """
     if not held.yields:
         return 0
@@ -134,7 +134,7 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
 
 
 def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
-    """Return the offers, each with the reservations to lift and the groups that may then be placed; the largest set comes first."""
+    """Return the offers, each with the reservations to lift and the groups that may then be placed. The largest set comes first."""
     ranks = Ranks(partition)
     found: dict[Below, dict[Group, None]] = {}
     for group, below in chain(_without_node(partition, ranks), _over_limits(partition, ranks)):
@@ -165,7 +165,7 @@ def _without_node(partition: Partition, ranks: Ranks) -> _Found:
 
 
 def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
-    """Yield the groups that a limit blocks and that may have headroom without the reservations that they outrank."""
+    """Yield the groups that a limit blocks, and that may have headroom without the reservations that they outrank."""
     for limiter, most in most_headroom(partition).items():
         kept: dict[Below, Counter[int]] = {}
         for ask_class, waiting in limiter.blocked.items():
@@ -195,7 +195,7 @@ def _kept(limiter: Limiter, below: Below) -> Counter[int]:
 
 
 def _may_have_headroom(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
-    """Return whether the limit may have headroom without ``kept``. This quick test compares sums; the limit itself decides later."""
+    """Return whether the limit may have headroom without ``kept``. This quick test compares sums. The limit itself decides later."""
     own = dict(ask_class.demand) if ask_class.pledge is not None else {}
     return bool(kept) and all(
         limiter.headroom[at] + kept[at] + own.get(at, 0) >= wanted
@@ -273,7 +273,7 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place the first parked gang that fits while the reservations that all its members outrank are lifted.
 
-    Return the budget that is left; each gang that is tried costs one step for each member.
+    Return the budget that is left. Each gang that is tried costs one step for each member.
     """
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
     for job in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):

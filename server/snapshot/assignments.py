@@ -21,12 +21,12 @@ BLOCK: Final = 256
 class MemberNodes:
     """The nodes for one class of gang members, with a bound on the cost of the victims on each node.
 
-    ``order`` has the rows of the nodes. The first ``free_nodes`` of them need no victims. The others follow, lowest bound first.
-    For these others, three lists have lower bounds in the same order: ``priorities`` on the priority of the most important
-    victim, ``jobs`` on the number of evicted gangs, ``numbers`` on the number of victims. ``allowed`` marks all nodes that could
-    hold a member if no pod ran on them. ``rows`` are the allocations that may be evicted, sorted by node; ``groups`` has one
-    group for the rows of each node. ``found`` has for each node that needs victims, in that order, the index of its group, and
-    ``need`` has by group the amount that has to be freed.
+    ``order`` has the rows of the nodes. The first ``free_nodes`` of them need no victims. The others follow, lowest bound
+    first. For these others, three lists have lower bounds in that order. ``priorities`` is for the priority of the most
+    important victim, ``jobs`` for the number of evicted gangs, and ``numbers`` for the number of victims. ``allowed`` marks all
+    nodes that could hold a member if no pod ran on them. ``rows`` are the allocations that may be evicted, sorted by node.
+    ``groups`` has one group for the rows of each node. ``found`` has the index of its group for each node that needs victims,
+    also in that order. ``need`` has for each group the amount that has to be freed.
     """
 
     order: list[int]
@@ -41,7 +41,10 @@ class MemberNodes:
     need: Array
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
-        """Return the lower bounds (highest victim priority, gangs, victims) of the node at this index of ``order``; None if it needs no victim."""
+        """Return the lower bounds (highest victim priority, gangs, victims) of the node at this index of ``order``.
+
+        Return None if it needs no victim.
+        """
         at = place - self.free_nodes
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
@@ -85,8 +88,8 @@ def field(
 ) -> MemberNodes:
     """Return the nodes for the members of one class, with their bounds.
 
-    ``nodes`` marks the nodes that could hold a member if no pod ran on them. ``need`` has by node the amount to free for a
-    member, ``may`` marks the rows that may be evicted, and ``names`` has by node the rank of its name.
+    ``nodes`` marks the nodes that could hold a member if no pod ran on them. ``need`` has for each node the amount to free for
+    a member. ``may`` marks the rows that may be evicted. ``names`` has for each node the rank of its name.
     """
     short = need.any(axis=1)
     free = free_nodes(nodes, need, names)
@@ -127,7 +130,7 @@ def _bounds(
     """Return for each node the bounds on its victims, and a lower bound on the number of gangs that have to be evicted.
 
     Originators are treated as other pods, because J9 does not consider them. On a node where no gang member may be evicted,
-    each victim counts as a gang of its own; on any other node one gang may suffice.
+    each victim counts as a gang of its own. On any other node one gang may suffice.
     """
     plain = np.zeros(len(rows), dtype=np.bool_)
     given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
@@ -138,7 +141,10 @@ def _bounds(
 
 
 def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
-    """Return by row a number to sort victims by (V2): rows in ``reluctant`` last, then higher priorities later, then originators later."""
+    """Return for each row a number to sort victims by (V2).
+
+    Rows in ``reluctant`` come last. Among the others, higher priorities come later, then originators.
+    """
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
     found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator
@@ -157,7 +163,7 @@ def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
 
 
 def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[int]:
-    """Return by type the largest sum that the rows that passed hold on any one node."""
+    """Return the largest sum that the rows that passed hold on any one node, by type."""
     order = columns.by_node()
     rows = order[filtered.codes[order] == PASSED]
     if not len(rows):
@@ -172,7 +178,7 @@ def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[i
 def passed(
     columns: AllocationColumns, filtered: FilteredRows, leaf: int | None = None
 ) -> list[int]:
-    """Return the rows that passed the eligibility filter; with ``leaf``, only those of this leaf."""
+    """Return the rows that passed the eligibility filter. With ``leaf``, return only those of this leaf."""
     found = filtered.codes == PASSED
     if leaf is not None:
         found = found & (columns.leaves == leaf)
@@ -181,7 +187,7 @@ def passed(
 
 
 def marked(mask: Mask | None) -> list[int]:
-    """Return the rows that a mask marks; none if there is no mask."""
+    """Return the rows that a mask marks, and none if there is no mask."""
     rows: list[int] = [] if mask is None else np.flatnonzero(mask).tolist()
     return rows
 

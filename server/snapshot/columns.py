@@ -1,7 +1,7 @@
 """The frozen columns of a snapshot: nodes and running allocations as int64 arrays, one row each, never written to.
 
-A row keeps its place as long as its node or allocation exists; rows in between may be empty. No sort order depends on row
-numbers: the last sort key is always the number or key of the node or allocation itself.
+A row keeps its place as long as its node or allocation exists. Rows in between may be empty. No sort order depends on row
+numbers: the last sort key is always the number or key of the node or allocation.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from server.model.asks import AskSpec, Protection
 from server.model.fit import Demand
 
 OPTED_OUT: Final = 1
-"""The flag of a pod that is opted out by `allow-preemption: "false"` on itself or its class, or prefer-not (V3, level 1)."""
+"""The flag of a pod that opted out (V3, level 1). It has `allow-preemption: "false"` on itself or its class, or prefer-not."""
 ORIGINATOR: Final = 2
 REQUIRED_NODE: Final = 4
 PLACEHOLDER: Final = 8
@@ -58,12 +58,12 @@ def flags_of(spec: AskSpec) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
-    """The nodes, one row each. ``free`` = capacity - usage - foreign - pledges, and may be negative.
+    """The nodes, one row each. ``free`` is the capacity less usage, foreign pods and pledges. It may be negative.
 
-    ``releasing`` is the amount that ordered releases will give back, ``reserved`` the part of the pledges that gives way to
-    claims. ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that asks that require
-    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each node,
-    ``names`` the rank of its id among all ids.
+    ``releasing`` is the amount that ordered releases will give back. ``reserved`` is the part of the pledges that gives way to
+    claims. ``open`` says whether the node takes placements. ``opened`` says whether its pods are known, so that asks that
+    require this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each
+    node. ``names`` has the rank of its id among all ids.
     """
 
     ids: tuple[str, ...]
@@ -96,7 +96,10 @@ class HeldAmounts:
         return bool((self.amounts > 0).any(axis=1).all())
 
     def any_spare(self, beyond: list[int]) -> bool:
-        """Return whether some allocation is not needed: in no type does it hold more than ``beyond``, by which the total exceeds the need."""
+        """Return whether some allocation is not needed.
+
+        It then holds at most ``beyond`` of each type, the amount by which the total exceeds the need.
+        """
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 
 
@@ -104,9 +107,9 @@ class HeldAmounts:
 class AllocationColumns:
     """The running allocations, one row each, without foreign pods.
 
-    ``leaves``, ``applications`` and ``jobs`` are the numbers of the row's queue, application and gang (0 for no gang),
-    ``nodes`` is the row of its node. ``demands`` is what queues are charged; ``resources`` is by type index what the node
-    gives, ports included. ``standing`` marks rows that run and whose release is not ordered.
+    ``leaves``, ``applications`` and ``jobs`` are the numbers of the row's queue, application and gang (0 for no gang).
+    ``nodes`` is the row of its node. ``demands`` is what queues are charged. ``resources`` is what the node gives, ports
+    included, by type index. ``standing`` marks rows that run and whose release is not ordered.
     """
 
     keys: tuple[str, ...]
@@ -125,7 +128,7 @@ class AllocationColumns:
     jobs: Array
     resources: Array
     sorted: dict[str, Any] = field(default_factory=dict)
-    """The cache of results that were computed once; only this class writes to it."""
+    """The cache of results that were computed once. Only this class writes to it."""
 
     def groups(self, row: int) -> tuple[str, ...]:
         """Return the disruption budgets in which an allocation counts."""
@@ -168,7 +171,7 @@ class AllocationColumns:
         return found
 
     def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
-        """Return the standing rows that hold something of at least one of the types and have none of the barred flags."""
+        """Return the standing rows that hold something of at least one of the types and have none of the flags in ``barred``."""
         holding = (self.resources[:, types] > 0).any(axis=1)
         found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
         return found
@@ -191,7 +194,7 @@ class AllocationColumns:
         return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)
 
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
-        """Return the numbers of the leaves that have allocations, and by row the index of its leaf in that list."""
+        """Return the numbers of the leaves that have allocations, and for each row the index of its leaf in that list."""
         if "leaves" not in self.sorted:
             numbers, places = numbered(self.leaves)
             self.sorted["leaves"] = (tuple(numbers), places)

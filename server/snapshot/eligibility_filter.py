@@ -1,8 +1,8 @@
-"""The eligibility filter of running allocations for a claim: for each row the first rule that protects it, or PASSED.
+"""The eligibility filter of running allocations for a claim. For each row it gives the first rule that protects the row, or PASSED.
 
-What depends on a queue's numbers is computed once per leaf (`LeafEligibility`), the rest for all rows at once. A row that passes
-may be evicted alone. Whether several rows may be evicted together is decided with the plan. A *standing* row is one that runs
-and whose release is not ordered.
+Values that depend on a queue's numbers are computed once per leaf (`LeafEligibility`), all others for all rows at once. A row
+that passes may be evicted alone. Whether several rows may be evicted together is decided with the plan. A *standing* row is one
+that runs and whose release is not ordered.
 """
 
 import heapq
@@ -35,10 +35,10 @@ PASSED: Final = 0
 class LeafEligibility:
     """The eligibility of all allocations of one leaf as victims for one class of asks.
 
-    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 for none. ``most`` is by type the largest
-    amount that one victim may hold, ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest
-    priority of a victim (G5), ``since_ms`` the latest instant at which a victim may have started (V4). ``inside`` marks the
-    types for which the deciding queue contains the leaf (G2); it is empty if there are no such types.
+    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 for none. ``most`` is the largest amount
+    that one victim may hold, by type. ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest
+    priority of a victim (G5). ``since_ms`` is the latest instant at which a victim may have started (V4). ``inside`` marks the
+    types for which the deciding queue contains the leaf (G2). It is empty if there are no such types.
     """
 
     spared: int = 0
@@ -71,7 +71,7 @@ class Codes(NamedTuple):
 class FilteredRows(NamedTuple):
     """The result of the eligibility filter: by row the number of the rule that protects it, or PASSED.
 
-    ``leaf`` has by row the index of its leaf in ``leaves``, which are leaf numbers.
+    ``leaf`` has for each row the index of its leaf in ``leaves``, which are leaf numbers.
     """
 
     codes: Array
@@ -86,8 +86,8 @@ class FilteredRows(NamedTuple):
 class Rules(NamedTuple):
     """The rules that protect rows of any leaf: their numbers, and the rows that each rule protects.
 
-    ``needed`` are the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4). ``barred``
-    has masks of further protected rows, each with the number of its rule; where masks overlap, the last one counts.
+    ``needed`` are the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4).
+    ``barred`` has masks of further protected rows, each with the number of its rule. Where masks overlap, the last one counts.
     """
 
     codes: Codes
@@ -102,7 +102,7 @@ def filter_rows(
     eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
 ) -> FilteredRows:
-    """Return the filter's result for all rows. The keys of ``eligibility`` are leaf numbers; rows of other leaves count as gone."""
+    """Return the filter's result for all rows. The keys of ``eligibility`` are leaf numbers. Rows of other leaves count as gone."""
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, eligibility, rules, slice(None))
     return FilteredRows(found, at, leaves)
@@ -167,7 +167,7 @@ def _judged(
 def _bar_inside(
     found: Array, lines: Sequence[LeafEligibility | None], at: Array, resources: Array, rules: Rules
 ) -> None:
-    """Bar the rows that run, for each needed type that they hold, inside the queue that decides for this type (G2)."""
+    """Mark as protected each row that runs inside the deciding queues of all needed types that it holds (G2)."""
     if not any(one is not None and one.inside for one in lines):
         return
     outside = np.zeros(len(at), dtype=np.bool_)
@@ -197,7 +197,7 @@ def _at(most: tuple[int, ...], column: int) -> int:
 
 
 def _table(values: Sequence[int], at: Array) -> Array:
-    """Return by row the value of its leaf; an array of one value if all leaves have the same value."""
+    """Return for each row the value of its leaf. If all leaves have one value, return an array of that one value."""
     if len(set(values)) <= 1:
         return np.array([*values[:1], 0][:1], dtype=np.int64)
     return np.array(values, dtype=np.int64).take(at)
@@ -247,7 +247,7 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that would lack least if all rows on it that passed the filter were evicted, and by type what it would lack.
+    """Return the node that would lack least if all rows on it that passed the filter were evicted, and what it would lack, by type.
 
     The node is -1 if ``nodes`` marks none.
     """
@@ -275,9 +275,9 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 class VictimNodes:
     """The nodes on which victims could free enough, and the rows on each node that passed the filter.
 
-    ``order`` has these nodes, best bound first. ``places`` has all nodes with such rows in ascending order, ``starts`` the index
-    in ``passed`` at which the rows of each node begin, and at the end the number of rows. The rows and bounds of a node are
-    looked up only on request, because a claim needs them for few nodes.
+    ``order`` has these nodes, best bound first. ``places`` has all nodes with such rows, in ascending order. ``starts`` has the
+    index in ``passed`` at which the rows of each node begin, and at its end the number of rows. The rows and bounds of a node
+    are looked up only on request, because a claim needs them for few nodes.
     """
 
     order: list[int]
@@ -328,7 +328,7 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
 ) -> VictimNodes:
     """Return the nodes on which evicting some of ``rows`` could free enough, with their bounds.
 
-    ``rows`` are sorted by node. ``need`` has by node the amounts to free. The rows in ``opted`` count as opted out too.
+    ``rows`` must be sorted by node. ``need`` has the amounts to free, by node. The rows in ``opted`` count as opted out too.
     """
     if not len(rows):
         return VictimNodes([], rows, rows, rows)

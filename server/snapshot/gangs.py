@@ -23,7 +23,7 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return a mask of the standing rows of gangs that cannot lose one member; None if no gang has standing members."""
+    """Return a mask of the standing rows of gangs that cannot lose one member. Return None if no gang has standing members."""
     found = sizes(columns, standing)
     if not found:
         return None
@@ -66,7 +66,7 @@ def _least(columns: AllocationColumns) -> dict[int, int]:
 
 
 def of(columns: AllocationColumns, number: int) -> Mask | None:
-    """Return a mask of the allocations of a gang; None if the gang has no number."""
+    """Return a mask of the allocations of a gang. Return None if the gang has no number."""
     if not number:
         return None
     found: Mask = columns.jobs == number

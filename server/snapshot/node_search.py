@@ -1,6 +1,6 @@
 """The search for a node by a comparison of all nodes. Snapshots use it for every what-if, and tests to check the heaps of the live state.
 
-``free`` is passed beside the columns because a Trial has free amounts of its own.
+``free`` is passed beside the columns, because a Trial has free amounts of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def lacking(
     least: Iterable[tuple[int, int]] = (),
     closed: Iterable[int] = (),
 ) -> tuple[Mask, Array]:
-    """Return the nodes that could take the ask if no pod ran on them, and by row what each lacks of the request.
+    """Return the nodes that could take the ask if no pod ran on them, and what each lacks of the request, by row.
 
     A node lacks at least the amounts in ``least``. Nodes that lack a ``closed`` type are left out.
     """
@@ -75,7 +75,10 @@ def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 
 
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
-    """Return the candidate node that lacks least for the ask; of equal nodes the one that arrived first; -1 for none (design 6.6)."""
+    """Return the candidate node that lacks least for the ask (design 6.6).
+
+    Of equal nodes it is the one that arrived first. Return -1 if there is none.
+    """
     rows = np.flatnonzero(candidates)
     if not len(rows):
         return -1
@@ -93,7 +96,9 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
 
 
 class NodeCounts(NamedTuple):
-    """The numbers of nodes that take an ask (``fitting``) and that do not, each of these counted under the first reason that applies.
+    """The number of nodes that take an ask (``fitting``), and of those that do not.
+
+    Each of the latter is counted under the first reason that applies.
 
     ``too_small`` and ``too_full`` have (type index, number of nodes) pairs: nodes whose capacity, or free capacity, is too small.
     """

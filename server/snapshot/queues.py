@@ -10,7 +10,7 @@ from server.model.quota import QueueSpec
 
 FrozenAmounts = tuple[int, ...]
 Bounds = tuple[int | None, ...]
-"""A limit by type index; None for a type without a limit."""
+"""A limit by type index. A type without a limit has None."""
 
 NO_PATH: Final = ""
 """The parent of the root."""
@@ -18,10 +18,10 @@ NO_PATH: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """The limits, usage and open promises of a queue; ``number`` is its number in the columns.
+    """The limits, usage and open promises of a queue. ``number`` is its number in the columns.
 
-    ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments will add
-    (C2), ``reserved`` the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee is 0, a
+    ``releasing`` is the part of ``usage`` that ordered releases will give back. ``promised`` is what open commitments will add
+    (C2). ``reserved`` is the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee is 0, a
     missing maximum None. ``deserved`` is the deserved share of a leaf if the partition shares by plain weights (W2), else None.
     ``spec`` has the weight and the properties.
     """
@@ -49,7 +49,7 @@ class QueueFacts:
 
     @property
     def bound(self) -> Bounds:
-        """Return the limits of placement: for each type the maximum, or the deserved share if that is smaller (W2)."""
+        """Return the limits of placement: for each type the maximum, or the deserved share if that is smaller than the maximum (W2)."""
         if self.deserved is None:
             return self.max
         return tuple(_least(*pair) for pair in zip_longest(self.max, self.deserved))

@@ -26,19 +26,23 @@ from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, Waiting
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks the types that are counted on nodes and not in queues.
+    """A snapshot of one partition.
 
-    ``waiting`` has the asks that were requested when the snapshot was taken. ``claims`` has the asks that may claim, ``daemons`` the
-    asks for which pods may be evicted on the node that they require. ``jobs`` are gangs that wait for capacity as a whole,
-    ``replacing`` are asks that may replace others of their own queue. ``firm`` has by path what firm asks hold and request, if
-    the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says
-    by disruption group how many of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of
-    claims began and what rounds released (P5). ``runs`` has the queues that a quota run shrinks, with the instant at which it
-    began; ``frozen`` the pairs of preemptor and leaf that the thrashing monitor stopped (invariant 18).
+    ``types`` names the resource types by index. ``ports`` marks the types that are counted on nodes and not in queues.
 
-    ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum. ``pending`` and ``total`` are the
-    measures of a partition that is shared in proportion to weights: by leaf the amounts that its waiting asks request beyond
-    its usage, and the amount to share (W1, W2); ``whole`` includes drained nodes (W3).
+    ``waiting`` has the asks that were requested when the snapshot was taken. ``claims`` has the asks that may claim.
+    ``daemons`` has the asks for which pods may be evicted on the node that they require. ``jobs`` are gangs that wait for
+    capacity as a whole. ``replacing`` are asks that may replace pods of their own queue. ``firm`` has what firm asks hold and
+    request, by path, if the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns.
+    ``disruptions`` says how many pods of each disruption group may be evicted now, with open decisions counted. ``pace`` says
+    when the last round of claims began and what rounds released (P5). ``runs`` has the queues of open quota runs, each with the
+    instant at which the run began. ``frozen`` has the pairs of preemptor and leaf that the thrashing monitor stopped (invariant
+    18).
+
+    ``node_count`` is the number of all registered nodes, schedulable or not. ``capacity`` is the sum of their capacity. The
+    last three fields are for a partition that is shared in proportion to weights. ``pending`` has for each leaf the amounts
+    that its waiting asks request beyond its usage. ``total`` is the amount to share (W1, W2). ``whole`` includes drained nodes
+    (W3).
     """
 
     partition: str
@@ -82,13 +86,16 @@ class Snapshot:
 
     @property
     def firm_flags(self) -> int:
-        """Return the flags that make an allocation firm; 0 if no allocation is firm. The partition decides for pods without a class (J2)."""
+        """Return the flags that make an allocation firm, 0 if no allocation is firm.
+
+        The partition decides for pods without a class (J2).
+        """
         unsaid = 0 if self.settings.job_default_preemptible else UNSAID
         return FIRM | unsaid if self.knows_firm else 0
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Return the factors that make amounts of types comparable as shares of the partition; ports have factor 0."""
+        """Return the factors that make amounts of types comparable as shares of the partition. Ports have factor 0."""
         pairs = zip(self.ports, self.capacity, strict=True)
         return cover.measures([0 if port else whole for port, whole in pairs])
 
@@ -114,7 +121,10 @@ class Snapshot:
         return not any(queue.stopped for queue in self.path_up(path))
 
     def headroom(self, path: str) -> Bounds:
-        """Return by type the smallest headroom of the queue and its ancestors: bound - usage - promised; None if no queue limits the type."""
+        """Return the smallest headroom of the queue and its ancestors, by type: bound - usage - promised.
+
+        A type that no queue limits has None.
+        """
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
             for index, most in enumerate(queue.bound):
@@ -149,7 +159,7 @@ class Snapshot:
         return node_search.tally(self.nodes, self.nodes.free, kind)
 
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:
-        """Return a mask of the rows in a disruption group that allows no more evictions; None if no row is in any group."""
+        """Return a mask of the rows in a disruption group that allows no more evictions. Return None if no row is in any group."""
         columns = self.allocations
         rows = columns.grouped()
         if not rows:

@@ -30,7 +30,7 @@ class Tentative:
         self._taken = np.zeros_like(free)
 
     def place(self, kind: ClassFacts) -> int:
-        """Assign an ask to the best-ranked node that can take it now; return its row, -1 for none."""
+        """Assign an ask to the best-ranked node that can take it now. Return its row, or -1 if there is none."""
         row = node_search.best(self._nodes, self._free, kind, self._sort)
         if row >= 0:
             self._charge(row, kind)
@@ -39,8 +39,8 @@ class Tentative:
     def owe(self, kind: ClassFacts) -> int:
         """Charge an ask to the node that lacks least for it and return the node's row, -1 for none.
 
-        A node is considered if the ask may run there, and if the node could hold the ask and the asks assigned to it so far while
-        no other pods ran on it.
+        A node is considered if the ask may run there. Without other pods, the node must also be able to hold the ask beside the
+        asks assigned to it so far.
         """
         left = self._nodes.capacity - self._taken
         suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)

@@ -1,7 +1,7 @@
 """The running allocations of some queues, least important first: the candidates of a quota run (Q11).
 
 A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
-out, younger before older (or by the keys that a partition configures instead, V2), then by key. Callers never see an array.
+out, younger before older, then by key. A partition may configure other keys in place of age (V2). Callers never see an array.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -76,10 +76,10 @@ class Lot:
 class Running:
     """The allocations of ``leaves`` in order, least important first.
 
-    All arrays are by place. ``rows`` has the row of the allocation in the snapshot, ``homes`` the index of its leaf in
-    ``leaves``. ``barred`` has the number of the first reason that bars the allocation, CANDIDATE for none. ``sizes`` has one
-    line of amounts per column. ``useful`` marks the allocations that hold something of a wanted type. ``ranks`` is the first
-    sort key (see `rank`), ``tails`` the next ones: age, unless the partition configures others.
+    All arrays are by place. ``rows`` has the row of the allocation in the snapshot. ``homes`` has the index of its leaf in
+    ``leaves``. ``barred`` has the number of the first reason that excludes the allocation, CANDIDATE for none. ``sizes`` has
+    one line of amounts per column. ``useful`` marks the allocations that hold something of a wanted type. ``ranks`` is the
+    first sort key (see `rank`). ``tails`` has the next ones: age, unless the partition configures others.
     """
 
     leaves: tuple[str, ...]
@@ -121,8 +121,8 @@ class Running:
     ) -> tuple[Lot, list[int]]:
         """Return the candidates that hold something of a ``lacking`` column: first the allowed ones, then the places of those too large.
 
-        Candidates in ``without`` are left out. ``limit`` has by leaf the largest amount of each column that may be freed. A
-        candidate that holds more of a column is too large.
+        Candidates in ``without`` are left out. ``limit`` has for each leaf the largest amount of each column that may be freed.
+        A candidate that holds more than that of a column is too large.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -139,7 +139,7 @@ class Running:
     def needless(
         self, places: Collection[int], limit: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Return which of these victims are not needed. ``limit`` is by column how much more they free than necessary.
+        """Return which of these victims are not needed. ``limit`` has how much more they free than necessary, by column.
 
         The victims are checked from the most important down. One that fits into the rest of ``limit`` is not needed, and its
         amounts are subtracted from that rest. Columns beyond those of ``limit`` do not count. The places in ``late`` count as
@@ -176,9 +176,9 @@ class Running:
         return len(places), start, found
 
     def standing(self, key: str) -> tuple[int, int, int, int]:
-        """Return the place of an allocation, its number among the candidates, the number of all candidates, and the reason that bars it.
+        """Return an allocation's place, its number among the candidates, their number, and the reason that excludes the allocation.
 
-        The candidates are numbered from 1; an allocation that a reason bars has the number 0. The reason is CANDIDATE for none.
+        The candidates are numbered from 1. An excluded allocation has the number 0. The reason is CANDIDATE for none.
         """
         place = self.keys.index(key)
         reason = int(self.barred[place])
@@ -187,7 +187,9 @@ class Running:
         return place, number, len(candidates), reason
 
     def last_barred(self, reasons: int) -> int | None:
-        """Return the reason that bars the most important of the barred allocations that hold a wanted type; None if there are none.
+        """Return the reason that excludes the most important of the excluded allocations that hold a wanted type.
+
+        Return None if there are none.
 
         Only allocations that are barred by a reason with a number below ``reasons`` count.
         """
@@ -211,7 +213,10 @@ class Running:
         return found
 
     def rank(self, places: Sequence[int]) -> list[int]:
-        """Return the first sort key of each place: originator flag, priority and opted-out flag in one number, the last in the lowest bit."""
+        """Return the first sort key of each place.
+
+        It is one number made of originator flag, priority and opted-out flag, the last in the lowest bit.
+        """
         found: list[int] = self.ranks[list(places)].tolist()
         return found
 
@@ -247,8 +252,8 @@ class Running:
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
         """Yield (reason, leaf, count, keys) for each group of allocations that stay: those of one leaf that stay for one reason.
 
-        ``keys`` are the first ``most`` keys in order. ``gone`` are the places of the victims. ``reasons`` gives by place the
-        reason for some candidates, ``otherwise`` is the reason for all other candidates. A barred allocation counts under the
+        ``keys`` are the first ``most`` keys in order. ``gone`` are the places of the victims. ``reasons`` has the reason of
+        some candidates, by place. ``otherwise`` is the reason of all other candidates. A barred allocation counts under the
         reason that bars it.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
@@ -266,8 +271,8 @@ class VictimQuery(NamedTuple):
 
     ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are those that a run has to free.
     ``bars`` are flags. The first of these flags that an allocation has bars it, and the flag's index is the reason's number. An
-    allocation without such a flag that holds nothing of a wanted type is barred by the reason with the next number.
-    ``further`` reads for a row the values of the sort keys after the first. If it is None, younger allocations come first.
+    allocation without such a flag that holds nothing of a wanted type is excluded by the reason with the next number.
+    ``further`` reads the values of the sort keys after the first, for a row. If it is None, younger allocations come first.
     """
 
     leaves: Sequence[str]
@@ -323,7 +328,7 @@ def _numbered(values: Sequence[int | str]) -> Array:
 
 
 def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
-    """Return by row the index of its leaf in ``leaves``; -1 for a row of another leaf, or without an allocation."""
+    """Return for each row the index of its leaf in ``leaves``. Return -1 for a row of another leaf, or without an allocation."""
     numbers = [snapshot.queues[path].number for path in leaves]
     known = int(columns.leaves.max(initial=0))
     table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)
@@ -332,7 +337,10 @@ def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]
 
 
 def _ranks(priorities: Array, flags: Array) -> Array:
-    """Return the first sort key of each row: originator flag, priority and opted-out flag in one number, the last in the lowest bit (Q11)."""
+    """Return the first sort key of each row (Q11).
+
+    It is one number made of originator flag, priority and opted-out flag, the last in the lowest bit.
+    """
     shifted = priorities + (1 << (_PRIORITY_BITS - 2))
     originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
     return originator + (shifted << 1) + ((flags & OPTED_OUT) > 0)

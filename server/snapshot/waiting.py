@@ -13,7 +13,7 @@ from server.model.reasons import Code
 class ClassFacts:
     """The asks of one demand and one constraint. ``allowed`` marks the node rows on which the constraint holds.
 
-    ``demand`` is what queues are charged; ``node_demand`` adds the ports, which only nodes count.
+    ``demand`` is what queues are charged. ``node_demand`` adds the ports, which only nodes count.
     """
 
     number: int
@@ -21,7 +21,7 @@ class ClassFacts:
     node_demand: Demand
     allowed: Mask
     job_class: JobClass | None = None
-    """The class of the ask's pods; None in a partition without classes (J4)."""
+    """The class of the ask's pods, None in a partition without classes (J4)."""
 
     @property
     def firm(self) -> bool:
@@ -35,11 +35,11 @@ class ClassFacts:
 
 
 class WaitingAsk(NamedTuple):
-    """A waiting ask. ``code`` says why it waits: NO_NODE means that its limits have headroom, but no node can take it.
+    """A waiting ask. ``code`` says why it waits. NO_NODE means that its limits have headroom, but that no node can take it.
 
-    ``within_limits`` says whether its user's and its group's limits have headroom; headroom of queues changes with each plan
-    and is a method of the snapshot or Trial. ``missed`` counts the scheduling cycles that tried everything and left the ask
-    waiting (P2). ``gang`` marks a member of a gang of several members.
+    ``within_limits`` says whether its user's and its group's limits have headroom. Headroom of queues changes with each plan,
+    and is a method of the snapshot or Trial. ``missed`` is the number of scheduling cycles that tried everything and left the
+    ask waiting (P2). ``gang`` marks a member of a gang of several members.
     """
 
     key: str
@@ -57,7 +57,7 @@ class WaitingAsk(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Return the sort key of the ask among waiting asks: higher priority first, then longer wait, then earlier arrival (design 6.3)."""
+        """Return the sort key of the ask among waiting asks (design 6.3): higher priority first, then longer wait, then earlier arrival."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
@@ -77,7 +77,7 @@ class WaitingAsk(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingJob:
-    """A gang whose members wait together: they get capacity all at once or not at all (J1).
+    """A gang whose members wait together. All of them get capacity at once, or none of them does (J1).
 
     ``members`` wait, in the order in which they are planned for (J8): priority, age, key. ``placed`` members already run.
     ``number`` is the gang's number in the columns, 0 for an ask that is a gang of one. ``within_limits`` says whether the
