@@ -269,7 +269,10 @@ def _where(words: Words) -> tuple[str, str]:
 
 def _register(words: Words, name: str, known: Known) -> Event:
     del known
-    return ManagerRegistered(name, explicit_sync=words.flag("explicit"))
+    explicit, instance = words.flag("explicit"), words.option("instance")
+    return ManagerRegistered(
+        name, explicit_sync=explicit, epoch=words.number("epoch"), instance=instance
+    )
 
 
 def _synced(words: Words, name: str, known: Known) -> Event:

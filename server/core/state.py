@@ -32,6 +32,10 @@ class Manager:
     """The number of its waiting asks when it completed its sync."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
     """The number of pods that may be evicted now, by disruption group (V5)."""
+    epoch: int = 0
+    """The highest epoch in which the manager registered, 0 without one (design 7.2)."""
+    instance: str = ""
+    """The name of the process that registered last."""
 
 
 Timer = tuple[int, int, str, str, str]

@@ -28,16 +28,22 @@ class ManagerRegistered(NamedTuple):
     """
     by: str = ""
     """The name of the caller."""
+    epoch: int = 0
+    """The term in which the shim acts, if several processes elect one; 0 if they do not (design 7.2)."""
+    instance: str = ""
+    """The name of the process."""
 
 
 class ManagerWiped(NamedTuple):
     """The removal of a shim's former asks and allocations before it registers again: at most ``most`` of them are removed.
 
-    The bound keeps the event short. The remaining objects are removed with the registration itself.
+    The bound keeps the event short. The remaining objects are removed with the registration itself. Nothing is removed for an
+    ``epoch`` lower than the one in which the shim registered.
     """
 
     rm_id: str
     most: int
+    epoch: int = 0
 
 
 class ManagerForgotten(NamedTuple):

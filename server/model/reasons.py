@@ -47,6 +47,7 @@ class Code(enum.StrEnum):
     OVER_MAX = "over-max"
     MANAGER_REGISTERED = "manager-registered"
     MANAGER_REPLACED = "manager-replaced"
+    EPOCH_OLD = "epoch-old"
     PARTITION_OWNED = "partition-owned"
     MANAGER_AWAY = "manager-away"
     NO_MANAGER = "no-manager"

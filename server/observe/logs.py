@@ -17,6 +17,7 @@ _WARNINGS: Final = frozenset(
         Code.NODE_OVERCOMMITTED,
         Code.SYNC_MISMATCH,
         Code.MANAGER_REPLACED,
+        Code.EPOCH_OLD,
         Code.OVER_MAX,
     }
 )

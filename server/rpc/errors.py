@@ -7,7 +7,8 @@ A status travels in headers. A client that gets more than 8 KiB of headers drops
 texts are therefore shortened, and of many violations the status carries the first ones and the number of the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -45,21 +46,32 @@ _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 class CallError(Exception):
     """The error that ends a call with a status. Handlers raise it, and the guard sends it. A long message is shortened."""
 
-    def __init__(self, code: grpc.StatusCode, reason: str, message: str, *details: Message) -> None:
+    def __init__(
+        self,
+        code: grpc.StatusCode,
+        reason: str,
+        message: str,
+        *details: Message,
+        facts: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make an error; ``facts`` are the metadata of its ErrorInfo, for programs."""
         super().__init__(message)
+        self.facts = dict(facts or {})
         self.code = code
         self.reason = reason
         self.message = shortened(message, STATUS_MESSAGE_BYTES_MAX)
         self.details = details
 
-    def __reduce__(self) -> tuple[type["CallError"], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., "CallError"], tuple[object, ...]]:
         """Return the values that pickle needs to make the error again, so that it can be sent through a pipe."""
-        return CallError, (self.code, self.reason, self.message, *self.details)
+        make = partial(CallError, facts=self.facts)
+        return make, (self.code, self.reason, self.message, *self.details)
 
     def status(self) -> status_pb2.Status:
         """Return the status with all details."""
         status = status_pb2.Status(code=self.code.value[0], message=self.message)
-        status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN))
+        info = error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=self.facts)
+        status.details.add().Pack(info)
         for detail in self.details:
             status.details.add().Pack(detail)
         return status
@@ -168,6 +180,15 @@ def another_instance(rm_id: str, last: str) -> CallError:
     """Return the error of a process that was replaced and registers while its successor is connected; it may retry later."""
     message = f"{last or 'another process'} speaks for resource manager {rm_id!r} and took over from this one"
     return CallError(grpc.StatusCode.ABORTED, "ANOTHER_INSTANCE", message)
+
+
+def epoch_old(message: str, epoch: int, *, connected: bool) -> CallError:
+    """Return the error of a process that another one followed as the elected shim (design 7.2).
+
+    ``epoch`` is the epoch that the core knows, and ``connected`` says whether the process that has it is connected.
+    """
+    facts = {"epoch": str(epoch), "connected": "true" if connected else "false"}
+    return CallError(grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_OLD", message, facts=facts)
 
 
 def too_slow(waiting: int) -> CallError:

@@ -17,6 +17,9 @@ LISTED_MAX: Final = 5_000
 SECONDS_MAX: Final = 10**10
 """The largest duration or instant in seconds; it keeps milliseconds far below 2^62."""
 
+EPOCH_MAX: Final = 2**62 - 1
+"""The largest epoch of a registration."""
+
 MEMBERS_MAX: Final = 100_000
 """Members that a gang may need."""
 

@@ -26,6 +26,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self.spilled = False
+        self.head = b""
+        """The bytes with which each message begins."""
         self.on_fill: Callable[[], None] | None = None
         """The callback of the attached stream, called after each addition."""
         self._pieces: list[bytes] = []
@@ -94,7 +96,7 @@ class Outbox:
         message = b"".join(self._pieces[:count])
         del self._pieces[:count]
         self._bytes -= len(message)
-        return message
+        return self.head + message if self.head else message
 
     def _filled(self) -> None:
         if len(self) > OUTBOX_OBJECTS_MAX or self._bytes > OUTBOX_BYTES_MAX:

@@ -17,15 +17,16 @@ from google.protobuf.message import DecodeError
 
 from server.config import Problem
 from server.core.core import Core
+from server.core.events import epochs
 from server.core.events.configuration import counts
 from server.core.events.managers import held
-from server.model.events import ManagerForgotten, ManagerWiped
+from server.model.events import ManagerForgotten, ManagerRegistered, ManagerWiped
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.rpc.configuration_reading import Readings
+from server.rpc.epochs import check_stream, refused, stream_epoch
 from server.rpc.errors import invalid, malformed
 from server.rpc.grpc_types import Context, Handlers, Requests, let_go, send_headers
-from server.rpc.instances import instance_of
 from server.rpc.limits import (
     DRAIN_WRITE_S,
     LAST_WRITE_S,
@@ -130,11 +131,13 @@ class Scheduler:
         caller = CALLER.get()
         try:
             event = registration(request, configuration, caller.name)
-        except RefusedError as refused:
-            field, _, description = str(refused).partition(": ")
-            raise invalid("INVALID_REGISTRATION", (field, description)) from refused
-        instance = instance_of(request.buildInfo)
+        except RefusedError as error:
+            field, _, description = str(error).partition(": ")
+            raise invalid("INVALID_REGISTRATION", (field, description)) from error
+        self._check_epoch(event)
         now = self._pump.now()
+        # A process that was elected need not wait until the one before it is gone (design 7.2).
+        instance = "" if event.epoch else event.instance
         gone = self._sessions.admit(event.rm_id, instance, caller, now, self._holds)
         for one in gone:
             await self._pump.ask(ManagerForgotten(one, now - MANAGER_GONE_MS))
@@ -143,10 +146,12 @@ class Scheduler:
             self._check_configuration(event.rm_id, configuration, caller)
             async with prepared(self._core, event.configuration):
                 await self._pump.ask(
-                    *self._wiping(event.rm_id),
+                    *self._wiping(event),
                     event,
-                    after=lambda: self._registered(event.rm_id, instance, caller),
+                    after=lambda: self._registered(event, caller),
                 )
+        # Another process may have registered while this registration waited; the core then refused this one.
+        self._check_epoch(event)
 
     async def _configuration(self, text: str) -> Configuration | None:
         """Return the configuration of a registration; None if the text is empty or a file configures the core.
@@ -163,13 +168,21 @@ class Scheduler:
             )
         return configuration
 
-    def _wiping(self, rm_id: str) -> list[ManagerWiped]:
+    def _check_epoch(self, event: ManagerRegistered) -> None:
+        """Raise CallError if the core refuses the registration because of its epoch (design 7.2)."""
+        manager = self._core.state.managers.get(event.rm_id)
+        why = epochs.obstacle(manager, event)
+        if manager is not None and why:
+            connected = bool(self._sessions.open_kinds(event.rm_id))
+            raise refused(manager, why, connected=connected)
+
+    def _wiping(self, event: ManagerRegistered) -> list[ManagerWiped]:
         """Return events that end `WIPE_OBJECTS` asks and allocations of a manager each, so that the core takes little time for each.
 
         Fewer than `WIPE_OBJECTS` remain for the registration itself to end.
         """
-        known = held(self._core.state, rm_id)
-        return [ManagerWiped(rm_id, WIPE_OBJECTS)] * (
+        known = held(self._core.state, event.rm_id)
+        return [ManagerWiped(event.rm_id, WIPE_OBJECTS, event.epoch)] * (
             (known["asks"] + known["allocations"]) // WIPE_OBJECTS
         )
 
@@ -189,8 +202,12 @@ class Scheduler:
                 state.configuration, configuration, managers_of(state), caller
             )
 
-    def _registered(self, rm_id: str, instance: str, caller: Caller) -> None:
-        self._sessions.registered(rm_id, instance, caller)
+    def _registered(self, event: ManagerRegistered, caller: Caller) -> None:
+        """Record a registration, unless the core refused it."""
+        rm_id = event.rm_id
+        if epochs.obstacle(self._core.state.managers.get(rm_id), event):
+            return
+        self._sessions.registered(rm_id, event.instance, caller, event.epoch)
         speaking = bool(self._sessions.open_kinds(rm_id))
         self._sessions.presence.registered(rm_id, self._pump.now(), speaking=speaking)
         self._look_later(rm_id)
@@ -226,7 +243,7 @@ class Scheduler:
     async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
         """Serve one stream from its opening to its end."""
         await send_headers(context)
-        session = self._sessions.open(kind, CALLER.get(), self._pump.now())
+        session = self._sessions.open(kind, CALLER.get(), self._pump.now(), stream_epoch(context))
         reader = asyncio.create_task(self._read(session, requests, context))
         writer = asyncio.create_task(_write(session, context))
         for task in (reader, writer):
@@ -279,6 +296,7 @@ class Scheduler:
         except (MalformedError, DecodeError) as error:
             raise malformed(str(error)) from error
         await self._after_registration(session, batch.rm_id)
+        check_stream(self._core.state.managers.get(batch.rm_id), session.epoch)
         self._sessions.speak(session, batch.rm_id)
         if session.caller.partitions:
             named = {getattr(event, "partition", "") for event in batch.events} - {""}

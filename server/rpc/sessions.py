@@ -9,6 +9,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from server.rpc.epochs import epoch_head
 from server.rpc.errors import (
     CallError,
     invalid,
@@ -46,10 +47,18 @@ class Kind(enum.StrEnum):
 class Session:
     """One open stream. It ends when the future `ended` is done: with a result if it ended in order, else with a CallError."""
 
-    def __init__(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, opened_ms: int = 0) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        caller: Caller = LOCAL_OPERATOR,
+        opened_ms: int = 0,
+        epoch: int = 0,
+    ) -> None:
         self.kind = kind
         self.caller = caller
         self.opened_ms = opened_ms
+        self.epoch = epoch
+        """The epoch that the client named when it opened the stream, 0 without one (design 7.2)."""
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
@@ -120,7 +129,9 @@ class Sessions:
         """The event that is set while no stream is open."""
         self.gone.set()
 
-    def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
+    def open(
+        self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0, epoch: int = 0
+    ) -> Session:
         """Open a stream. Raises CallError if STREAMS_MAX are open and the caller has at least as many as one manager needs.
 
         If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller always
@@ -131,7 +142,7 @@ class Sessions:
         own = sum(one.caller.name == caller.name for one in self._open)
         if own >= len(Kind) and len(self._open) >= STREAMS_MAX:
             raise too_many("open streams", STREAMS_MAX)
-        session = Session(kind, caller, now)
+        session = Session(kind, caller, now, epoch)
         self._open.add(session)
         self.gone.clear()
         return session
@@ -217,8 +228,10 @@ class Sessions:
                     self._outboxes.pop((rm_id, kind), None)
         return gone
 
-    def registered(self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR) -> None:
-        """Record a registration.
+    def registered(
+        self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR, epoch: int = 0
+    ) -> None:
+        """Record a registration. From now on each message of the allocation stream carries the epoch.
 
         If the manager had registered before, end its streams; else end only those that other callers opened. Objects that wait for
         these streams are not sent.
@@ -237,6 +250,7 @@ class Sessions:
                     session.fail(registered_again())
                     session.detach()
                     del self._speaking[rm_id, kind]
+        self._outboxes[rm_id, Kind.ALLOCATION].head = epoch_head(epoch)
 
     def is_registered(self, rm_id: str) -> bool:
         """Return whether the manager has registered."""

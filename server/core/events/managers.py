@@ -2,7 +2,7 @@
 
 from itertools import chain, islice
 
-from server.core.events import configuration, gang_size, lifecycle, nodes, recovery
+from server.core.events import configuration, epochs, gang_size, lifecycle, nodes, recovery
 from server.core.preemption import due_quota
 from server.core.state import REGISTER_FIRST, Manager, State
 from server.model.decisions import Decision, Noted
@@ -23,8 +23,11 @@ from server.state.partition import Partition
 def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
     """Register a shim, and remove all objects that a shim with that id reported before.
 
-    The configuration that it brings is ignored if a file configures the core, and refused if another manager configures it.
+    The configuration that it brings is ignored if a file configures the core, and refused if another manager configures it. A
+    registration of an old epoch changes nothing (design 7.2).
     """
+    if why := epochs.obstacle(state.managers.get(event.rm_id), event):
+        return [Noted("manager", event.rm_id, Code.EPOCH_OLD, why, "", event.rm_id)]
     notes: list[Decision] = []
     if event.rm_id in state.managers:
         for partition in state.partitions.values():
@@ -40,15 +43,21 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
         now,
         event.explicit_sync,
         synced=not event.explicit_sync,
+        epoch=event.epoch,
+        instance=event.instance,
     )
     version = f" {event.version}" if event.version else ""
-    message = f"resource manager {event.rm_id!r}{version} registered"
+    term = epochs.term(event.epoch, event.instance)
+    message = f"resource manager {event.rm_id!r}{version} registered{term}"
     notes.append(Noted("manager", event.rm_id, Code.MANAGER_REGISTERED, message, "", event.rm_id))
     return notes
 
 
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
     """Remove up to ``event.most`` asks and allocations of a shim, before it registers again; return decisions for other managers."""
+    manager = state.managers.get(event.rm_id)
+    if manager is not None and event.epoch < manager.epoch:
+        return []
     left = event.most
     for partition in state.partitions.values():
         for application in _applications(partition, event.rm_id):

@@ -12,7 +12,8 @@ from server.model.events import (
     ManagerRegistered,
 )
 from server.model.quota import Configuration
-from server.rpc.limits import NAME_CHARACTERS_MAX, STEP_OBJECTS
+from server.rpc.instances import instance_of
+from server.rpc.limits import EPOCH_MAX, NAME_CHARACTERS_MAX, STEP_OBJECTS
 from server.rpc.steps import Steps, at_once
 from server.rpc.translate.allocations import Batch
 from server.rpc.translate.fields import (
@@ -23,6 +24,7 @@ from server.rpc.translate.fields import (
     name,
     partition,
     quantities,
+    whole,
 )
 from si.v1 import si_pb2
 
@@ -105,4 +107,6 @@ def registration(
         message.explicitSync,
         configuration,
         by,
+        whole("epoch", message.epoch, EPOCH_MAX),
+        instance_of(message.buildInfo),
     )

@@ -1,0 +1,26 @@
+"""The epochs of registrations: of several processes of a shim only the one that was elected last may register (design 7.2)."""
+
+from server.core.state import Manager
+from server.model.events import ManagerRegistered
+
+
+def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
+    """Return why a registration is refused because of its epoch; "" if it is not refused.
+
+    The manager is the one that registered before, if any. A lower epoch is refused, and the same epoch of another process.
+    """
+    if manager is None or event.epoch > manager.epoch or not manager.epoch:
+        return ""
+    if event.epoch == manager.epoch and event.instance == manager.instance:
+        return ""
+    return (
+        f"resource manager {event.rm_id!r} may not register{term(event.epoch, event.instance) or ' without an epoch'}: "
+        f"it has registered{term(manager.epoch, manager.instance)}"
+    )
+
+
+def term(epoch: int, instance: str) -> str:
+    """Return the words that say in which epoch and as which process a shim registers; "" without an epoch."""
+    if not epoch:
+        return ""
+    return f" in epoch {epoch} as {instance!r}" if instance else f" in epoch {epoch}"
