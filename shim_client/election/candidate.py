@@ -1,0 +1,126 @@
+"""What one candidate knows about the lease, and what it does next; pure, with the time as an argument.
+
+Two candidates never hold the lease at one instant, for any delays and failures of their requests, as long as their clocks run
+equally fast:
+
+- The holder counts from the *start* of its last successful write. The store changed the lease later than that. The holder stops
+  `margin` before `duration` has passed.
+- Another candidate counts from the *receipt* of the last change that it saw. The store changed the lease earlier than that. The
+  candidate takes the lease when the duration that the holder wrote has passed.
+- Each write names the version that was read. A write that arrives late, or a candidate that missed a renewal, is refused.
+
+A term that has lapsed never comes back: a holder that was late acquires the lease again, with the next epoch.
+"""
+
+from __future__ import annotations
+
+from shim_client.election.lease import Lease, LeaseTerms, LeaseWrite
+
+
+class Candidate:
+    """One candidate. Instants are seconds of a clock that never goes back and also counts while the machine sleeps."""
+
+    def __init__(self, identity: str, terms: LeaseTerms) -> None:
+        """Make a candidate. No other process, and no earlier run of this one, may have its identity."""
+        terms.check()
+        self.identity = identity
+        self.terms = terms
+        self.term = 0
+        """The number of times that this candidate acquired the lease."""
+        self.epoch = 0
+        """The epoch of its last term; 0 before the first one."""
+        self._until: float | None = None
+        """The instant at which its term ends; None without a term."""
+        self._seen: Lease | None = None
+        self._seen_at = 0.0
+        self._highest = 0
+        """The highest epoch that was seen, so that epochs rise although the lease was deleted meanwhile."""
+        self._is_known = False
+        """Whether `_seen` is what the store has, as far as this candidate knows."""
+
+    def holds(self, now: float) -> bool:
+        """Return whether the candidate surely holds the lease."""
+        return self._until is not None and now < self._until
+
+    def seconds_left(self, term: int, now: float) -> float:
+        """Return for how many seconds the candidate surely holds the lease in this term; 0 when it does not."""
+        if term != self.term or self._until is None:
+            return 0.0
+        return max(0.0, self._until - now)
+
+    def must_read(self, now: float) -> bool:
+        """Return whether the lease has to be read before the candidate can write it."""
+        return not self._is_known or not self.holds(now)
+
+    def saw(self, lease: Lease | None, now: float) -> None:
+        """Take in the lease as it was read."""
+        if lease != self._seen:
+            self._seen, self._seen_at = lease, now
+        self._is_known = True
+        if lease is not None:
+            self._highest = max(self._highest, lease.transitions)
+        if lease is None or (lease.holder, lease.transitions) != (self.identity, self.epoch):
+            self._until = None
+
+    def next_write(self, now: float) -> LeaseWrite | None:
+        """Return the write that is due: a renewal, or the acquisition of a lease that is free; None when another one holds it."""
+        if not self._is_known:
+            return None
+        lease = self._seen
+        if lease is not None and self.holds(now):
+            return self._write(lease.version, self.epoch)
+        if lease is None:
+            return self._write("", self._highest + 1, acquires=True)
+        if lease.holder not in {"", self.identity} and now < self._seen_at + lease.duration:
+            return None
+        return self._write(lease.version, self._highest + 1, acquires=True)
+
+    def raising(self, epoch: int, now: float) -> LeaseWrite | None:
+        """Return the write that raises the epoch of the present term above the given one; None when it cannot be written now."""
+        if not self._is_known or self._seen is None or not self.holds(now):
+            return None
+        return self._write(self._seen.version, max(epoch, self.epoch) + 1)
+
+    def end_term(self) -> None:
+        """End the term. The candidate may acquire the lease again, in another term."""
+        self._until = None
+
+    def release(self, now: float) -> LeaseWrite | None:
+        """End the term, and return the write that gives the lease back; None when the candidate does not hold it."""
+        held = self.holds(now)
+        self.end_term()
+        if not held or not self._is_known or self._seen is None:
+            return None
+        return LeaseWrite(self._seen.version, "", self.terms.duration, self.epoch)
+
+    def wrote(self, change: LeaseWrite, lease: Lease, started: float, now: float) -> None:
+        """Take in a write that succeeded, with the instants at which its request started and its answer came."""
+        lapsed = self._until is None or now >= self._until
+        self._seen, self._seen_at, self._is_known = lease, now, True
+        self._highest = max(self._highest, lease.transitions)
+        if change.holder != self.identity:
+            return
+        if change.acquires:
+            self.term += 1
+        elif lapsed:
+            self._until = None
+            return
+        self.epoch = lease.transitions
+        self._until = started + self.terms.duration - self.terms.margin
+
+    def is_unsure(self) -> None:
+        """Note that a write failed, perhaps after it was carried out: the lease has to be read."""
+        self._is_known = False
+
+    def pause(self, started: float, now: float) -> float:
+        """Return how many seconds to wait before the next step, when the last one started at the given instant."""
+        if self.holds(now):
+            return max(0.0, started + self.terms.renew - now) if self._is_known else self.terms.look
+        if self._is_known and self._seen is not None and self._seen.holder:
+            free_in = self._seen_at + self._seen.duration - now
+            if 0 < free_in < self.terms.look:
+                return free_in
+        return self.terms.look
+
+    def _write(self, version: str, transitions: int, *, acquires: bool = False) -> LeaseWrite:
+        return LeaseWrite(version, self.identity, self.terms.duration, transitions, acquires)
