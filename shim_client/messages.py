@@ -103,6 +103,31 @@ class NodeConstraints:
 
 
 @dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A term that adds its weight to the score of each node that meets it."""
+
+    weight: int
+    term: SelectorTerm
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPreference:
+    """A preference to run near the pods of a group (weight above 0) or apart from them (below 0), by the places of a node label."""
+
+    group: str
+    topology_key: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePreferences:
+    """Preferences of a pod among the nodes that can take it (design 6.15); equal preferences are one object."""
+
+    terms: tuple[PreferredTerm, ...] = ()
+    groups: tuple[GroupPreference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Releasing:
     """The mark of a pod that is already being evicted.
 
@@ -138,6 +163,7 @@ class PodReport:
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     constraints: NodeConstraints | None = None
+    preferences: NodePreferences | None = None
     job_key: str = ""
     job_members: int = 0
     """Minimum number of pods of the job (J1); 0 without a job, or while its size is not known."""

@@ -30,8 +30,11 @@ from evenhand_cli.near import near_matches
 from server.model.asks import (
     AskSpec,
     Constraints,
+    GroupPreference,
     HostPort,
     Operator,
+    Preferences,
+    PreferredTerm,
     Protection,
     ReleaseMark,
     Requirement,
@@ -365,6 +368,7 @@ def _spec(words: Words) -> AskSpec:
         rm_check=words.flag("rm-check"),
         plan_checks=words.flag("plan-checks"),
         timeout_ms=words.number("timeout"),
+        preferences=_preferences(words),
     )
 
 
@@ -412,6 +416,22 @@ def _constraints(words: Words) -> Constraints:
         excluded_nodes=words.many("excluded"),
         required_node=words.option("required-node"),
     )
+
+
+def _preferences(words: Words) -> Preferences:
+    terms = [
+        PreferredTerm(
+            words.whole("prefer", weight), Term((Requirement(key, Operator.IN, (value,)),))
+        )
+        for each in words.many("prefer")
+        for key, value, weight in [_parts(words, "prefer", each, "KEY:VALUE:WEIGHT")]
+    ]
+    groups = [
+        GroupPreference(group, key, words.whole("beside", weight))
+        for each in words.many("beside")
+        for group, key, weight in [_parts(words, "beside", each, "GROUP:KEY:WEIGHT")]
+    ]
+    return Preferences(tuple(terms), tuple(groups))
 
 
 def _pair(text: str) -> tuple[str, str]:

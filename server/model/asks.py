@@ -106,6 +106,38 @@ class Constraints:
 
 UNCONSTRAINED: Final = Constraints()
 
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A term that adds its weight to the preference score of each node that satisfies it."""
+
+    weight: int
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPreference:
+    """A preference to run near the pods of a group (weight above 0) or apart from them (below 0).
+
+    Each allocation that names the same group and topology key in its own preferences adds the weight to all nodes in its topology
+    domain: the nodes with the same value of the label ``topology_key``.
+    """
+
+    group: str
+    topology_key: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The preferences of an ask among the nodes that can take it (design 6.15)."""
+
+    terms: tuple[PreferredTerm, ...] = ()
+    groups: tuple[GroupPreference, ...] = ()
+
+
+NO_PREFERENCES: Final = Preferences()
+
 UNSIZED: Final = 1 << 30
 """The ``min_members`` of a gang without a declared size, as long as more members are awaited.
 
@@ -144,14 +176,16 @@ class AskSpec:
     grace_ms: int = 0
     timeout_ms: int = 0
     counted: bool = False
+    preferences: Preferences = NO_PREFERENCES
 
     @property
     def is_plain(self) -> bool:
         """Return whether only the ask's queue has to check and record it.
 
-        Such an ask names no gang, is no placeholder, has no timeout, and has a priority within the limits.
+        Such an ask names no gang and no group that it prefers to be near or apart from, is no placeholder, has no timeout, and has
+        a priority within the limits.
         """
-        special = self.job_key or self.placeholder or self.timeout_ms > 0
+        special = self.job_key or self.placeholder or self.timeout_ms > 0 or self.preferences.groups
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
 
     @property

@@ -14,6 +14,9 @@ NAME_CHARACTERS_MAX: Final = 1_024
 LISTED_MAX: Final = 5_000
 """Entries of one list or map inside an object, such as the named nodes, tolerations or resource types of an ask."""
 
+PREFERENCE_WEIGHT_MAX: Final = 1_000_000
+"""The largest absolute weight of a node preference."""
+
 SECONDS_MAX: Final = 10**10
 """The largest duration or instant in seconds; it keeps milliseconds far below 2^62."""
 

@@ -99,6 +99,7 @@ _ASK_TEMPLATE: Final[Mapping[str, Column]] = {
     "check": (107, "bool"),
     "trigger": (109, "int32"),
     "answers": (110, "bool"),
+    "preferences": (111, "bytes*"),
 }
 _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
     "resource": (5, "bytes*"),
@@ -118,6 +119,7 @@ _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
     "releasing": (108, "bytes*"),
     "trigger": (109, "int32"),
     "answers": (110, "bool"),
+    "preferences": (111, "bytes*"),
 }
 
 

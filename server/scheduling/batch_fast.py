@@ -120,8 +120,10 @@ def _next(queue: Queue, depth: int) -> Queue:
 
 
 def _is_simple(partition: Partition, burst: Burst) -> bool:
-    """Return whether the order depends only on shares, ages and names, and every queue may place."""
+    """Return whether the order depends only on shares, ages and names, every queue may place, and no ask has preferences."""
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
+        return False
+    if any(one.preferred is not None for one in burst.classes):
         return False
     known = dict.fromkeys([partition.root, *chain.from_iterable(burst.rungs)])
     return not any(

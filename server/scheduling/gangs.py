@@ -32,6 +32,8 @@ def _assign(partition: Partition, application: Application, ask: Ask) -> Node | 
     node = pick_node(partition.index, ask_class)
     if node is not None:
         partition.index.fill(node, ask_class.node_demand)
+        if ask_class.preferred is not None:
+            partition.index.domains.add(ask, node)
         for limiter in limits:
             limiter.take(ask_class.demand)
     return node
@@ -39,6 +41,7 @@ def _assign(partition: Partition, application: Application, ask: Ask) -> Node | 
 
 def _take_back(partition: Partition, application: Application, ask: Ask, node: Node) -> None:
     freed = node.freed
+    partition.index.domains.remove(ask)
     partition.index.empty(node, ask.ask_class.node_demand)
     if not freed:
         partition.index.unmark_freed(node)

@@ -1,5 +1,7 @@
 """The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
 
+For an ask with preferences, `preferred_nodes` ranks the nodes.
+
 `pick_node` chooses the node for one ask, and `take_nodes_fast` the nodes for many. The other public functions say whether a
 given node can take an ask, with or without its pledge.
 """
@@ -11,6 +13,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from server.model.fit import Amounts, Demand, fits, score
+from server.scheduling import preferred_nodes
 from server.state.commitments import Commitment, Pledge
 from server.state.constraints import NodeMask
 from server.state.equivalence import AskClass
@@ -49,7 +52,7 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
     heap, mask = index.heap, ask_class.mask
-    if heap and mask.names is None and not index.packing:
+    if heap and mask.names is None and not index.packing and ask_class.preferred is None:
         entry = heap[0]
         node = index.numbered.get(entry & NUMBER_MASK)
         if node is not None and node.entry == entry and mask.allowed[node.slot]:
@@ -63,7 +66,7 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
-    """Return a node for each class in turn, until a class finds no node. No class may have a pledge.
+    """Return a node for each class in turn, until a class finds no node. No class may have a pledge or preferences.
 
     Each node is charged before the next one is chosen. The function does what `pick_node` and `NodeIndex.fill` do in the usual
     case, but without calls, for tens of thousands of asks.
@@ -115,6 +118,8 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
     the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the first
     nodes gets a heap of its own.
     """
+    if ask_class.preferred is not None:
+        return _pick_preferred(index, ask_class)
     if ask_class.mask.names is not None:
         return _pick_named(index, ask_class)
     if ask_class.heap is None:
@@ -126,6 +131,18 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
                 return node
         _build_own(index, ask_class)
     node = _pick_own(index, ask_class)
+    if node is None:
+        _note_failed(index, ask_class)
+    return node
+
+
+def _pick_preferred(index: NodeIndex, ask_class: AskClass) -> Node | None:
+    """Return the node that an ask with preferences takes, None for none."""
+    if ask_class.mask.names is not None:
+        return preferred_nodes.best(index, ask_class, partial(may_take, ask_class))
+    if _exceeds_failed(index, ask_class):
+        return None
+    node = preferred_nodes.best(index, ask_class, partial(may_take, ask_class))
     if node is None:
         _note_failed(index, ask_class)
     return node
@@ -383,4 +400,8 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
         return node
     points = score(node.capacity, unpledged(node, held), index.weights)
     rank = -points if index.packing else points
+    if ask_class.preferred is not None:
+        mine, others = (ask_class.preferred.score(one, index.domains) for one in (node, other))
+        if mine != others:
+            return node if mine > others else other
     return node if entry_of(rank, node) < other.entry else other

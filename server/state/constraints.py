@@ -100,7 +100,7 @@ def holds(requirement: Requirement, value: str | None) -> bool:
     return _compares(requirement, value)
 
 
-def _term_holds(term: Term, labels: Mapping[str, str | None], node_id: str) -> bool:
+def term_holds(term: Term, labels: Mapping[str, str | None], node_id: str) -> bool:
     """Return whether a term holds. An empty term matches nothing, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
@@ -121,7 +121,7 @@ def matches(
     if any(labels.get(key) != value for key, value in constraints.node_selector):
         return False
     terms = constraints.required_terms
-    if terms and not any(_term_holds(term, labels, node_id) for term in terms):
+    if terms and not any(term_holds(term, labels, node_id) for term in terms):
         return False
     return names_allow(constraints, node_id)
 

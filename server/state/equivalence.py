@@ -1,4 +1,4 @@
-"""Ask classes: asks with the same demand, constraints and job class form one class (design 6.10).
+"""Ask classes: asks with the same demand, constraints, preferences and job class form one class (design 6.10).
 
 Placement works per class. If no node fits one ask of a class, none fits the others. A limit that blocks one ask blocks all of
 them. A reserved ask has a class of its own, because its own pledge and promise do not count against it (design 6.6).
@@ -6,9 +6,10 @@ them. A reserved ask has a class of its own, because its own pledge and promise 
 
 from typing import TYPE_CHECKING, Final
 
-from server.model.asks import AskSpec, Constraints, JobClass
+from server.model.asks import NO_PREFERENCES, AskSpec, Constraints, JobClass, Preferences
 from server.model.fit import Demand
 from server.model.resources import Resource
+from server.state.preferred import Preferred
 from server.state.unschedulable import Unschedulable
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class AskClass:
     - ``job_class`` is firm or lendable, or None if the partition has no classes (J4).
     - ``heap`` is the class's own heap of nodes. It is made when the shared heaps miss too often. ``cursor`` is the position up
       to which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
+    - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without, which most are.
     - ``waiting`` holds the groups that are parked because no node fits. ``dead`` says that no node fits.
     """
 
@@ -54,6 +56,8 @@ class AskClass:
         "number",
         "pending",
         "pledge",
+        "preferences",
+        "preferred",
         "resource",
         "small",
         "specs",
@@ -69,6 +73,7 @@ class AskClass:
         constraints: Constraints,
         mask: "NodeMask",
         job_class: JobClass | None = None,
+        preferences: Preferences = NO_PREFERENCES,
     ) -> None:
         self.number = number
         self.resource = resource
@@ -78,6 +83,8 @@ class AskClass:
         self.job_class = job_class
         self.firm = job_class is JobClass.FIRM
         self.mask = mask
+        self.preferences = preferences
+        self.preferred = None if preferences == NO_PREFERENCES else Preferred(preferences)
         self.specs: list[AskSpec] = []
         self.small = is_small(resource)
         self.asks = 0
@@ -90,7 +97,19 @@ class AskClass:
         self.pledge: Pledge | None = None
 
 
-ClassKey = tuple[Resource, Constraints, JobClass | None]
+ClassKey = tuple[Resource, Constraints, JobClass | None, Preferences]
+
+
+def key_of(ask_class: AskClass) -> ClassKey:
+    """Return the values that all asks of a class share."""
+    return (
+        ask_class.resource,
+        ask_class.constraints,
+        ask_class.job_class,
+        ask_class.preferences,
+    )
+
+
 SHAPES_MAX: Final = 8192
 """The largest number of specs whose class is remembered by identity. When there are more, all are forgotten."""
 
@@ -146,7 +165,7 @@ class EquivalenceClasses:
     def remove(self, ask_class: AskClass) -> None:
         """Remove a class without asks, and forget its specs."""
         self.dead.discard(ask_class)
-        key = (ask_class.resource, ask_class.constraints, ask_class.job_class)
+        key = key_of(ask_class)
         if self.by_key.get(key) is ask_class:
             del self.by_key[key]
             for spec in ask_class.specs:

@@ -57,6 +57,8 @@ def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     partition.placements += 1
     application.allocations[ask.key] = ask
     partition.index.fill(node, ask.ask_class.node_demand)
+    if ask.ask_class.preferred is not None:
+        partition.index.domains.add(ask, node)
     if ask.spec.min_members > 1:
         _count_member(partition, application, ask, 1)
     partition.columns.changed[ask] = None
@@ -101,6 +103,8 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     ask.node = None
     del node.allocations[ask.key]
     del application.allocations[ask.key]
+    if ask_class.preferred is not None:
+        partition.index.domains.remove(ask)
     partition.index.empty(node, ask_class.node_demand)
     usage.discharge(partition, application, ask_class.demand)
     if ask_class.firm:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from server.model.asks import NO_TAGS, Constraints, Tags, Taint
 from server.model.fit import Amounts, Demand, Part, parts, score
 from server.model.quota import NodeSort
+from server.state.domain_counts import DomainCounts
 from server.state.free_table import FreeTable
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ class NodeIndex:
     - ``dirty`` has the nodes that changed since a reader last asked for changes, by slot. There are two readers: the columns of
       snapshots, and the table of free capacity. Each change is kept for both.
     - ``entered`` counts how often a node opened or was updated while open.
+    - ``domains`` counts allocations by topology domain, for asks with preferences.
     """
 
     __slots__ = (
@@ -162,6 +164,7 @@ class NodeIndex:
         "_largest",
         "_table",
         "dirty",
+        "domains",
         "entered",
         "epoch",
         "freed",
@@ -190,6 +193,7 @@ class NodeIndex:
         self._for_columns: dict[int, Node] = {}
         self._for_table: dict[int, Node] = {}
         self._table = FreeTable()
+        self.domains = DomainCounts()
         self.entered = 0
         self._largest: tuple[int, Amounts] = (-1, [])
 

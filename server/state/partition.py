@@ -199,7 +199,8 @@ class Partition:
             if found is not None:
                 found.asks += 1
                 return found
-        key = (spec.resource, constraints, job_class(spec, self.spec.preemption))
+        kind = job_class(spec, self.spec.preemption)
+        key = (spec.resource, constraints, kind, spec.preferences)
         found = self.classes.by_key.get(key)
         if found is None:
             found = self.classes.by_key[key] = self._make_class(key)
@@ -216,12 +217,13 @@ class Partition:
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
 
     def _make_class(self, key: ClassKey) -> AskClass:
-        resource, constraints, kind = key
+        resource, constraints, kind, preferences = key
         demand = self.types.demand(resource)
         ports = port_demand(constraints.host_ports, self.types)
         self.grow()
         mask = self.constraint_index.acquire(constraints)
-        return AskClass(self.next_number(), resource, demand, ports, constraints, mask, kind)
+        number = self.next_number()
+        return AskClass(number, resource, demand, ports, constraints, mask, kind, preferences)
 
     def private_class(self, like: AskClass) -> AskClass:
         """Return a new class for one reserved ask, with that ask counted in it."""
@@ -235,6 +237,7 @@ class Partition:
             like.constraints,
             mask,
             like.job_class,
+            like.preferences,
         )
         made.asks = 1
         return made

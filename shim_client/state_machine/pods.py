@@ -16,6 +16,7 @@ from shim_client.state_machine import (
     jobs,
     node_suitability,
     pod_groups,
+    preferences,
     promises,
     settling,
     volume_matching,
@@ -189,6 +190,7 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
         report = replace(report, disruption_groups=groups)
     if not pod.node:
         report = node_suitability.narrowed(state, pod, report)
+    report = preferences.weighed(state, pod, report)
     now = {
         "node": pod.node,
         "application": application.id,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from shim_client.translate.matching import Labels, selects
-from shim_client.translate.neighbours import Demands, Term, Who
+from shim_client.translate.neighbours import Demands, Preference, Term, Who
 
 _NONE: Labels = {}
 Key = TypeVar("Key")
@@ -31,6 +31,8 @@ class Assignment(NamedTuple):
     going: bool
     """Whether the pod is being deleted; topology spread no longer counts such a pod."""
     apart: tuple[Term, ...]
+    groups: frozenset[str] = frozenset()
+    """The groups of the pod's preferences; the core counts it for other pods of these groups."""
 
 
 class Question(NamedTuple):
@@ -40,6 +42,8 @@ class Question(NamedTuple):
     topology_key: str
     staying: bool
     """Whether only pods that are not being deleted are counted."""
+    outside: str = ""
+    """A group whose pods are not counted, because the core counts them; empty: all pods are counted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -200,9 +204,9 @@ class Neighbourhood:
                 yield guard
 
     def _count(self, tally: Tally, assignment: Assignment) -> None:
-        whos, key, staying = tally.question
+        whos, key, staying, outside = tally.question
         place = assignment.node_labels.get(key)
-        if place is None or (staying and assignment.going):
+        if place is None or (staying and assignment.going) or outside in assignment.groups:
             return
         if all(self.means(who, assignment.namespace, assignment.labels) for who in whos):
             self._add(tally.counts, place, assignment.uid)
@@ -225,10 +229,18 @@ class Neighbourhood:
 
 
 def questions(demands: Demands) -> list[Question]:
-    """Return the questions of a pod's demands, first for affinity, then for anti-affinity, then for topology spread."""
+    """Return the questions of a pod's demands: for affinity, for anti-affinity, for topology spread, and for preferences, in this order."""
     all_of = tuple(term.who for term in demands.together)
     return [
         *(Question(all_of, term.topology_key, staying=False) for term in demands.together),
         *(Question((term.who,), term.topology_key, staying=False) for term in demands.apart),
         *(Question((one.who,), one.topology_key, staying=True) for one in demands.spreads),
+        *map(question_of, demands.preferred),
     ]
+
+
+def question_of(preference: Preference) -> Question:
+    """Return the question of a preference: the pods that it selects and that the core does not count as its group."""
+    return Question(
+        (preference.who,), preference.topology_key, preference.staying, preference.group
+    )

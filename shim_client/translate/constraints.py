@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from shim_client.messages import HostPort, NodeConstraints, Requirement, SelectorTerm, Toleration
+from shim_client.messages import (
+    HostPort,
+    NodeConstraints,
+    PreferredTerm,
+    Requirement,
+    SelectorTerm,
+    Toleration,
+)
 from shim_client.translate.fields import (
     BadObjectError,
     Fields,
@@ -19,7 +26,9 @@ _JUDGED_HERE = frozenset({"volumes", "affinity", "topologySpreadConstraints"})
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _TOLERATING = frozenset({"Equal", "Exists", "Gt", "Lt"})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _PORTS = (0, 65535)
+_WEIGHTS = (1, 100)
 _DEMANDS = frozenset({"nodeSelector", "affinity", "tolerations"})
 NO_CONSTRAINTS = NodeConstraints()
 _shared: dict[NodeConstraints, NodeConstraints] = {}
@@ -112,6 +121,22 @@ def _required_terms(spec: Fields) -> tuple[SelectorTerm, ...]:
     affinity = mapping(mapping(spec, "affinity", "spec."), "nodeAffinity", "spec.affinity.")
     where = "spec.affinity.nodeAffinity.required."
     return selector_terms(mapping(affinity, _REQUIRED, where), where)
+
+
+def preferred_terms(spec: Fields) -> tuple[PreferredTerm, ...]:
+    """Return the terms of the preferred node affinity; one without requirements prefers nothing and is left out."""
+    affinity = mapping(mapping(spec, "affinity", "spec."), "nodeAffinity", "spec.affinity.")
+    where = f"spec.affinity.nodeAffinity.{_PREFERRED}[]."
+    found = []
+    for item in items(affinity, _PREFERRED, "spec.affinity.nodeAffinity."):
+        preference = mapping(item, "preference", where)
+        term = SelectorTerm(
+            _requirements(preference, "matchExpressions"), _requirements(preference, "matchFields")
+        )
+        weight = whole(item, "weight", _WEIGHTS, where)
+        if term != SelectorTerm():
+            found.append(PreferredTerm(weight, term))
+    return tuple(found)
 
 
 def selector_terms(selector: Fields, where: str) -> tuple[SelectorTerm, ...]:

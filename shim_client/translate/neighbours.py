@@ -1,21 +1,24 @@
-"""Demands of a pod on the pods around it: required affinity, required anti-affinity, topology spread.
-
-Preferences (preferred affinity, spread with `ScheduleAnyway`) are not read, because the core orders nodes by its own policy.
-"""
+"""Demands and preferences of a pod about the pods around it: affinity, anti-affinity, topology spread."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from shim_client.messages import Requirement
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, names, text, whole
-from shim_client.translate.matching import Labels, Selector, read_selector
+from shim_client.translate.matching import Labels, Selector, read_selector, selects
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _COUNTS = (1, 2**31 - 1)
+_WEIGHTS = (1, 100)
+_SPREAD_WEIGHT = 100
+"""The weight of one pod for a spread with a maximum skew of 1: as much as the strongest preference."""
 _AFFINITY = "spec.affinity."
 _SPREAD = "spec.topologySpreadConstraints[]."
+_GROUP_CHARACTERS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +53,33 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Preference:
+    """A preference to run near the pods that are selected (weight above 0) or apart from them (below 0).
+
+    The weight counts once for each of these pods in the same place.
+    """
+
+    who: Who
+    topology_key: str
+    weight: int
+    staying: bool
+    """Whether pods that are being deleted do not count, as for topology spread."""
+    group: str = ""
+    """The name of the pod's group, if the preference selects the pod itself: all pods that it selects and that have it, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Demands:
-    """All demands of a pod on the pods around it."""
+    """All demands and preferences of a pod about the pods around it."""
 
     together: tuple[Term, ...] = ()
     apart: tuple[Term, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    preferred: tuple[Preference, ...] = ()
 
 
 def demands(spec: Fields, namespace: str, labels: Labels) -> Demands | None:
-    """Return the pod's demands; None when it has none. Raises BadObjectError."""
+    """Return the pod's demands and preferences; None when it has none. Raises BadObjectError."""
     if "affinity" not in spec and "topologySpreadConstraints" not in spec:
         return None
     affinity = mapping(spec, "affinity", "spec.")
@@ -71,6 +91,11 @@ def demands(spec: Fields, namespace: str, labels: Labels) -> Demands | None:
             for rule in items(spec, "topologySpreadConstraints", "spec.")
             if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
         ),
+        preferred=(
+            *_preferred(affinity, "podAffinity", 1, namespace, labels),
+            *_preferred(affinity, "podAntiAffinity", -1, namespace, labels),
+            *_even(spec, namespace, labels),
+        ),
     )
     return found if found != Demands() else None
 
@@ -79,6 +104,41 @@ def _terms(affinity: Fields, key: str, namespace: str, labels: Labels) -> tuple[
     where = f"{_AFFINITY}{key}."
     listed = items(mapping(affinity, key, _AFFINITY), _REQUIRED, where)
     return tuple(_term(item, namespace, labels, f"{where}{_REQUIRED}[].") for item in listed)
+
+
+def _preferred(
+    affinity: Fields, key: str, sign: int, namespace: str, labels: Labels
+) -> Iterator[Preference]:
+    where = f"{_AFFINITY}{key}.{_PREFERRED}[]."
+    for item in items(mapping(affinity, key, _AFFINITY), _PREFERRED, f"{_AFFINITY}{key}."):
+        inner = f"{where}podAffinityTerm."
+        term = _term(mapping(item, "podAffinityTerm", where), namespace, labels, inner)
+        weight = sign * whole(item, "weight", _WEIGHTS, where)
+        yield _preference(term.who, term.topology_key, weight, (namespace, labels), staying=False)
+
+
+def _even(spec: Fields, namespace: str, labels: Labels) -> Iterator[Preference]:
+    """Yield the spreads that are preferences; the more skew one allows, the less each pod counts."""
+    for rule in items(spec, "topologySpreadConstraints", "spec."):
+        if rule.get("whenUnsatisfiable") == "ScheduleAnyway":
+            spread = _spread(rule, namespace, labels)
+            weight = -max(1, _SPREAD_WEIGHT // spread.max_skew)
+            own = namespace, labels
+            yield _preference(spread.who, spread.topology_key, weight, own, staying=True)
+
+
+def _preference(
+    who: Who, topology_key: str, weight: int, own: tuple[str, Labels], *, staying: bool
+) -> Preference:
+    namespace, labels = own
+    selected = who.selector is not None and selects(who.selector, labels)
+    group = _group(who) if selected and namespace in who.namespaces else ""
+    return Preference(who, topology_key, weight, staying, group)
+
+
+def _group(who: Who) -> str:
+    """Return a name for the pods that `who` selects: equal selections have one name."""
+    return sha256(repr(who).encode()).hexdigest()[:_GROUP_CHARACTERS]
 
 
 def _term(item: Fields, namespace: str, labels: Labels, where: str) -> Term:

@@ -24,6 +24,7 @@ from shim_client.translate.fields import BadObjectError, Fields, instant_ms, ite
 from shim_client.translate.metadata import MetadataFacts, own_membership, read_metadata
 from shim_client.translate.neighbours import Demands, demands
 from shim_client.translate.pod_groups import group_of
+from shim_client.translate.preferences import node_preferences
 from shim_client.translate.priority import lowered, protection
 from shim_client.translate.spec import SpecFacts, read_spec
 from shim_client.translate.task_groups import Gang
@@ -103,14 +104,17 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
     found = read_spec(spec, mapping(pod, "status"), ours=ours)
     member = own_membership(metadata, ref, settings) if marks.by_uid else marks.membership
     notes = mapping(metadata, "annotations")
+    around = _demands(spec, ref, marks.labels, ours=ours)
     own_claims = tuple(f"{ref.name}-{volume}" for volume in found.ephemeral)
+    report = (
+        _own_report(pod, ref, member.application, marks, found)
+        if ours
+        else _foreign(spec, ref, created_ms, marks, found)
+    )
+    preferences = node_preferences(found.preferred, around) if ours else None
     return PodFacts(
         ref=ref,
-        report=(
-            _own_report(pod, ref, member.application, marks, found)
-            if ours
-            else _foreign(spec, ref, created_ms, marks, found)
-        ),
+        report=report if preferences is None else replace(report, preferences=preferences),
         membership=member,
         ours=ours,
         created_ms=created_ms,
@@ -124,7 +128,7 @@ def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) ->
         owner_uid=marks.owner_uid,
         sized_by=marks.sized_by,
         labels=marks.labels,
-        demands=_demands(spec, ref, marks.labels, ours=ours),
+        demands=around,
         gang=marks.gang,
         placeholders_made=marks.placeholders_made,
         pull_secrets=_pull_secrets(spec) if marks.gang else (),

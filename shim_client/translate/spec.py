@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shim_client.messages import NodeConstraints
+from shim_client.messages import NodeConstraints, PreferredTerm
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.constraints import (
     device_claims,
@@ -13,6 +13,7 @@ from shim_client.translate.constraints import (
     named_node,
     needs_check_here,
     node_constraints,
+    preferred_terms,
     volume_claims,
 )
 from shim_client.translate.fields import Fields, items, text, whole
@@ -60,6 +61,8 @@ class SpecFacts:
     priority: int = 0
     allow_preempt_other: bool = True
     constraints: NodeConstraints | None = None
+    preferred: tuple[PreferredTerm, ...] = ()
+    """The preferred node affinity."""
     named_node: str = ""
     """The only node that the affinity names, as for a DaemonSet's pod."""
     rm_check: bool = False
@@ -89,6 +92,7 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
         priority=whole(spec, "priority", _PRIORITIES, "spec."),
         allow_preempt_other=may_preempt_others(spec),
         constraints=node_constraints(spec),
+        preferred=preferred_terms(spec),
         named_node=named_node(spec),
         rm_check=needs_check_here(spec),
         grace_seconds=_grace(spec),

@@ -16,6 +16,7 @@ from shim_client.messages import (
     Decision,
     NodeAnswer,
     NodeConstraints,
+    NodePreferences,
     NodeReport,
     Placed,
     PlanCheck,
@@ -49,7 +50,7 @@ PARTITION_OWNED = "partition-owned"
 """The reason code of a node that is refused because its partition belongs to another resource manager."""
 ALIKE_MAX = 1024
 """Maximum number of common message parts that are kept, one for each kind of pod."""
-_alike: dict[tuple[int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
+_alike: dict[tuple[int, int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
 
 
 def allocation(report: PodReport) -> si_pb2.Allocation:
@@ -65,9 +66,10 @@ def _alike_message(report: PodReport) -> si_pb2.Allocation:
     The report is stored with the message, so that no other object can get the same identity.
     """
     wanted = report.constraints
+    preferred = report.preferences
     if wanted is not None and (wanted.allowed_nodes or wanted.excluded_nodes):
         return part_alike(report)  # Long lists of nodes seldom occur twice.
-    key = (id(report.resource), id(report.tags), id(wanted))
+    key = (id(report.resource), id(report.tags), id(wanted), id(preferred))
     found = _alike.get(key)
     if found is None:
         if len(_alike) >= ALIKE_MAX:
@@ -83,6 +85,8 @@ def part_alike(report: PodReport) -> si_pb2.Allocation:
     )
     if report.constraints is not None:
         message.constraints.CopyFrom(_constraints(report.constraints))
+    if report.preferences is not None:
+        message.preferences.CopyFrom(_preferences(report.preferences))
     return message
 
 
@@ -355,6 +359,19 @@ def _constraints(constraints: NodeConstraints) -> si_pb2.NodeConstraints:
         ],
         allowedNodes=constraints.allowed_nodes,
         excludedNodes=constraints.excluded_nodes,
+    )
+
+
+def _preferences(preferences: NodePreferences) -> si_pb2.NodePreferences:
+    return si_pb2.NodePreferences(
+        terms=[
+            si_pb2.PreferredTerm(weight=one.weight, term=_term(one.term))
+            for one in preferences.terms
+        ],
+        groups=[
+            si_pb2.GroupPreference(group=one.group, topologyKey=one.topology_key, weight=one.weight)
+            for one in preferences.groups
+        ],
     )
 
 

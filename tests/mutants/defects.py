@@ -464,6 +464,20 @@ DEFECTS: Final = (
     ),
     # State.
     Defect(
+        "nodes with a low preference score come first",
+        "server.state.preferred",
+        "        return -self.score(node, domains), entry",
+        "        return self.score(node, domains), entry",
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "an ended allocation still counts for its group",
+        "server.state.journal",
+        "        partition.index.domains.remove(ask)\n",
+        "        pass\n",
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
         "what ends keeps its place on the node",
         "server.state.journal",
         "    partition.index.empty(node, ask_class.node_demand)\n    usage.discharge",

@@ -4,7 +4,17 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
-from server.model.asks import AskSpec, Constraints, HostPort, Requirement, Term, Toleration
+from server.model.asks import (
+    AskSpec,
+    Constraints,
+    GroupPreference,
+    HostPort,
+    Preferences,
+    PreferredTerm,
+    Requirement,
+    Term,
+    Toleration,
+)
 from server.model.decisions import Decided, DecisionMoved
 from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.quota import (
@@ -45,7 +55,8 @@ def whole(kind: type[Any], **more: Strategies) -> Strategies:
 
 
 _PARTS: tuple[type[Any], ...] = (
-    *(Requirement, Term, Toleration, HostPort, Constraints, AskSpec),
+    *(Requirement, Term, Toleration, HostPort, Constraints),
+    *(PreferredTerm, GroupPreference, Preferences, AskSpec),
     *(Acl, UserLimit, QueueProperties, ChildTemplate, RuleFilter),
 )
 for _part in _PARTS:

@@ -66,6 +66,27 @@ def constraints(draw: st.DrawFn) -> si.NodeConstraints:
     )
 
 
+@st.composite
+def preferences(draw: st.DrawFn) -> si.NodePreferences:
+    """Draw node preferences, valid or not."""
+    weights = st.sampled_from([0, 1, -100, 1_000_000, -1_000_001])
+    term = st.builds(
+        si.NodeSelectorTerm,
+        matchExpressions=st.lists(requirements(), max_size=1),
+        matchFields=st.lists(requirements(), max_size=1),
+    )
+    group = st.builds(
+        si.GroupPreference,
+        group=st.sampled_from(["web", ""]),
+        topologyKey=st.sampled_from(["zone", "zone", ""]),
+        weight=weights,
+    )
+    return si.NodePreferences(
+        terms=draw(st.lists(st.builds(si.PreferredTerm, weight=weights, term=term), max_size=2)),
+        groups=draw(st.lists(group, max_size=2)),
+    )
+
+
 def _own(draw: st.DrawFn) -> dict[str, Any]:
     """Draw the fields that Evenhand adds, which asks and allocations have in common."""
     return {
@@ -77,6 +98,7 @@ def _own(draw: st.DrawFn) -> dict[str, Any]:
         "graceSeconds": draw(small),
         "rmCheck": draw(st.booleans()),
         "answersPlanChecks": draw(st.booleans()),
+        "preferences": draw(st.none() | preferences()),
         "jobTrigger": draw(st.sampled_from([0, 1, 2, 3, 99])),
     }
 

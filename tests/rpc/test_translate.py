@@ -5,12 +5,16 @@ from typing import Any
 import pytest
 
 from server.model.asks import (
+    NO_PREFERENCES,
     UNCONSTRAINED,
     AskSpec,
     Constraints,
     Generation,
+    GroupPreference,
     HostPort,
     Operator,
+    Preferences,
+    PreferredTerm,
     Protection,
     ReleaseMark,
     Requirement,
@@ -195,6 +199,19 @@ def test_every_field_of_an_ask() -> None:
 
 def test_what_is_not_said_restricts_nothing() -> None:
     assert spec_of(constraints=si.NodeConstraints()).constraints is UNCONSTRAINED
+    assert spec_of(preferences=si.NodePreferences()).preferences is NO_PREFERENCES
+
+
+def test_preferences_are_read_in_both_generations() -> None:
+    wanted = si.NodeSelectorRequirement(key="zone", operator="In", values=["a"])
+    message = si.NodePreferences(
+        terms=[si.PreferredTerm(weight=-5, term=si.NodeSelectorTerm(matchExpressions=[wanted]))],
+        groups=[si.GroupPreference(group="web", topologyKey="zone", weight=7)],
+    )
+    term = Term((Requirement("zone", Operator.IN, ("a",)),))
+    expected = Preferences((PreferredTerm(-5, term),), (GroupPreference("web", "zone", 7),))
+    assert spec_of(preferences=message).preferences == expected
+    assert old_spec(preferences=message).preferences == expected
 
 
 @pytest.mark.parametrize(
@@ -268,6 +285,12 @@ def terms(**requirement: Any) -> si.NodeConstraints:
     return si.NodeConstraints(requiredTerms=[si.NodeSelectorTerm(matchExpressions=[found])])
 
 
+def weighed(weight: int, key: str = "zone") -> si.NodePreferences:
+    wanted = si.NodeSelectorRequirement(key=key, operator="Exists")
+    term = si.NodeSelectorTerm(matchExpressions=[wanted])
+    return si.NodePreferences(terms=[si.PreferredTerm(weight=weight, term=term)])
+
+
 LONG = "x" * (limits.NAME_CHARACTERS_MAX + 1)
 PATH = "constraints.requiredTerms[0].matchExpressions[0]"
 
@@ -323,6 +346,26 @@ PATH = "constraints.requiredTerms[0].matchExpressions[0]"
             {"constraints": si.NodeConstraints(allowedNodes=["n"] * (limits.LISTED_MAX + 1))},
             "constraints.allowedNodes: has 5001 entries",
         ),
+        (
+            {"preferences": weighed(limits.PREFERENCE_WEIGHT_MAX + 1)},
+            "preferences.terms[0].weight: 1000001 is not between -1000000 and 1000000",
+        ),
+        (
+            {"preferences": weighed(-limits.PREFERENCE_WEIGHT_MAX - 1)},
+            "preferences.terms[0].weight: -1000001 is not between -1000000 and 1000000",
+        ),
+        (
+            {"preferences": weighed(1, key="")},
+            "preferences.terms[0].term.matchExpressions[0].key: is empty",
+        ),
+        (
+            {"preferences": si.NodePreferences(groups=[si.GroupPreference(topologyKey="zone")])},
+            "preferences.groups[0].group: is empty",
+        ),
+        (
+            {"preferences": si.NodePreferences(groups=[si.GroupPreference(group="web")])},
+            "preferences.groups[0].topologyKey: is empty",
+        ),
     ],
 )
 def test_an_ask_that_is_wrong_is_rejected_by_field(more: dict[str, Any], complaint: str) -> None:
@@ -331,7 +374,7 @@ def test_an_ask_that_is_wrong_is_rejected_by_field(more: dict[str, Any], complai
     for name, value in more.items():
         if not value:
             wrong.ClearField(name)
-        elif name in ("resourcePerAlloc", "constraints"):
+        elif name in ("resourcePerAlloc", "constraints", "preferences"):
             getattr(wrong, name).CopyFrom(value)
     assert reason_of(read(wrong)).startswith(complaint)
 

@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from server.model.quota import NodeSort, PriorityPolicy, SortPolicy
-from tests.simulation.rules import dominant_share, fullness, has_capacity, seen_from_above
+from tests.simulation.rules import (
+    dominant_share,
+    fullness,
+    has_capacity,
+    seen_from_above,
+    term_holds,
+)
 from tests.simulation.tables import Application, Item, Node, Partition, Queue, Sums
 
 Key = tuple[object, ...]
@@ -29,8 +35,28 @@ def best_node(partition: Partition, sums: Sums, item: Item, now: int) -> Node | 
     for node in partition.nodes.values():
         if fits_node(sums, node, item, now):
             score = fullness(node.capacity, sums.free(node, item), partition.spec.node_weights)
-            ranked.append((-score if packing else score, node.arrival, node))
-    return min(ranked, key=lambda each: each[:2])[2] if ranked else None
+            points = preference(partition, node, item)
+            ranked.append((-points, -score if packing else score, node.arrival, node))
+    return min(ranked, key=lambda each: each[:3])[3] if ranked else None
+
+
+def preference(partition: Partition, node: Node, item: Item) -> int:
+    """Return the preference score of a node: the sum of all weights of the ask that apply to it."""
+    wanted = item.spec.preferences
+    points = sum(
+        one.weight for one in wanted.terms if term_holds(one.term, node.node_id, node.labels)
+    )
+    for one in wanted.groups:
+        domain = node.labels.get(one.topology_key)
+        if domain is None:
+            continue
+        named = (one.group, one.topology_key)
+        points += one.weight * sum(
+            partition.nodes[other.node_id].labels.get(one.topology_key) == domain
+            for other in partition.placed()
+            if named in {(each.group, each.topology_key) for each in other.spec.preferences.groups}
+        )
+    return points
 
 
 def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:

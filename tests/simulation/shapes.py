@@ -5,11 +5,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from server.model.asks import (
+    NO_PREFERENCES,
     UNCONSTRAINED,
     AskSpec,
     Constraints,
+    GroupPreference,
     HostPort,
     Operator,
+    Preferences,
+    PreferredTerm,
     Requirement,
     Taint,
     Term,
@@ -53,6 +57,8 @@ class Shapes:
         self.dice = dice
         self.weights = weights
         """The random generator for shares by weight; None without shares by weight."""
+        self.wishes = random.Random(repr(dice.getstate()[1][:8]))
+        """The random generator for preferences, apart from `dice`, so that all other parts stay as they were."""
         self.kinds = ("memory", "vcore", "gpu", "pods")[: dice.choice((1, 2, 2, 3, 4))]
         self.whole = dice.choice((8, 12, 20, 1_000))
         self.specs: list[AskSpec] = []
@@ -93,6 +99,7 @@ class Shapes:
             constraints=self._constraints(nodes) if dice.random() < 0.35 else UNCONSTRAINED,
             rm_check=dice.random() < 0.1,
             timeout_ms=dice.choice((0,) * 14 + (3_000,)),
+            preferences=self._preferences(nodes) if self.wishes.random() < 0.25 else NO_PREFERENCES,
         )
         if dice.random() < 0.2:
             self.jobs += 1
@@ -124,6 +131,25 @@ class Shapes:
                     host_ports=(HostPort(80, "TCP", dice.choice(("10.0.0.1", "10.0.0.2"))),)
                 ),
             )
+        )
+
+    def _preferences(self, nodes: list[str]) -> Preferences:
+        wishes = self.wishes
+        zones = Term((Requirement("zone", Operator.IN, (wishes.choice("abc"),)),))
+        disks = Term((Requirement("disk", Operator.EXISTS),))
+        named = Term((), (Requirement("metadata.name", Operator.IN, tuple(nodes[:1] or ["n0"])),))
+        terms = wishes.sample((zones, disks, named), wishes.randint(0, 2))
+        groups = [
+            GroupPreference(
+                wishes.choice(("web", "db")),
+                wishes.choice(("zone", "disk")),
+                wishes.choice((-100, -10, 10, 100)),
+            )
+            for _ in range(wishes.randint(0, 2))
+        ]
+        return Preferences(
+            tuple(PreferredTerm(wishes.choice((-20, 10, 50, 100)), one) for one in terms),
+            tuple(groups),
         )
 
     def _terms(self, node: str) -> tuple[Term, ...]:

@@ -154,6 +154,8 @@ def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> l
     if event.taints is not None:
         node.taints = _taints(event.taints)
     partition.constraint_index.node_changed(node)
+    if event.labels is not None:
+        partition.index.domains.relabelled(node)
     excluded_nodes.forget(partition, node.node_id)
     if node.schedulable:
         partition.index.enter(node)

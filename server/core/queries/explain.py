@@ -8,6 +8,7 @@ from server.core.core import Core
 from server.core.queries.explain_ask import Answer, explain_ask
 from server.core.queries.explain_queue import explain_queue
 from server.core.queries.naming import Namer, by_key, some_of
+from server.core.queries.preference_text import preference_lines
 from server.core.queries.queue_reports import compared_with, dominant_type, share_ppm
 from server.core.wait_reasons.node_filters import NOT_SCHEDULABLE
 from server.core.wait_reasons.obstacles import Obstacles
@@ -108,6 +109,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
         f"{ask.application.application_id}, with priority {ask.spec.priority}.",
         *([BROUGHT] if at_the_latest else []),
         *_ending(ask),
+        *preference_lines(partition, ask, node),
         _share_line(partition, ask.application),
     ]
     return Explanation(

@@ -33,7 +33,10 @@ def constraints(message: si_pb2.NodeConstraints) -> Constraints:
         listed(f"constraints.{field}", getattr(message, field))
     found = Constraints(
         node_selector=tuple(sorted(message.nodeSelector.items())),
-        required_terms=tuple(_term(i, term) for i, term in enumerate(message.requiredTerms)),
+        required_terms=tuple(
+            term(f"constraints.requiredTerms[{i}]", one)
+            for i, one in enumerate(message.requiredTerms)
+        ),
         tolerations=tuple(_toleration(i, one) for i, one in enumerate(message.tolerations)),
         node_name=bounded("constraints.nodeName", message.nodeName),
         host_ports=tuple(_host_port(i, one) for i, one in enumerate(message.hostPorts)),
@@ -59,8 +62,8 @@ def _names(field: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({name(field, one) for one in names}))
 
 
-def _term(index: int, message: si_pb2.NodeSelectorTerm) -> Term:
-    path = f"constraints.requiredTerms[{index}]"
+def term(path: str, message: si_pb2.NodeSelectorTerm) -> Term:
+    """Return a term of node requirements; ``path`` names it in a refusal."""
     listed(path, message.matchExpressions)
     listed(path, message.matchFields)
     return Term(

@@ -22,6 +22,7 @@ from server.rpc.translate.fields import (
     quantities,
     whole,
 )
+from server.rpc.translate.preferences import preferences
 from si.v1 import si_pb2
 
 _Message = TypeVar("_Message", si_pb2.Allocation, si_pb2.AllocationAsk)
@@ -177,6 +178,7 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
     return {
         "priority": message.priority,
         "constraints": constraints(message.constraints),
+        "preferences": preferences(message.preferences),
         "protection": _PROTECTIONS[message.protection],
         "lendable": _LENDABLE.get(message.protection),  # J2
         "may_trigger": _TRIGGERS[message.jobTrigger],  # J3

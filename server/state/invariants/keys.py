@@ -8,7 +8,7 @@ from server.model.resources import Resource
 from server.state.applications import Application, Ask
 from server.state.commitments import Commitment, Pledge
 from server.state.constraints import NodeMask, port_demand
-from server.state.equivalence import AskClass
+from server.state.equivalence import AskClass, key_of
 from server.state.partition import Partition
 
 
@@ -149,9 +149,7 @@ def _check_class(partition: Partition, ask_class: AskClass, asks: int, pending: 
         f"{name} and the list of the dead do not agree"
     )
     if ask_class.pledge is None:
-        found = partition.classes.by_key.get(
-            (ask_class.resource, ask_class.constraints, ask_class.job_class)
-        )
+        found = partition.classes.by_key.get(key_of(ask_class))
         assert found is ask_class, f"{name} is not listed under its values"
     demand = _demand(partition, ask_class.resource)
     assert ask_class.demand == demand, f"{name} demands {ask_class.demand}, not {demand}"

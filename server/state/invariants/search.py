@@ -5,6 +5,7 @@ from collections.abc import Callable
 from server.model.asks import Constraints, Taint
 from server.model.fit import Amounts, Demand, fits
 from server.state.constraints import NodeMask, matches, mentioned
+from server.state.domain_counts import DomainCounts, places_of
 from server.state.equivalence import AskClass
 from server.state.invariants.keys import class_name, live_classes
 from server.state.invariants.order import is_heap
@@ -24,10 +25,13 @@ def check_search(partition: Partition) -> None:
             _check_mask(mask, index)
         if mask.names is None and mask.heap is not None and mask.log_epoch == index.epoch:
             _check_heap(index, mask, f"the mask of {mask.constraints}", mask.allows)
+    _check_domains(partition)
     most_free = _most_free(partition)
     for ask_class in live_classes(partition):
         if ask_class.heap is not None and ask_class.log_epoch == index.epoch:
             _check_heap(index, ask_class, class_name(ask_class), _takers(ask_class))
+        if ask_class.preferred is not None:
+            _check_preferred(index, ask_class)
         if ask_class.dead and ask_class.pending and fits(ask_class.node_demand, most_free):
             _check_dead(index, ask_class)
 
@@ -133,6 +137,49 @@ def _check_heap(
         if node.number in best and best[node.number] <= node.entry:
             continue
         assert not takes(node), f"node {node.node_id} fits {name}, whose heap ranks it too low"
+
+
+def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
+    """Assert that the heap of a class with preferences ranks no node that fits too low, unless the heap will be built again."""
+    preferred, takes = ask_class.preferred, _takers(ask_class)
+    assert preferred is not None
+    heap = preferred.heap
+    if (
+        heap is None
+        or preferred.log_epoch != index.epoch
+        or preferred.seen != preferred.steps(index.domains)
+    ):
+        return
+    name = class_name(ask_class)
+    assert is_heap(heap), f"the node heap of {name} is out of order"
+    assert preferred.cursor <= index.log_read <= len(index.log), (
+        f"{name} has read further than the log is written"
+    )
+    known = {id(node) for node in index.log[preferred.cursor :]}
+    for key in heap:
+        node = index.numbered.get(key[1] & NUMBER_MASK)
+        if node is not None and key <= preferred.key(node, index.domains):
+            known.add(id(node))
+    for node in index.numbered.values():
+        assert id(node) in known or not takes(node), (
+            f"node {node.node_id} fits {name}, whose heap ranks it too low"
+        )
+
+
+def _check_domains(partition: Partition) -> None:
+    """Assert that the counts by topology domain are those of the allocations and the labels of their nodes."""
+    want = DomainCounts()
+    for node in partition.index.nodes.values():
+        for ask in node.allocations.values():
+            want.add(ask, node)
+            found = partition.index.domains.places.get(ask, ())
+            assert found == places_of(ask, node), f"{ask.key} counts in other domains: {found}"
+    assert len(want.places) == len(partition.index.domains.places), "an ended allocation is counted"
+    counts, wanted = (
+        {at: one.by_domain for at, one in domains.by_group.items()}
+        for domains in (partition.index.domains, want)
+    )
+    assert counts == wanted, f"the groups count {counts}, not {wanted}"
 
 
 def _most_free(partition: Partition) -> Amounts:

@@ -1,0 +1,90 @@
+"""The allocations of each preference group by topology domain, for asks that prefer to be near the group or apart from it (design 6.15).
+
+A *domain* is a value of a node label. The counts follow from the allocations and the labels of their nodes, and are updated with
+each placement and each end, so that every placement sees all placements before it.
+"""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from server.state.applications import Ask
+    from server.state.nodes import Node
+
+NEVER: Final = 0
+"""The step of a count that has not changed."""
+
+
+class Place(NamedTuple):
+    """A domain in which an allocation counts for a group."""
+
+    group: str
+    topology_key: str
+    domain: str
+
+
+class DomainCount:
+    """The number of allocations of one group by domain, and the last steps at which a number rose and fell."""
+
+    __slots__ = ("by_domain", "fell", "rose")
+
+    def __init__(self) -> None:
+        self.by_domain: dict[str, int] = {}
+        self.rose = NEVER
+        self.fell = NEVER
+
+
+class DomainCounts:
+    """The counts of all groups of one partition. ``places`` has by allocation the domains in which it counts."""
+
+    __slots__ = ("by_group", "places", "steps")
+
+    def __init__(self) -> None:
+        self.by_group: dict[tuple[str, str], DomainCount] = {}
+        self.places: dict[Ask, tuple[Place, ...]] = {}
+        self.steps = NEVER
+
+    def add(self, ask: "Ask", node: "Node") -> None:
+        """Count an ask on a node, once for each group and topology key that its preferences name."""
+        found = places_of(ask, node)
+        if not found:
+            return
+        self.places[ask] = found
+        self.steps += 1
+        for group, key, domain in found:
+            count = self.by_group.get((group, key))
+            if count is None:
+                count = self.by_group[group, key] = DomainCount()
+            count.by_domain[domain] = count.by_domain.get(domain, 0) + 1
+            count.rose = self.steps
+
+    def remove(self, ask: "Ask") -> None:
+        """Count an ask no longer. Does nothing for an ask that is not counted."""
+        found = self.places.pop(ask, ())
+        if not found:
+            return
+        self.steps += 1
+        for group, key, domain in found:
+            count = self.by_group[group, key]
+            count.by_domain[domain] -= 1
+            count.fell = self.steps
+            if not count.by_domain[domain]:
+                del count.by_domain[domain]
+            if not count.by_domain:
+                del self.by_group[group, key]
+
+    def relabelled(self, node: "Node") -> None:
+        """Count the allocations of a node again, because the node's labels may have changed."""
+        for ask in node.allocations.values():
+            if ask.ask_class.preferences.groups:
+                self.remove(ask)
+                self.add(ask, node)
+
+
+def places_of(ask: "Ask", node: "Node") -> tuple[Place, ...]:
+    """Return the domains in which an ask counts on a node. A node without a group's label is in no domain of the group."""
+    found = (
+        Place(one.group, one.topology_key, domain)
+        for one in ask.ask_class.preferences.groups
+        if (domain := node.labels.get(one.topology_key)) is not None
+    )
+    return tuple(dict.fromkeys(found))

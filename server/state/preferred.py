@@ -1,0 +1,84 @@
+"""The preference scores of nodes for one class of asks, and the heap of the nodes that it fits on by score (design 6.15)."""
+
+from server.model.asks import Preferences
+from server.state.constraints import term_holds
+from server.state.domain_counts import NEVER, DomainCounts
+from server.state.nodes import Node, NodeEntry
+
+Key = tuple[int, NodeEntry]
+"""The rank of a node for a class with preferences: its negated score, then its entry. The node with the smallest key is the best."""
+
+
+class Preferred:
+    """The preferences of one class.
+
+    - ``keys`` are the labels that the terms read. The terms' sum is kept by the values of these labels in ``sums``, unless a term
+      reads the name of the node.
+    - ``heap`` has a key for each node that the class fits on, not greater than the node's present key. None: not built yet.
+      ``cursor`` and ``log_epoch`` are explained at `AskClass`.
+    - ``seen`` is the state of the groups' counts when the heap was built (`steps`).
+    """
+
+    __slots__ = (
+        "cursor",
+        "heap",
+        "keys",
+        "log_epoch",
+        "preferences",
+        "reads_names",
+        "seen",
+        "sums",
+    )
+
+    def __init__(self, preferences: Preferences) -> None:
+        self.preferences = preferences
+        terms = [one.term for one in preferences.terms]
+        self.keys = tuple(sorted({each.key for term in terms for each in term.match_expressions}))
+        self.reads_names = any(term.match_fields for term in terms)
+        self.sums: dict[tuple[str | None, ...], int] = {}
+        self.heap: list[Key] | None = None
+        self.cursor = 0
+        self.log_epoch = -1
+        self.seen: tuple[int, ...] = ()
+
+    def score(self, node: Node, domains: DomainCounts) -> int:
+        """Return the sum of all weights that apply to the node."""
+        found = self._of_terms(node)
+        for one in self.preferences.groups:
+            count = domains.by_group.get((one.group, one.topology_key))
+            domain = node.labels.get(one.topology_key)
+            if count is not None and domain is not None:
+                found += one.weight * count.by_domain.get(domain, 0)
+        return found
+
+    def _of_terms(self, node: Node) -> int:
+        if self.reads_names:
+            return self._sum(node)
+        values = tuple(map(node.labels.get, self.keys))
+        found = self.sums.get(values)
+        if found is None:
+            found = self.sums[values] = self._sum(node)
+        return found
+
+    def _sum(self, node: Node) -> int:
+        return sum(
+            one.weight
+            for one in self.preferences.terms
+            if term_holds(one.term, node.labels, node.node_id)
+        )
+
+    def key(self, node: Node, domains: DomainCounts) -> Key:
+        """Return the rank of a node; a node without an entry, which only asks that require it may use, comes before its equals."""
+        entry = -1 if node.entry is None else node.entry
+        return -self.score(node, domains), entry
+
+    def steps(self, domains: DomainCounts) -> tuple[int, ...]:
+        """Return by group the last step at which the group's count may have raised a score."""
+        found = []
+        for one in self.preferences.groups:
+            count = domains.by_group.get((one.group, one.topology_key))
+            if count is None:
+                found.append(NEVER)
+            else:
+                found.append(count.rose if one.weight > 0 else count.fell)
+        return tuple(found)

@@ -1,0 +1,32 @@
+"""The preferences of a pod among nodes, as data for the core (design 6.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shim_client.messages import GroupPreference, NodePreferences, PreferredTerm
+from shim_client.translate.neighbours import Demands
+
+_shared: dict[NodePreferences, NodePreferences] = {}
+_SHARED_MAX = 8192
+
+
+def node_preferences(
+    terms: Iterable[PreferredTerm], demands: Demands | None
+) -> NodePreferences | None:
+    """Return preferences that the core can judge: terms on nodes, and the pod's own groups. None when there are none."""
+    groups = (
+        GroupPreference(one.group, one.topology_key, one.weight)
+        for one in (demands.preferred if demands is not None else ())
+        if one.group
+    )
+    return shared(NodePreferences(tuple(terms), tuple(groups)))
+
+
+def shared(found: NodePreferences) -> NodePreferences | None:
+    """Return the common object for equal preferences; None for empty ones."""
+    if not (found.terms or found.groups):
+        return None
+    if len(_shared) >= _SHARED_MAX:
+        _shared.clear()
+    return _shared.setdefault(found, found)
