@@ -54,6 +54,8 @@ COMMANDS = {
     "health": Place(LOOK, "health"),
     "events": Place(LOOK, "events"),
     "version": Place(LOOK, "health"),
+    "replication": Place(LOOK, "replication"),
+    "follow": Place(RUN, "replication"),
     "context": Place(LOOK, "context", "contexts"),
     "help": Place(LOOK, "help", "show_help"),
     "config": Place(LOOK, "config", "configuration"),

@@ -36,6 +36,11 @@ class Pictures:
 def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
     """Yield a key and a line for each manager that is away, or that has not reported everything yet."""
     now = picture.taken_at_ms
+    if picture.follows:
+        yield (
+            f"follows {picture.follows}",
+            f"picture of a core that does not decide: {_follower(picture, now)}",
+        )
     for one in picture.away:
         when, gone = clock_time(one.since_ms, now), span(now - one.since_ms)
         line = f"picture of {when}: {_manager(one.rm_id)} is away for {gone}"
@@ -43,6 +48,15 @@ def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
     for rm_id in picture.syncing:
         line = f"picture is not complete: {_manager(rm_id)} still sends what it knows"
         yield f"syncing {rm_id}", line
+
+
+def _follower(picture: inspect_pb2.Picture, now: int) -> str:
+    """Return how old the picture of a follower may be."""
+    if not picture.heard_ms:
+        return f"it shows {picture.follows}, and has heard nothing since"
+    if picture.behind:
+        return f"it is {picture.behind:,} events and ticks behind {picture.follows}"
+    return f"it follows {picture.follows}, heard {span(now - picture.heard_ms)} ago"
 
 
 def _manager(rm_id: str) -> str:

@@ -17,17 +17,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import grpc
 import structlog
 from opentelemetry.sdk.metrics.export import MetricReader
 
 from server import MAY_FORK
-from server.config import load
-from server.config.header import without_header
 from server.core.core import Core
-from server.model.quota import Configuration
 from server.model.reports import Finding
-from server.model.revisions import Beginning
 from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
 from server.observe.metrics import Around, Metrics
@@ -36,28 +31,32 @@ from server.record.file_modes import findings as open_files
 from server.record.file_modes import refused_folder, warned_mount
 from server.record.holding import Holding
 from server.record.keeper import NO_PLACE, Keeper, NotKept, locked
-from server.record.kept import Kept, kept_file, read_kept
+from server.record.kept import Kept, kept_file
 from server.record.previous import Previous, previous_configuration
 from server.record.record_file import RecordError
 from server.record.recording import Recording
-from server.record.restored import File, restored
 from server.record.start import Start, begin
 from server.record.writer import Scribe
+from server.replication.feed import Feed
 from server.rpc.access import Access, BadOptionError, address
+from server.rpc.call_observers import calls, hearing
 from server.rpc.copies import Copies
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect_service import About
+from server.rpc.following import Joining
 from server.rpc.garbage import Garbage
-from server.rpc.grpc_types import Called, Context
 from server.rpc.identity import refused_metrics
 from server.rpc.memory import resident_bytes
 from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
 from server.rpc.reads import InPlace, Reads
 from server.rpc.secrets import LOOK_S, Secrets
-from server.rpc.servicer import Received
-from server.rpc.sessions import Kind, Sessions
+from server.rpc.sessions import Sessions
 from server.rpc.trimming import Trimming
+from server.startup.configuration import Begun, chosen
+from server.startup.configuration import begun as begin_with
+from server.startup.state import replica as replica_of
+from server.startup.state import saving
 
 DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
@@ -67,12 +66,6 @@ SYNC_S: Final = 1.0
 EXPORT_S: Final = 10.0
 """The seconds between two computations of the gauges that are exported without a request."""
 
-DIGEST_SHOWN: Final = 12
-"""The number of characters of a digest that are shown, enough to tell it from others."""
-ADVICE: Final = {
-    "configuration-replaced": "If that is not wanted, apply the other one again: `evenhand config apply FILE`.",
-    "configuration-kept": "If that is not wanted, apply the file: `evenhand config apply FILE`.",
-}
 _log = structlog.get_logger("server")
 
 
@@ -106,6 +99,8 @@ class ServeOptions:
     """The text of the file if the caller has read it, as from a ConfigMap; else this process reads the file."""
     durable: bool = False
     """Whether decisions are sent only after their lines are safe in the decision log."""
+    follow: Joining = field(default_factory=Joining)
+    """The cores one of which this core follows until a manager registers here; without one it leads from its start."""
     own_process: bool = False
     """Whether this process runs nothing else, so that its memory is that of the core."""
 
@@ -150,7 +145,7 @@ async def serve(
     try:
         async with AsyncExitStack() as stack:
             endpoint, address_text = await _start(options, stack, hangup or asyncio.Event())
-            pump = asyncio.create_task(endpoint.pump.run())
+            pump = asyncio.create_task(endpoint.run())
             ready(address_text)
             return await _serve(endpoint, pump, stop or asyncio.Event())
     except (BadOptionError, otlp.ExporterMissingError) as error:
@@ -194,6 +189,13 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
     return Exit.CORE_FAILED
 
 
+class _Reasons(NamedTuple):
+    """The functions that return why the configuration is not on disk, and why no decision is sent; both return "" if there is no reason."""
+
+    not_kept: Callable[[], str]
+    held: Callable[[], str]
+
+
 async def _start(
     options: ServeOptions, stack: AsyncExitStack, hangup: asyncio.Event
 ) -> tuple[Endpoint, str]:
@@ -203,13 +205,53 @@ async def _start(
     secrets = Secrets(options.access, clock)
     core, begun, keeper = _core(options, stack)
     sessions = Sessions()
-    recording, holding = _recording(options, core, stack)
+    feed = Feed(core, importlib.metadata.version("evenhand"))
+    replica = replica_of(options, feed, core, begun.configuration)
+    recording, holding = _recording(options, feed, core, stack)
     keeping = keeper or NotKept(lambda: core.state.revision)
     writers = [one for one in (recording, keeping) if one is not None]
-    findings = [*(one.findings for one in writers), secrets.findings, _chosen(core, begun)]
+    findings = [*(one.findings for one in writers), secrets.findings, chosen(core, begun)]
     findings.append(partial(_open_files, options))
-    about = _about(options, begun.before, clock(), findings, keeping.why_not_kept)
-    about = replace(about, held=recording.held if recording else str)
+    reasons = _Reasons(keeping.why_not_kept, recording.held if recording else str)
+    about = _about(options, begun.before, clock(), findings, reasons)
+    meters = _meters(core, sessions, secrets, writers, clock)
+    traces, (garbage, trimming) = _traces(stack), _sweepers(stack)
+    observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming]
+    observers += (one for one in (traces, keeper) if one is not None)
+    setting = Setting(
+        secrets.identities,
+        about,
+        hearing(traces, clock),
+        options.config_file is not None,
+        calls(traces, clock, (garbage.call_ended, trimming.call_ended)),
+        recording,
+        holding,
+        _reads(),
+        keeping,
+        feed,
+        replica,
+    )
+    endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
+    endpoint.follow(options.follow.opened(options.listen), time.perf_counter)
+    stack.push_async_exit(partial(_stop_failed, endpoint))
+    await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
+    listening = await _listen(options, endpoint, secrets)
+    stack.push_async_callback(_end, asyncio.create_task(_watch(secrets, endpoint, hangup)))
+    start = Start(about.started_ms, about.version, begun.configuration, begun.beginning)
+    _record(recording, start, options, stack)
+    _keep(keeper, stack)
+    findings += saving(options, feed, endpoint, stack)
+    return endpoint, listening
+
+
+def _meters(
+    core: Core,
+    sessions: Sessions,
+    secrets: Secrets,
+    writers: Iterable[Recording | Keeper | NotKept],
+    clock: Callable[[], int],
+) -> Metrics:
+    """Return the meters of the core and of what is around it."""
     around = Around(
         sessions.depths,
         lambda: dict(chain.from_iterable(one.health().items() for one in writers)),
@@ -217,36 +259,7 @@ async def _start(
         secrets.health,
         clock,
     )
-    meters = Metrics(core, around, _metric_readers())
-    traces = _traces(stack)
-    garbage, trimming = _sweepers(stack)
-    others = (one for one in (traces, keeper) if one is not None)
-    observers: list[Observer] = [
-        *(meters, logs.NoteLog(names_now(core)), garbage, trimming),
-        *others,
-    ]
-    setting = Setting(
-        secrets.identities,
-        about,
-        _hearing(traces, clock),
-        options.config_file is not None,
-        _calls(traces, clock, (garbage.call_ended, trimming.call_ended)),
-        recording,
-        holding,
-        _reads(),
-        keeping,
-    )
-    endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
-    stack.push_async_exit(partial(_stop_failed, endpoint))
-    await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
-    listening = await _listen(options, endpoint, secrets)
-    stack.push_async_callback(_end, asyncio.create_task(_watch(secrets, endpoint, hangup)))
-    if recording is not None:
-        start = Start(about.started_ms, about.version, begun.configuration, begun.beginning)
-        _record(recording, start, options, stack)
-    if keeper is not None:
-        _keep(keeper, stack)
-    return endpoint, listening
+    return Metrics(core, around, _metric_readers())
 
 
 def _open_files(options: ServeOptions) -> Iterable[Finding]:
@@ -271,6 +284,7 @@ def _check(options: ServeOptions) -> None:
         )
     if options.health is not None:
         address("--health", options.health)
+    options.follow.check(traced=options.trace is not None)
     for finding in _open_files(options):
         _log.warning(finding.code, problem=finding.message)
 
@@ -284,56 +298,14 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class _Begun(NamedTuple):
-    """The configuration at a core's start: the digest of its ``file``, and a ``note`` that says why one of two configurations is in force."""
-
-    configuration: Configuration | None = None
-    beginning: Beginning | None = None
-    file: str = ""
-    note: str = ""
-    is_file: bool = True
-    before: Previous | None = None
-    """The last configuration of the previous run, from the decision log."""
-
-
-def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, _Begun, Keeper | None]:
+def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Keeper | None]:
     """Return the core, its beginning, and the keeper of its configuration, if any; raises BadOptionError."""
     path = _kept_file(options, stack)
-    begun = _begun(options, path)
+    begun = begin_with(options, path)
     if options.decision_log is not None:
         begun = begun._replace(before=previous_configuration(options.decision_log))
     core = Core(begun.configuration, begun.beginning)
     return core, begun, _keeper(path, begun.file, core, stack)
-
-
-def _begun(options: ServeOptions, path: Path | None) -> _Begun:
-    """Choose between the configuration file and the configuration kept from an earlier run; raises BadOptionError."""
-    configuration = _configuration(options.config_file, options.config_text)
-    file = None
-    if configuration is not None and options.config_file is not None:
-        source = f"file {options.config_file.name}"
-        file = File(source, configuration.text, configuration.digest)
-    try:
-        found = restored(file, read_kept(path) if path else None)
-    except RecordError as error:
-        raise BadOptionError(str(error)) from error
-    if found is None:
-        return _Begun()
-    if not found.is_file:
-        configuration = _kept_configuration(found.kept.text, path)
-    beginning = Beginning(found.kept.revision, found.kept.given, configured=file is not None)
-    return _Begun(configuration, beginning, found.kept.file, found.note, found.is_file)
-
-
-def _kept_configuration(text: str, path: Path | None) -> Configuration:
-    configuration, problems = load(text, str(path))
-    if configuration is None:
-        raise BadOptionError(
-            "\n".join(map(str, problems))
-            + f"\n{path}: this version cannot use the configuration that is kept there; start the version that kept it, or "
-            "move the file away and apply the configuration again"
-        )
-    return configuration
 
 
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
@@ -369,18 +341,21 @@ def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> 
     """Return the keeper of the configuration in force, None if it has no path; the keeper writes nothing yet."""
     if path is None:
         return None
-    scribe, state = Scribe(), core.state
+    scribe = Scribe()
     stack.callback(scribe.close)
 
     def kept() -> Kept | None:
+        state = core.state
         text = state.configuration.text
         return Kept(state.revision, text, state.given, file) if text else None
 
-    return Keeper(path, lambda: (state.revision, state.given), kept, scribe.run)
+    return Keeper(path, lambda: (core.state.revision, core.state.given), kept, scribe.run)
 
 
-def _keep(keeper: Keeper, stack: AsyncExitStack) -> None:
-    """Begin to keep the configuration in force, after the records are locked and before the first event."""
+def _keep(keeper: Keeper | None, stack: AsyncExitStack) -> None:
+    """Begin to keep the configuration in force, if there is a place for it, after the records are locked and before the first event."""
+    if keeper is None:
+        return
     keeper.sliced(0, 0, 0)
     stack.callback(asyncio.create_task(_time_and_again(keeper.retry)).cancel)
 
@@ -390,7 +365,7 @@ def _about(
     before: Previous | None,
     started_ms: int,
     findings: Iterable[Callable[[], Iterable[Finding]]],
-    not_kept: Callable[[], str],
+    reasons: _Reasons,
 ) -> About:
     """Return the facts about the server; `findings` returns the findings that it adds to those of the doctor."""
     return About(
@@ -399,47 +374,31 @@ def _about(
         lambda: chain.from_iterable(each() for each in findings),
         str(options.decision_log or ""),
         *(before or Previous("", "")),
-        not_kept,
+        reasons.not_kept,
         options.durable,
         resident_bytes=partial(resident_bytes, os.getpid()) if options.own_process else int,
+        held=reasons.held,
     )
 
 
-def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
-    """Return a function that finds, for the doctor, which of two configurations was chosen, while the chosen one is in force."""
-    now = core.state.configuration.digest
-    code = "configuration-replaced" if begun.is_file else "configuration-kept"
-    message = begun.note
-    if not message and begun.file and begun.before and begun.before.digest not in {"", now}:
-        # An earlier version kept nothing, or the file was moved.
-        source = f" ({begun.before.source})" if begun.before.source else ""
-        message = (
-            f"the previous run ended with configuration {begun.before.digest[:DIGEST_SHOWN]}{source}, "
-            f"now {now[:DIGEST_SHOWN]} ({core.state.revision.source}) is in force"
-        )
-    if not message:
-        return list
-    _log.warning(code, message=message)
-    found = Finding("note", "configuration", code, message, ADVICE[code])
-    return lambda: [found] if core.state.configuration.digest == now else []
-
-
 def _recording(
-    options: ServeOptions, core: Core, stack: AsyncExitStack
+    options: ServeOptions, feed: Feed, core: Core, stack: AsyncExitStack
 ) -> tuple[Recording | None, Holding | None]:
     """Return the recording of the core, if requested, and the object that its decisions wait for; open no file yet."""
     if options.decision_log is None and options.trace is None:
         return None, None
     scribe = Scribe()
     stack.callback(scribe.close)
-    recording = Recording(core, lambda: core.state.revision, scribe.run)
+    recording = Recording(feed, lambda: core.state.revision, scribe.run)
     return recording, Holding(recording, scribe.asked) if options.durable else None
 
 
 def _record(
-    recording: Recording, start: Start, options: ServeOptions, stack: AsyncExitStack
+    recording: Recording | None, start: Start, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
-    """Open the files of the recording, after the port is open and before the first event; raises BadOptionError."""
+    """Open the files of the recording, if there is one, after the port is open and before the first event; raises BadOptionError."""
+    if recording is None:
+        return
     stack.callback(recording.close)
     try:
         begin(recording, start, options.decision_log, options.trace, durable=options.durable)
@@ -452,27 +411,6 @@ async def _time_and_again(job: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(SYNC_S)
         job()
-
-
-def _configuration(file: Path | None, text: str | None) -> Configuration | None:
-    """Return the checked configuration of a file, None without a file; raises BadOptionError with every problem and its line."""
-    if file is None:
-        return None
-    if text is None:
-        text = _read(file)
-    configuration, problems = load(text, str(file))
-    if configuration is None:
-        raise BadOptionError("\n".join(map(str, problems)))
-    for problem in problems:
-        _log.warning("configuration", problem=str(problem))
-    return configuration
-
-
-def _read(file: Path) -> str:
-    try:
-        return without_header(file.read_text(encoding="utf-8"))[1]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadOptionError(f"{file}: {error}") from error
 
 
 def _clock() -> Callable[[], int]:
@@ -562,39 +500,3 @@ def _sweepers(stack: AsyncExitStack) -> tuple[Garbage, Trimming]:
     stack.callback(garbage.close)
     stack.callback(trimming.close)
     return garbage, trimming
-
-
-def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
-    """Return the observer of messages, which makes a span for each where spans are exported."""
-
-    def hear(kind: Kind, objects: int, context: Context) -> None:
-        if traces is not None:
-            traces.message(kind, objects, context.invocation_metadata() or (), clock())
-
-    return hear
-
-
-def _calls(
-    traces: Traces | None,
-    clock: Callable[[], int],
-    looks: Iterable[Callable[[grpc.StatusCode], None]],
-) -> Called:
-    """Return the observer of calls: it makes a span for each where spans are exported, and frees the memory of ended calls."""
-
-    def call_ended(code: grpc.StatusCode) -> None:
-        for look in looks:
-            look(code)
-
-    if traces is None:
-        return lambda _method, _context: call_ended
-
-    def begin(method: str, context: Context) -> Callable[[grpc.StatusCode], None]:
-        ended = traces.call(method, context.invocation_metadata() or (), clock())
-
-        def both(code: grpc.StatusCode) -> None:
-            ended(code, clock())
-            call_ended(code)
-
-        return both
-
-    return begin

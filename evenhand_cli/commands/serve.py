@@ -18,8 +18,10 @@ from server.bootstrap import serve as run_core
 from server.config import load
 from server.observe import logs
 from server.rpc.access import Access
+from server.rpc.following import Joining
 
 PANEL = "Who may reach it"
+REPLICAS = "Which core it follows"
 RECORDS = "What it writes down"
 
 ConfigFile = Annotated[
@@ -147,6 +149,53 @@ Roles = Annotated[
     ),
 ]
 
+Follow = Annotated[
+    str,
+    typer.Option(
+        "--follow",
+        metavar="HOST:PORT,...",
+        help="Cores one of which this core follows: it holds the same state, answers reads, and decides as soon as a "
+        "resource manager registers at it.",
+        rich_help_panel=REPLICAS,
+    ),
+]
+FollowTlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--follow-tls-ca",
+        metavar="FILE",
+        help="File with the certificate authority of the core that is followed; TLS is used when it is given.",
+        rich_help_panel=REPLICAS,
+    ),
+]
+FollowTlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        "--follow-tls-cert",
+        metavar="FILE",
+        help="File with the certificate that this core shows to the core that it follows.",
+        rich_help_panel=REPLICAS,
+    ),
+]
+FollowTlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--follow-tls-key",
+        metavar="FILE",
+        help="File with the key of that certificate.",
+        rich_help_panel=REPLICAS,
+    ),
+]
+FollowToken = Annotated[
+    Path | None,
+    typer.Option(
+        "--follow-token",
+        metavar="FILE",
+        help="File with the token of a follower, when the core that is followed wants one.",
+        rich_help_panel=REPLICAS,
+    ),
+]
+
 ADVICE = {
     Exit.NO_ADDRESS: "another process may have that port: see which, or choose another one"
     " (port 0 takes any that is free)",
@@ -170,6 +219,11 @@ def serve(
     tls_client_ca: TlsClientCa = None,
     tokens: Tokens = None,
     roles: Roles = None,
+    follow: Follow = "",
+    follow_tls_ca: FollowTlsCa = None,
+    follow_tls_cert: FollowTlsCert = None,
+    follow_tls_key: FollowTlsKey = None,
+    follow_token: FollowToken = None,
 ) -> None:
     """Run a core until SIGTERM or Ctrl-C, and print the address on which it listens.
 
@@ -179,6 +233,7 @@ def serve(
         evenhand serve --config queues.yaml
         evenhand serve --metrics 127.0.0.1:9090 --decision-log decisions.jsonl
         evenhand serve --tls-cert core.crt --tls-key core.key --tokens tokens.yaml
+        evenhand serve --listen 127.0.0.1:50052 --follow 127.0.0.1:50051
 
     """
     text = None if config is None else check_config(config)
@@ -186,8 +241,10 @@ def serve(
     logs.configure(sys.stderr)
     told: list[str] = []
     files = (decision_log, trace, state_dir)
+    leaders = tuple(one.strip() for one in follow.split(",") if one.strip())
+    joining = Joining(leaders, follow_tls_ca, follow_tls_cert, follow_tls_key, follow_token)
     options = ServeOptions(
-        listen, config, metrics, access, health, *files, text, durable, own_process=True
+        listen, config, metrics, access, health, *files, text, durable, joining, own_process=True
     )
     code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:

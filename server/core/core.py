@@ -82,6 +82,7 @@ _HANDLERS: dict[type, Handler] = {
     events.ManagerForgotten: lambda state, event, _now: managers.forget(state, event),
     events.ManagerWiped: managers.wipe_part,
     events.SyncCompleted: managers.complete_sync,
+    events.LeadershipTaken: lambda state, _event, _now: managers.take_leadership(state),
     events.ConfigurationApplied: configuration.change,
 }
 
@@ -156,6 +157,10 @@ class Core:
         """
         self._take_in_fresh()
         return self._handle(event, now)
+
+    def become(self, other: "Core") -> None:
+        """Take over the state of another core, which must not be used afterwards."""
+        self.state, self._seen_ms, self._stirred = other.state, other._seen_ms, other._stirred
 
     def prepare(self, brought: Configuration) -> Iterator[None]:
         """Prepare a configuration in pieces, so that the event that applies it takes less time. Decisions stay the same."""

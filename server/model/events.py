@@ -53,6 +53,15 @@ class ManagerForgotten(NamedTuple):
     since: int
 
 
+class LeadershipTaken(NamedTuple):
+    """The start of a core with the state of another process. Every manager has to register again before anything is decided for it.
+
+    ``rm_id`` is empty: the event comes from no manager.
+    """
+
+    rm_id: str = ""
+
+
 class ConfigurationApplied(NamedTuple):
     """The application of a checked configuration; ``source`` says where it came from.
 
@@ -277,4 +286,5 @@ Event = (
     | DisruptionsAllowed
     | ManagerForgotten
     | ManagerWiped
+    | LeadershipTaken
 )

@@ -108,14 +108,14 @@ class Access:
         """Return TLS for the ports; None without a certificate. Raises BadOptionError if the files cannot be used."""
         if self.tls_cert is None or self.tls_key is None:
             return None
-        certificate = _bytes(self.tls_cert)
-        authority = _bytes(self.tls_client_ca) if self.tls_client_ca else None
+        certificate = read_private(self.tls_cert)
+        authority = read_private(self.tls_client_ca) if self.tls_client_ca else None
         context = self._context()
         try:
             expires_ms = read_certificate(certificate).expires_ms
         except BadCertificateError as error:
             raise BadOptionError(f"{self.tls_cert}: {error}") from error
-        pair = (_bytes(self.tls_key), certificate)
+        pair = (read_private(self.tls_key), certificate)
         return Tls(
             grpc.ssl_server_certificate_configuration([pair], authority), context, expires_ms
         )
@@ -148,7 +148,7 @@ def known(access: Access, roles: Roles, tokens: Mapping[bytes, Caller]) -> Ident
 
 def _told(file: Path, read: Callable[[str], _Read]) -> _Read:
     try:
-        return read(_bytes(file).decode())
+        return read(read_private(file).decode())
     except ValueError as error:
         if isinstance(error, BadOptionError):
             raise
@@ -175,7 +175,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _bytes(file: Path) -> bytes:
+def read_private(file: Path) -> bytes:
     """Return the bytes of a file that decides about access.
 
     Raises BadOptionError, also if other users may change the file.

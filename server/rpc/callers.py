@@ -86,7 +86,7 @@ def kind_of(method: str) -> str:
         return HEALTH_WATCHES if name == "Watch" else CHECKS
     if service == "/si.v1.Scheduler":
         return STREAMS if name.startswith("Update") else REGISTRATIONS
-    if name.startswith("Watch"):
+    if name.startswith("Watch") or name == "Follow":
         return WATCHES
     if name.startswith("Simulate"):
         return SIMULATIONS

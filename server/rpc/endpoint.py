@@ -15,12 +15,16 @@ from evenhand.v1 import (
     decisions_pb2,
     explain_pb2,
     inspect_pb2,
+    replication_pb2,
     reports_pb2,
     simulate_pb2,
     watch_pb2,
 )
 from server.core.core import Core
+from server.model.events import LeadershipTaken
 from server.record.keeper import NotKept
+from server.replication.applying import Applier
+from server.replication.feed import Feed
 from server.rpc.configuration_reading import Readings
 from server.rpc.errors import draining, unexpected
 from server.rpc.evenhand.configuration_service import ConfigurationService, Keeping
@@ -29,11 +33,13 @@ from server.rpc.evenhand.decision_service import DecisionService
 from server.rpc.evenhand.explain_service import ExplainService
 from server.rpc.evenhand.inspect_service import About, InspectService
 from server.rpc.evenhand.picture import Pictures
+from server.rpc.evenhand.replication_service import ReplicationService
 from server.rpc.evenhand.report_service import ReportService
 from server.rpc.evenhand.simulate_service import SimulateService
 from server.rpc.evenhand.watch_service import WatchService
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.event_buffer import History
+from server.rpc.following import Following, Opened, Replica, State
 from server.rpc.grpc_types import Called, Handlers, unheard
 from server.rpc.handlers import handlers
 from server.rpc.identity import Identities
@@ -71,6 +77,7 @@ _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     decisions_pb2.DESCRIPTOR.services_by_name["DecisionService"],
     simulate_pb2.DESCRIPTOR.services_by_name["SimulateService"],
     reports_pb2.DESCRIPTOR.services_by_name["ReportService"],
+    replication_pb2.DESCRIPTOR.services_by_name["ReplicationService"],
 )
 SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
@@ -88,7 +95,7 @@ class Holding(Protocol):
 class Setting:
     """The settings of an endpoint, made by bootstrap. ``configured`` says that a file, not registrations, configures the core.
 
-    ``scheduler`` is used in place of the core if inputs are recorded. Decisions wait for ``holding`` before they are sent.
+    ``scheduler`` is used in place of the feed if inputs are recorded; it then calls ``feed``. Decisions wait for ``holding`` before they are sent.
     ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
@@ -101,6 +108,9 @@ class Setting:
     holding: Holding | None = None
     reads: Reads = field(default_factory=InPlace)
     keeping: Keeping = field(default_factory=NotKept)
+    feed: Feed | None = None
+    """The feed of followers; without one the endpoint makes its own."""
+    replica: Replica = field(default_factory=Replica)
 
 
 class Endpoint:
@@ -118,11 +128,19 @@ class Endpoint:
         self._history = History()
         self._decisions = DecisionLog(core)
         observing: list[Observer] = [self._history, self._decisions, *observers]
-        self.pump = Pump(setting.scheduler or core, sessions, time, observing, setting.reads)
+        feed = setting.feed or Feed(core, setting.about.version)
+        self._feed, self._replica = feed, setting.replica
+        self._scheduler = setting.scheduler or feed
+        self._following: Following | None = None
+        steady = Time(
+            lambda: max(time.now(), feed.now), time.seconds
+        )  # a leader's clock may be ahead
+        self.pump = Pump(self._scheduler, sessions, steady, observing, setting.reads)
         if setting.holding is not None:
             self.pump.before_leaving = setting.holding.before_leaving
             setting.holding.tell = self._hold
-        self._reads = setting.reads
+        self.reads = setting.reads
+        """The reads of this core, in copies of the process if it can be forked."""
         self._guard = Guard(setting.identities, setting.called, self.pump.now)
         self._probes_guard = Guard(setting.identities, setting.called, self.pump.now)
         """The guard of the health port.
@@ -130,14 +148,32 @@ class Endpoint:
         This guard counts its calls separately, so that callers of the other port take no place from a probe.
         """
         self.pump.checks = lambda: self._guard.checks() + self._probes_guard.checks()
+        self._guard.refusal = setting.replica.refusal
         self._health = Health()
         self.readings = Readings()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         self._probed: grpc.aio.Server | None = None
-        self._add_services(core, setting)
+        self._add_services(core, feed, setting)
 
-    def _add_services(self, core: Core, setting: Setting) -> None:
-        scheduler = Scheduler(
+    def follow(self, joining: Opened, seconds: Callable[[], float]) -> None:
+        """Decide nothing when `run` begins, if this core does not lead then: follow a leader until a manager registers.
+
+        ``seconds`` is the clock for measuring.
+        """
+        if self._replica.state is not State.LEADER:
+            applier = Applier(self._feed, self._scheduler, seconds)
+            self._following = Following(self._replica, applier, self._feed, self.pump, joining)
+            self._servicer.lead = self._following.stop
+
+    async def run(self) -> None:
+        """Follow a leader, if there is one, until this core leads; then decide until stopped. An exception of the core ends this."""
+        if self._following is not None:
+            await self._following.run()
+            self._scheduler.take([LeadershipTaken()], self.pump.now())
+        await self.pump.run()
+
+    def _add_services(self, core: Core, feed: Feed, setting: Setting) -> None:
+        self._servicer = scheduler = Scheduler(
             core,
             self.pump,
             self.sessions,
@@ -145,8 +181,8 @@ class Endpoint:
             None if setting.configured else self.readings,
         )
         watchers = Watchers(self.pump)
-        pictures = Pictures(core, self.sessions.presence, self.pump.now)
-        answers = Answers(self._reads, pictures.complete)
+        pictures = Pictures(core, feed, setting.replica, self.sessions.presence, self.pump.now)
+        answers = Answers(self.reads, pictures.complete)
         services: list[Any] = [
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
             ExplainService(core, self.pump, self._decisions),
@@ -157,6 +193,7 @@ class Endpoint:
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),
+            ReplicationService(feed, self.pump, self.reads, setting.replica),
         ]
         found = [
             scheduler.handlers(),
@@ -211,6 +248,8 @@ class Endpoint:
         self._health.finish()
         self._guard.draining = True
         self.pump.stop()
+        if self._following is not None:
+            self._following.stop()
         await asyncio.wait({pump}, timeout=grace)
         if not pump.done():
             # The pump may wait for something that never comes, such as a full disk; its pending decisions are not sent.
@@ -231,7 +270,7 @@ class Endpoint:
     async def stop(self) -> None:
         """Close the ports. Otherwise the server logs a warning about the closed event loop when Python frees it."""
         await self._server.stop(LAST_WORDS_S)
-        self._reads.close()
+        self.reads.close()
         await self.readings.close()
         if self._probed is not None:
             await self._probed.stop(0)

@@ -74,6 +74,8 @@ class Guard(grpc.aio.ServerInterceptor):
         self._open = OpenCalls()
         self._admitted: set[_Admitted] = set()
         self.draining = False
+        self.refusal: Callable[[str], CallError | None] = lambda _method: None
+        """The function that returns why this core does not accept calls of a method now; None if it does."""
 
     def checks(self) -> int:
         """Return how many health checks are open."""
@@ -138,6 +140,8 @@ class Guard(grpc.aio.ServerInterceptor):
             raise draining()
         shown, metadata = context.auth_context(), tuple(context.invocation_metadata() or ())
         caller = self._judged(method, shown, metadata)
+        if (failure := self.refusal(method)) is not None:
+            raise failure
         CALLER.set(caller)
         call = _Admitted(method, shown, metadata, asyncio.current_task(), caller)
         _CALL.set(call)

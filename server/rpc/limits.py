@@ -226,3 +226,10 @@ COPY_CPU_S_MAX: Final = 30
 
 COPY_S_MAX: Final = 120.0
 """Seconds after which a copy ends, even if other work left it little processor time."""
+
+FOLLOWERS_MAX: Final = 8
+"""Followers of one core."""
+ALIVE_S: Final = 1.0
+"""The seconds after which a leader without input tells its followers that it is there."""
+CHECKPOINT_PART_BYTES: Final = 1 << 20
+"""Bytes of a checkpoint in one message."""

@@ -178,6 +178,17 @@ class Pump:
         self._enough.set()
         self.wake_watchers()
 
+    def followed(self, decisions: list[Decision], events: int, seconds: float, now: int) -> None:
+        """Pass the decisions of a slice that the leader of this core took to the observers; they are sent to nobody."""
+        if decisions:
+            told = Decisions(decisions)
+            for observer in self._observers:
+                observer.decided(told, now)
+        for observer in self._observers:
+            observer.sliced(events, seconds, now)
+        if events or decisions:
+            self.wake_watchers()
+
     async def run(self) -> None:
         """Run until stopped. An exception of the core ends `run`; the core must not be used afterwards."""
         while not self.stopping:

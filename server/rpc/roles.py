@@ -10,12 +10,16 @@ from server.model.quota import ROOT, is_below
 
 
 class Role(enum.StrEnum):
-    """The role of a caller. A viewer sees one queue with all queues below it. `metrics` only reads the metrics endpoint."""
+    """The role of a caller. A viewer sees one queue with all queues below it. `metrics` only reads the metrics endpoint.
+
+    A follower is another core, which holds the whole state of this one and answers the reads of its own callers.
+    """
 
     SHIM = "shim"
     OPERATOR = "operator"
     VIEWER = "viewer"
     METRICS = "metrics"
+    FOLLOWER = "follower"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ _EVERYBODY: Final = frozenset({Role.SHIM, Role.VIEWER, Role.OPERATOR})
 _SHIMS: Final = frozenset({Role.SHIM, Role.OPERATOR})
 _READERS: Final = frozenset({Role.VIEWER, Role.OPERATOR})
 _OPERATORS: Final = frozenset({Role.OPERATOR})
+_FOLLOWERS: Final = frozenset({Role.FOLLOWER, Role.OPERATOR})
 
 OPEN: Final = frozenset(
     {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List"}
@@ -85,6 +90,9 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.SimulateService/SimulateConfiguration": _OPERATORS,
     "/evenhand.v1.ReportService/GetUnmetGuarantees": _READERS,
     "/evenhand.v1.ReportService/GetLostWork": _READERS,
+    # A follower gets everything that this core knows.
+    "/evenhand.v1.ReplicationService/Follow": _FOLLOWERS,
+    "/evenhand.v1.ReplicationService/GetReplication": _EVERYBODY | _FOLLOWERS,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _EVERYBODY,
 }
 
@@ -117,6 +125,8 @@ DEEDS: Final[Mapping[str, str]] = {
     "/evenhand.v1.SimulateService/SimulateConfiguration": "simulate a configuration",
     "/evenhand.v1.ReportService/GetUnmetGuarantees": "see unmet guarantees",
     "/evenhand.v1.ReportService/GetLostWork": "see lost work",
+    "/evenhand.v1.ReplicationService/Follow": "follow this core",
+    "/evenhand.v1.ReplicationService/GetReplication": "ask whom this core follows",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "ask for the services",
 }
 """The action of each RPC in words, for the refusal: "your role may not ..."."""

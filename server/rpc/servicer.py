@@ -82,6 +82,8 @@ class Scheduler:
         self._sessions = sessions
         self._received = received
         self._readings = readings
+        self.lead: Callable[[], None] = lambda: None
+        """The function that a registration calls first: it makes this core decide if it followed another one."""
         self._registering: dict[str, asyncio.Future[None]] = {}
         reader = Reader()
         codec = AllocationCodec(reader)
@@ -117,6 +119,7 @@ class Scheduler:
         is in progress, messages of the manager wait for it (see `_after_registration` for later ones).
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
+        self.lead()
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
         try:
             await self._register(request)

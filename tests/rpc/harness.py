@@ -14,6 +14,7 @@ from grpc_status import rpc_status
 from server.core.core import Core
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect_service import About
+from server.rpc.following import Joining, Replica
 from server.rpc.identity import Identities
 from server.rpc.pump import Observer, Time
 from server.rpc.sessions import Sessions
@@ -215,13 +216,19 @@ async def serving(
     observers: tuple[Observer, ...] = (),
     core: Core | None = None,
     seconds: Callable[[], float] = lambda: 0.0,
+    leaders: tuple[str, ...] = (),
 ) -> AsyncIterator[Served]:
-    """Hold a core on a port of loopback; without ``seconds`` the core's work takes no time."""
+    """Hold a core on a port of loopback; without ``seconds`` the core's work takes no time.
+
+    With ``leaders`` it follows one of these cores until a manager registers at it.
+    """
     clock = Clock()
     core = core or Core()
+    setting = replace(setting, replica=Replica(leaders))
     endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)
+    endpoint.follow(Joining(leaders).opened("follower"), lambda: 0.0)
     port = await endpoint.start("127.0.0.1:0", None)
-    pump = asyncio.create_task(endpoint.pump.run())
+    pump = asyncio.create_task(endpoint.run())
     options = (("grpc.use_local_subchannel_pool", 1),)
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:

@@ -15,6 +15,7 @@ from evenhand.v1 import (
     decisions_pb2,
     explain_pb2,
     inspect_pb2,
+    replication_pb2,
     inspect_pb2_grpc,
     reports_pb2,
     simulate_pb2,
@@ -34,6 +35,7 @@ FILES = (
     decisions_pb2,
     simulate_pb2,
     reports_pb2,
+    replication_pb2,
     health_pb2,
     reflection_pb2,
 )
@@ -61,8 +63,10 @@ MAY = {
     "evenhand.v1.SimulateService": "operator",
     "evenhand.v1.SimulateService/SimulateAsks": "viewer operator",
     "evenhand.v1.ReportService": "viewer operator",
+    "evenhand.v1.ReplicationService/Follow": "follower operator",
+    "evenhand.v1.ReplicationService/GetReplication": "shim viewer operator follower",
     "grpc.reflection.v1alpha.ServerReflection": "shim viewer operator",
-    "grpc.health.v1.Health": "shim viewer operator metrics nobody",
+    "grpc.health.v1.Health": "shim viewer operator metrics follower nobody",
 }
 """The expected rights by service, and by method where one differs, written apart from the table under test."""
 

@@ -53,6 +53,13 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
     return notes
 
 
+def take_leadership(state: State) -> list[Decision]:
+    """Let every manager count as not synced: this process knows what the process before it knew, but has no connection to a manager."""
+    for manager in state.managers.values():
+        manager.synced = False
+    return []
+
+
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
     """Remove up to ``event.most`` asks and allocations of a shim, before it registers again; return decisions for other managers."""
     manager = state.managers.get(event.rm_id)

@@ -1,4 +1,4 @@
-"""The `Picture` of an answer: which managers are away and own a part of the cluster that the answer shows.
+"""The `Picture` of an answer: its position in the input, whether this core follows another one, and which managers are away.
 
 The event loop runs nothing else between the making of an answer and the making of its picture, so that both show the same state.
 """
@@ -9,17 +9,27 @@ from google.protobuf.message import Message
 
 from evenhand.v1 import inspect_pb2 as pb
 from server.core.core import Core
+from server.replication.feed import Feed
+from server.rpc.following import Replica, State
 from server.rpc.presence import Presence
 from server.rpc.roles import CALLER, Role
 
 FIELD = "picture"
+_ANOTHER = "another core"
+"""The name of a leader for a viewer, who gets no addresses."""
+_EARLIER_RUN = "an earlier run"
+"""What a restarted core shows until a manager registers."""
 
 
 class Pictures:
     """The function object that fills in the field `picture` of answers that have this field."""
 
-    def __init__(self, core: Core, presence: Presence, now: Callable[[], int]) -> None:
+    def __init__(
+        self, core: Core, feed: Feed, replica: Replica, presence: Presence, now: Callable[[], int]
+    ) -> None:
         self._core = core
+        self._feed = feed
+        self._replica = replica
         self._presence = presence
         self._now = now
 
@@ -33,6 +43,8 @@ class Pictures:
         """Return the picture of a partition, or of all if the name is empty or unknown; a viewer gets no names of managers."""
         state, now = self._core.state, self._now()
         away = self._presence.away(now)
+        replica, position = self._replica, self._feed.position
+        leads = replica.state is State.LEADER
         known = state.partitions.get(partition.lower())
         owners = list(state.managers) if known is None else [known.owner]
         named = CALLER.get().role is not Role.VIEWER
@@ -48,4 +60,17 @@ class Pictures:
                 for one in owners
                 if one in state.managers and not state.managers[one].synced and one not in away
             ],
+            position=position,
+            follows=_leader(replica, named=named),
+            behind=0 if leads else max(0, replica.leader_position - position),
+            heard_ms=0 if leads else replica.heard_ms,
         )
+
+
+def _leader(replica: Replica, *, named: bool) -> str:
+    """Return whose state the answer shows; empty for a core that decides."""
+    if replica.state is State.LEADER:
+        return ""
+    if replica.state is State.RESTORED and not replica.heard_ms:
+        return _EARLIER_RUN
+    return replica.leader if named else _ANOTHER

@@ -1,0 +1,192 @@
+"""The commands `replication` and `follow`: which core decides, and whether another version of Evenhand would decide the same."""
+
+from importlib import metadata
+from typing import Annotated, Any
+
+import grpc
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from evenhand.v1 import replication_pb2 as pb
+from evenhand.v1 import replication_pb2_grpc
+from evenhand_cli import terminal
+from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.durations import milliseconds
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.output import Form, Output, plain, show
+from evenhand_cli.render.amounts import span
+from server.core.core import Core as Deciding
+from server.replication import checkpoint
+from server.replication.applying import Applied, Applier, LostError
+from server.replication.checkpoint import BadCheckpointError
+from server.replication.feed import Feed, Slice
+
+PROGRESS = 2_000
+"""Slices, or seconds without one, between two lines about the progress."""
+
+
+@asks_core
+def replication(core: Core, output: Output = Form.TABLE) -> None:
+    """Show whether a core decides or follows another one, and which cores follow it.
+
+    Examples:
+        evenhand replication
+        evenhand replication --core 127.0.0.1:50052 --output json
+
+    """
+    stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
+    answer = core.ask(stub.GetReplication, pb.GetReplicationRequest())
+    show(output, plain(answer), lambda _: Group(*_lines(answer)))
+    if answer.difference:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _lines(answer: pb.GetReplicationResponse) -> list[Text]:
+    lines = [Text(_headline(answer), style="bad" if answer.difference else "good")]
+    if answer.difference:
+        lines.append(Text(f"it decided otherwise {answer.difference}"))
+    for one in answer.followers:
+        behind = answer.position - one.sent_position
+        lag = f"{behind:,} events and ticks behind" if behind > 0 else "level"
+        lines.append(Text(f"  follower {one.name}: {lag}"))
+    if answer.state == "leader" and not answer.followers:
+        lines.append(Text("  no core follows it: `evenhand serve --follow` starts one"))
+    return lines
+
+
+def _headline(answer: pb.GetReplicationResponse) -> str:
+    if answer.state == "leader":
+        return f"this core decides; {answer.position:,} events and ticks so far"
+    if answer.state == "restored":
+        return "this core has the state of an earlier run, and waits for a resource manager"
+    if answer.state == "joining":
+        return f"this core has no state yet; it tries to follow {answer.leader}"
+    behind = answer.leader_position - answer.position
+    lag = f"{behind:,} events and ticks behind" if behind > 0 else "level"
+    heard = span(max(0, answer.now_ms - answer.heard_ms))
+    return f"this core follows {answer.leader}: {lag}, heard {heard} ago"
+
+
+@asks_core
+def follow(
+    core: Core,
+    for_: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="How long to follow, such as 10m; until Ctrl-C when not given.",
+        ),
+    ] = "",
+    output: Output = Form.TABLE,
+) -> None:
+    """Follow a running core with this version of Evenhand, and say whether it would decide the same.
+
+    The core goes on as before. Nothing that this command decides leaves it. Exit code 1 means that a decision differed; the first
+    one is named. Run it with a new version before you upgrade.
+
+    Examples:
+        evenhand follow --for 10m
+        evenhand follow --core 127.0.0.1:50051 --for 1h --output json
+
+    """
+    seconds = milliseconds(for_) / 1000 if for_ else None
+    watch = _Watch()
+    stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
+    request = pb.FollowRequest(
+        name="evenhand follow", version=watch.feed.version, layout=checkpoint.layout()
+    )
+    try:
+        for response in core.follow(stub.Follow, request, seconds):
+            watch.take(response)
+            if watch.difference:
+                break
+    except Fault as fault:
+        if not _is_time_up(fault, seconds):
+            raise
+    except KeyboardInterrupt:
+        terminal.say("stopped")
+    except (BadCheckpointError, LostError) as error:
+        what = f"the input of {core.address} cannot be followed: {error}"
+        raise Fault(what, advice="start it again; it then begins with a new checkpoint") from error
+    show(
+        output,
+        watch.value(),
+        lambda _: Text(watch.text(), style="bad" if watch.difference else "good"),
+    )
+    if watch.difference:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _is_time_up(fault: Fault, seconds: float | None) -> bool:
+    """Return whether a stream ended because it had been followed as long as the user wanted."""
+    cause = fault.__cause__
+    return (
+        seconds is not None
+        and isinstance(cause, grpc.RpcError)
+        and cause.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    )
+
+
+class _Watch:
+    """A core in this process that gets the input of another one, and the totals of the comparison."""
+
+    def __init__(self) -> None:
+        self.feed = Feed(Deciding(), metadata.version("evenhand"))
+        self._applier = Applier(self.feed, self.feed, lambda: 0.0)
+        self._parts: list[bytes] = []
+        self._responses = self._slices = self._events = self._decisions = 0
+
+    @property
+    def difference(self) -> str:
+        """The first difference; empty while there is none."""
+        return self._applier.difference
+
+    def take(self, response: pb.FollowResponse) -> None:
+        """Take a part of the stream. Raises BadCheckpointError and LostError."""
+        if response.HasField("checkpoint"):
+            self._join(response.checkpoint)
+        elif response.HasField("slice"):
+            one = response.slice
+            given = Slice(one.position, one.decided, 0, one.digest, one.lines, one.begins)
+            self._count(self._applier.apply(given))
+        self._responses += 1
+        if self._responses % PROGRESS == 0:
+            terminal.say(f"{self._events:,} events, {self._decisions:,} decisions, all the same")
+
+    def _join(self, part: bytes) -> None:
+        if part:
+            self._parts.append(part)
+            return
+        header = self._applier.begin(b"".join(self._parts))
+        self._parts.clear()
+        terminal.say(f"follows version {header.version} from input {header.position:,} on")
+
+    def _count(self, applied: Applied | None) -> None:
+        if applied is not None:
+            self._slices += 1
+            self._events += applied.events
+            self._decisions += len(applied.decisions)
+
+    def value(self) -> dict[str, Any]:
+        """Return the totals as plain values."""
+        return {
+            "version": self.feed.version,
+            "position": self.feed.position,
+            "slices": self._slices,
+            "events": self._events,
+            "decisions": self._decisions,
+            "difference": self.difference,
+        }
+
+    def text(self) -> str:
+        """Return the result in a sentence."""
+        if self.difference:
+            return f"this version decides otherwise {self.difference}"
+        if not self._slices:
+            return "the core was given nothing meanwhile, so there was nothing to compare"
+        return (
+            f"this version decided the same: {self._decisions:,} decisions and replies "
+            f"for {self._events:,} events"
+        )

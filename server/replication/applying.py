@@ -1,0 +1,128 @@
+"""The work of a follower: to give its core what the leader's core was given, and to compare the decisions."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from server.model.decisions import Decision
+from server.model.events import Event
+from server.record.reading import BadTraceError, Given, Ticked, TraceReader
+from server.replication import checkpoint
+from server.replication.checkpoint import Header
+from server.replication.feed import Feed, Scheduler, Slice, digest_of
+
+_SHOWN: Final = 12
+"""The number of hexadecimal digits of a digest that are shown."""
+
+
+class LostError(Exception):
+    """The error of a slice that does not follow the state of this core; the core has to begin with a checkpoint again."""
+
+
+class Applied(NamedTuple):
+    """What a slice did: the decisions of the core, the number of its events, the instant of its tick, and the seconds that it took."""
+
+    decisions: list[Decision]
+    events: int
+    now: int
+    seconds: float
+
+
+class Applier:
+    """A follower's core. ``scheduler`` is the feed itself, or what records the input and calls the feed."""
+
+    def __init__(self, feed: Feed, scheduler: Scheduler, seconds: Callable[[], float]) -> None:
+        self._feed = feed
+        self._scheduler = scheduler
+        self._seconds = seconds
+        self._lines: _Lines | None = None
+        self._reader: TraceReader | None = None
+        self.difference = ""
+        """The first difference between the decisions of this core and those of its leader; empty while there is none."""
+
+    def begin(self, data: bytes) -> Header:
+        """Take over the state of a checkpoint. Raises BadCheckpointError."""
+        header, core = checkpoint.read(io.BytesIO(data))
+        self._feed.adopt(core, header)
+        self._reader = self._lines = None
+        self.difference = ""
+        return header
+
+    def apply(self, one: Slice) -> Applied | None:
+        """Give the core the part of a slice that it has not got yet; return None if it has got all of it. Raises LostError."""
+        steps = self._read(one)
+        begins = one.position - len(steps)
+        have = self._feed.position - begins
+        if have < 0:
+            raise LostError(f"input {self._feed.position} to {begins} is missing")
+        if have >= len(steps):
+            return None
+        started = self._seconds()
+        decisions = _give(self._scheduler, steps[have:])
+        if not have:
+            self._compare(one, decisions)
+        events = sum(isinstance(step, Given) for step in steps[have:])
+        return Applied(decisions, events, self._feed.now, self._seconds() - started)
+
+    def _read(self, one: Slice) -> list[Given | Ticked]:
+        try:
+            if one.begins:
+                self._lines = _Lines()
+                self._lines.add(one.lines)
+                self._reader = TraceReader(self._lines)
+            elif self._lines is None:
+                raise LostError("the input does not begin with a header")
+            else:
+                self._lines.add(one.lines)
+            assert self._reader is not None
+            steps = [step for step in self._reader if isinstance(step, Given | Ticked)]
+        except BadTraceError as error:
+            raise LostError(error.what) from error
+        if not steps or not isinstance(steps[-1], Ticked):
+            raise LostError("a slice does not end with a tick")
+        return steps
+
+    def _compare(self, one: Slice, decisions: Sequence[Decision]) -> None:
+        mine = digest_of(decisions)
+        if self.difference or (mine == one.digest and self._feed.decided == one.decided):
+            return
+        self.difference = (
+            f"after input {one.position}: {len(decisions)} decisions {_shown(mine)}, "
+            f"{self._feed.decided} in all; the leader's are {_shown(one.digest)}, {one.decided} in all"
+        )
+
+
+def _give(scheduler: Scheduler, steps: Sequence[Given | Ticked]) -> list[Decision]:
+    """Give a core events and ticks as the leader's core got them, and return the decisions."""
+    decisions: list[Decision] = []
+    events: list[Event] = []
+    at = 0
+    for step in steps:
+        if isinstance(step, Given):
+            if events and step.now != at:
+                decisions += scheduler.take(events, at)
+                events = []
+            at = step.now
+            events.append(step.event)
+            continue
+        if events:
+            decisions += scheduler.take(events, at)
+            events = []
+        decisions += scheduler.tick(step.tick.now, step.tick.budget).decisions
+    return decisions
+
+
+def _shown(digest: bytes) -> str:
+    return digest.hex()[:_SHOWN] or "none"
+
+
+class _Lines(io.BytesIO):
+    """The lines of a trace that have arrived and were not read yet."""
+
+    def add(self, lines: bytes) -> None:
+        """Add lines behind those that were not read yet."""
+        rest = self.read()
+        self.seek(0)
+        self.truncate()
+        self.write(rest + lines)
+        self.seek(0)

@@ -1,0 +1,290 @@
+"""Checkpoints: the whole state of a core as bytes, from which another process makes an equal core.
+
+The bytes are pickles of Python, which the reader limits to the classes of the pure core and to plain containers. Those classes
+do no I/O, so that reading a forged checkpoint runs nothing but constructors of values. Objects with an identity, such as nodes
+and asks, refer to each other in chains as long as the cluster is large. The writer therefore first writes each of them empty,
+and its content in a later pickle, so that the depth of a pickle does not grow with the cluster.
+
+A checkpoint can be read only by a program whose classes have the same fields; `layout` is the digest of these fields.
+"""
+
+import copyreg
+import dataclasses
+import functools
+import hashlib
+import importlib
+import io
+import pickle
+import pkgutil
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType, ModuleType
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from server.core.core import Core
+
+FORMAT: Final = 1
+"""The number of the form of checkpoints; a reader refuses any other."""
+PACKAGES: Final = ("model", "kernels", "snapshot", "preemption", "state", "scheduling", "core")
+"""The packages of `server` whose classes a checkpoint may contain: those that do no I/O."""
+CONTENTS: Final = 1_000
+"""The number of objects whose content is in one pickle."""
+COMPRESSION: Final = 1
+"""The level of zlib: the fastest, which makes a checkpoint about a quarter as long."""
+
+_PLAIN: Final = frozenset(
+    {
+        ("_codecs", "encode"),
+        ("builtins", "bytearray"),
+        ("builtins", "frozenset"),
+        ("builtins", "set"),
+        ("collections", "Counter"),
+        ("collections", "OrderedDict"),
+        ("collections", "defaultdict"),
+        ("collections", "deque"),
+        ("numpy", "dtype"),
+        ("numpy", "ndarray"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "scalar"),
+        ("numpy._core.numeric", "_frombuffer"),
+    }
+)
+"""What a checkpoint may name beside classes of the core: containers and arrays, by module and name."""
+_LENGTH: Final = struct.Struct("!I")
+
+Content = tuple[object, dict[str, Any]]
+"""An object, and the values of its attributes by name."""
+
+
+class BadCheckpointError(Exception):
+    """The error of bytes from which no core can be made; the text says why."""
+
+
+class Header(NamedTuple):
+    """The beginning of a checkpoint: who wrote it, and the position in the input up to which the state is complete."""
+
+    version: str
+    layout: str
+    position: int
+    """The number of events and ticks that the core had got."""
+    decided: int
+    """The number of decisions that it had made."""
+    at_ms: int
+    """The instant of the last tick."""
+    digest: str
+    """The digest of the core's state; empty if it was not computed."""
+
+
+def written(core: Core, header: Header) -> Iterator[bytes]:
+    """Yield the bytes of a checkpoint in parts. The core must not change meanwhile."""
+    packer = zlib.compressobj(COMPRESSION)
+    for frame in _frames(core, header):
+        yield packer.compress(_LENGTH.pack(len(frame)) + frame)
+    yield packer.flush()
+
+
+def read(file: BinaryIO) -> tuple[Header, Core]:
+    """Return the header and a new core with the state of a checkpoint. Raises BadCheckpointError."""
+    frames = _Frames(file)
+    header = _header(frames)
+    try:
+        return header, _core(frames)
+    except BadCheckpointError:
+        raise
+    except Exception as error:
+        # Bytes that do not belong together can fail in as many ways as there are constructors.
+        raise BadCheckpointError(f"its content does not fit together: {error!r}") from error
+
+
+def _header(frames: "_Frames") -> Header:
+    try:
+        name, *values = _Limited(io.BytesIO(frames.next())).load()
+    except BadCheckpointError:
+        raise
+    except Exception as error:
+        raise BadCheckpointError(f"it has no header: {error!r}") from error
+    if name != FORMAT:
+        raise BadCheckpointError(f"its format is {name!r}, this version reads {FORMAT}")
+    header = Header(*values)
+    if header.layout != layout():
+        raise BadCheckpointError(
+            f"it is of version {header.version}, whose state has other fields than that of this version"
+        )
+    return header
+
+
+def _core(frames: "_Frames") -> Core:
+    file = io.BytesIO()
+    reader = _Limited(file)
+
+    def load() -> Any:  # noqa: ANN401 - any object of a core
+        frame = frames.next()
+        file.seek(0)
+        file.truncate()
+        file.write(frame)
+        file.seek(0)
+        return reader.load()
+
+    core = load()
+    if type(core) is not Core:
+        raise BadCheckpointError("it holds no core")
+    while contents := load():
+        for one, values in contents:
+            for name, value in values.items():
+                object.__setattr__(one, name, value)
+    return core
+
+
+def _frames(core: Core, header: Header) -> Iterator[bytes]:
+    yield pickle.dumps((FORMAT, *header), pickle.HIGHEST_PROTOCOL)
+    file = io.BytesIO()
+    writer = _Writer(file)
+
+    def dumped(value: object) -> bytes:
+        file.seek(0)
+        file.truncate()
+        writer.dump(value)
+        return file.getvalue()
+
+    yield dumped(core)
+    while contents := writer.contents(CONTENTS):
+        yield dumped(contents)
+    yield dumped([])
+
+
+class _Writer(pickle.Pickler):
+    """A pickler that writes objects with an identity empty, and collects them so that their content can be written later."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._empty: list[object] = []
+        self._at = 0
+
+    def contents(self, most: int) -> list[Content]:
+        """Return up to ``most`` objects that were written empty, with their content; each object once."""
+        part = self._empty[self._at : self._at + most]
+        self._at += len(part)
+        return [(one, content(one)) for one in part]
+
+    def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - as pickle has it
+        """Return how a value is written, where that is not the usual way."""
+        kind = type(value)
+        if kind is MappingProxyType:
+            return _read_only, (dict(value),)
+        if _has_identity(kind):  # type: ignore[arg-type]
+            self._empty.append(value)
+            return copyreg.__newobj__, (kind,)  # type: ignore[attr-defined]
+        return NotImplemented
+
+
+class _Limited(pickle.Unpickler):
+    """An unpickler that finds only classes of the core and plain containers."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class or a function
+        """Return what a checkpoint names. Raises BadCheckpointError for anything that a core does not consist of."""
+        if (module, name) == (_read_only.__module__, _read_only.__name__):
+            return _read_only
+        if (module, name) in _PLAIN:
+            return super().find_class(module, name)
+        if module.startswith(_PREFIXES):
+            found = super().find_class(module, name)
+            if isinstance(found, type):
+                return found
+        raise BadCheckpointError(f"it names {module}.{name}, which is no part of a core")
+
+
+class _Frames:
+    """The pickles of a checkpoint, each with its length before it, decompressed as they are read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._unpacker = zlib.decompressobj()
+        self._rest = b""
+
+    def next(self) -> bytes:
+        """Return the next pickle. Raises BadCheckpointError at the end."""
+        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        return self._exactly(length)
+
+    def _exactly(self, size: int) -> bytes:
+        parts, have = [self._rest], len(self._rest)
+        try:
+            while have < size:
+                packed = self._file.read(1 << 16)
+                more = self._unpacker.decompress(packed) if packed else self._unpacker.flush()
+                if not packed and not more:
+                    raise BadCheckpointError("it is incomplete")
+                parts.append(more)
+                have += len(more)
+        except zlib.error as error:
+            raise BadCheckpointError(f"it is damaged: {error}") from error
+        whole = b"".join(parts)
+        self._rest = whole[size:]
+        return whole[:size]
+
+
+def content(value: object) -> dict[str, Any]:
+    """Return the attributes of an object with an identity, by name; those that are not set are left out."""
+    held = dict(vars(value)) if hasattr(value, "__dict__") else {}
+    for name in _slots(type(value)):  # type: ignore[arg-type]
+        if hasattr(value, name):
+            held[name] = getattr(value, name)
+    return held
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """Return the names of a class's slots, those of its bases included."""
+    names: list[str] = []
+    for one in kind.__mro__:
+        slots = one.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    return tuple(name for name in names if name not in {"__dict__", "__weakref__"})
+
+
+_PREFIXES: Final = tuple(f"server.{one}." for one in PACKAGES)
+
+
+@functools.cache
+def _has_identity(kind: type) -> bool:
+    """Return whether objects of this class of the core are equal only to themselves, so that no container needs their content first."""
+    return (
+        kind.__module__.startswith(_PREFIXES)
+        and vars(object)["__hash__"] is getattr(kind, "__hash__", None)
+        and vars(object)["__eq__"] is getattr(kind, "__eq__", None)
+        and not issubclass(kind, type)
+    )
+
+
+def _read_only(values: dict[Any, Any]) -> Mapping[Any, Any]:
+    """Return a view of a dictionary that cannot change it."""
+    return MappingProxyType(values)
+
+
+@functools.cache
+def layout() -> str:
+    """Return the digest of the names and fields of all classes of the core, in hexadecimal."""
+    text = hashlib.sha256(str(FORMAT).encode())
+    for kind in sorted(_classes(), key=lambda one: (one.__module__, one.__qualname__)):
+        text.update(f"{kind.__module__}.{kind.__qualname__} {_fields(kind)}\n".encode())
+    return text.hexdigest()
+
+
+def _fields(kind: type) -> list[str]:
+    if dataclasses.is_dataclass(kind):
+        return [one.name for one in dataclasses.fields(kind)]
+    return [*getattr(kind, "_fields", ()), *_slots(kind)]
+
+
+def _classes() -> Iterator[type]:
+    for package in PACKAGES:
+        for module in _modules(importlib.import_module(f"server.{package}")):
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ == module.__name__:
+                    yield value
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield importlib.import_module(one.name)

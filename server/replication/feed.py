@@ -1,0 +1,198 @@
+"""The feed of a leader: what its core is given, slice by slice, for the followers that ask for it.
+
+The pump calls the feed in place of the core. Without a follower the feed only counts. Positions count what the core was given:
+one for each event and each tick.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from server.core.core import Core
+from server.model.decisions import Decided, Decision, Placed, ShadowDecided, Tick
+from server.model.events import Event
+from server.record import trace
+from server.record.trace import Header, TraceLines
+from server.replication.checkpoint import Header as CheckpointHeader
+from server.replication.checkpoint import layout, written
+from server.state.digest import plain
+
+BACKLOG_BYTES_MAX: Final = 64 << 20
+"""The number of bytes of input that may wait for a follower. One that falls further behind has to join again."""
+_DIGEST_BYTES: Final = 16
+
+
+class Slice(NamedTuple):
+    """A slice of input, up to and with a tick: its events and the tick as lines of a trace, and what the core decided.
+
+    ``position`` and ``decided`` are those after the slice; ``digest`` is that of the slice's decisions, replies included.
+    """
+
+    position: int
+    decided: int
+    now: int
+    digest: bytes
+    lines: bytes
+    begins: bool = False
+    """Whether the lines begin with a header, because a follower joined."""
+
+
+class Follower:
+    """A follower as its leader sees it: the slices that it has not been sent yet."""
+
+    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+        self.name = name
+        self.position = 0
+        """The position up to which the follower was sent the input; at first, the position at which it joined."""
+        self.is_behind = False
+        """Whether slices were dropped because too many bytes waited; the follower has to join again."""
+        self._wake = wake
+        self._waiting: deque[Slice] = deque()
+        self._bytes = 0
+
+    def put(self, one: Slice) -> None:
+        """Add a slice, or drop all if too many bytes wait."""
+        self._bytes += len(one.lines)
+        if self._bytes > BACKLOG_BYTES_MAX:
+            self.is_behind = True
+            self._waiting.clear()
+        if not self.is_behind:
+            self._waiting.append(one)
+        self._wake()
+
+    def take(self) -> list[Slice]:
+        """Return the waiting slices, and take them as sent."""
+        taken = list(self._waiting)
+        self._waiting.clear()
+        self._bytes = 0
+        if taken:
+            self.position = taken[-1].position
+        return taken
+
+
+class Scheduler(Protocol):
+    """The part of the core that is fed."""
+
+    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
+        """Take events and return the decisions that follow from them at once, before the next tick."""
+
+    def tick(self, now: int, budget: int, /) -> Tick:
+        """Decide what can be decided, within a budget of steps."""
+
+    def next_due(self) -> int | None:
+        """Return the next instant at which the core could decide something without an event; None if there is none."""
+
+
+class Feed:
+    """The feed of one core. ``position`` and ``decided`` count from the first event of the core, or go on where a checkpoint ended."""
+
+    def __init__(self, core: Core, version: str) -> None:
+        self._core = core
+        self.version = version
+        self._lines: TraceLines | None = None
+        self._new: list[Decision] = []
+        self._is_amid = self._begins = False
+        self._joining: list[Follower] = []
+        self.followers: list[Follower] = []
+        self.position = self.decided = self.now = 0
+        self.next_due = core.next_due
+
+    def join(self, follower: Follower) -> None:
+        """Feed a follower from now on, or from the next slice on if the core is amid one.
+
+        The lines begin with a header again then, for all followers.
+        """
+        self._joining.append(follower)
+        if not self._is_amid:
+            self._begin()
+
+    def leave(self, follower: Follower) -> None:
+        """Feed a follower no longer."""
+        for known in (self._joining, self.followers):
+            if follower in known:
+                known.remove(follower)
+        if not self.followers:
+            self._lines = None
+            self._new.clear()
+
+    def _begin(self) -> None:
+        for one in self._joining:
+            one.position = self.position
+        self.followers += self._joining
+        self._joining.clear()
+        self._lines = TraceLines(Header(self.now, self.version, None, 0, ""))
+        self._begins = True
+
+    def header(self, digest: str = "") -> CheckpointHeader:
+        """Return the header of a checkpoint of this moment, with a digest of the state if one was computed."""
+        return CheckpointHeader(
+            self.version, layout(), self.position, self.decided, self.now, digest
+        )
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """Yield the parts of a checkpoint of this moment. The core must not change meanwhile."""
+        return written(self._core, self.header())
+
+    def adopt(self, core: Core, header: CheckpointHeader) -> None:
+        """Take over the state of a checkpoint: the core of this feed becomes that core, and the positions go on from its own."""
+        self._core.become(core)
+        self.position, self.decided, self.now = header.position, header.decided, header.at_ms
+
+    def take(self, events: Sequence[Event], now: int) -> list[Decision]:
+        """Take events as the core does."""
+        if self._lines is not None:
+            for event in events:
+                self._lines.event(event, now)
+        replies = self._core.take(events, now)
+        self.position += len(events)
+        self.decided += len(replies)
+        self._is_amid = True
+        if self._lines is not None:
+            self._new += replies
+        return replies
+
+    def tick(self, now: int, budget: int) -> Tick:
+        """Tick as the core does, and pass the slice on to the followers."""
+        if self._lines is not None:
+            self._lines.tick(trace.Tick(now, budget, self.decided))
+        tick = self._core.tick(now, budget)
+        self.position += 1
+        self.decided += len(tick.decisions)
+        self.now = now
+        self._is_amid = False
+        if self._lines is not None:
+            self._pass_on(self._lines, tick)
+        if self._joining:
+            self._begin()
+        return tick
+
+    def _pass_on(self, lines: TraceLines, tick: Tick) -> None:
+        self._new += tick.decisions
+        digest = digest_of(self._new)
+        self._new.clear()
+        one = Slice(self.position, self.decided, self.now, digest, lines.take(), self._begins)
+        self._begins = False
+        for follower in self.followers:
+            follower.put(one)
+
+
+def digest_of(decisions: Sequence[Decision]) -> bytes:
+    """Return the digest of decisions, in their order; empty if there are none."""
+    if not decisions:
+        return b""
+    text = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for one in decisions:
+        text.update(_text(one).encode("utf-8", "surrogatepass"))
+    return text.digest()
+
+
+def _text(decision: Decision) -> str:
+    """Return a decision as text; equal decisions have equal texts in every process."""
+    kind = type(decision).__name__
+    if isinstance(decision, Placed):
+        # The template of the ask is input, and by far the longest field.
+        return f"{kind}{decision.rm_id, decision.partition, decision.key, decision.node_id, decision.queue}"
+    if isinstance(decision, Decided | ShadowDecided):
+        return f"{kind}{plain(decision.record)}"
+    return f"{kind}{plain(tuple(decision))}"

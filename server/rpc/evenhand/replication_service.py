@@ -1,0 +1,114 @@
+"""The ReplicationService: it streams a checkpoint of this core and then its input to followers (design 7.3)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from itertools import count
+
+import grpc
+
+from evenhand.v1 import replication_pb2 as pb
+from server.replication import checkpoint
+from server.replication.feed import Feed, Follower, Slice
+from server.rpc.errors import CallError, draining, too_many
+from server.rpc.following import Replica, State
+from server.rpc.limits import ALIVE_S, CHECKPOINT_PART_BYTES, FOLLOWERS_MAX
+from server.rpc.pump import Pump
+from server.rpc.reads import Question, Reads
+from server.rpc.roles import CALLER
+
+
+class ReplicationService:
+    """The service for followers. A core that follows another one feeds nobody."""
+
+    def __init__(self, feed: Feed, pump: Pump, reads: Reads, replica: Replica) -> None:
+        self._feed = feed
+        self._pump = pump
+        self._reads = reads
+        self._replica = replica
+        self._numbers = count(1)
+
+    async def follow(self, request: pb.FollowRequest) -> AsyncIterator[pb.FollowResponse]:
+        """Yield the checkpoint, then the slices of input as the core gets them; raises CallError."""
+        if failure := self._replica.not_leader("follow this core"):
+            raise failure
+        if request.layout != checkpoint.layout():
+            raise CallError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "OTHER_LAYOUT",
+                f"the state of version {request.version!r} has other fields than that of {self._feed.version}: "
+                "start both cores with one version",
+            )
+        if len(self._feed.followers) >= FOLLOWERS_MAX:
+            raise too_many("followers", FOLLOWERS_MAX)
+        wake = asyncio.Event()
+        follower = Follower(request.name or CALLER.get().name, wake.set)
+        self._feed.join(follower)
+        try:
+            async for part in self._checkpoint():
+                yield pb.FollowResponse(checkpoint=part)
+            async for response in self._slices(follower, wake):
+                yield response
+        finally:
+            self._feed.leave(follower)
+
+    async def _checkpoint(self) -> AsyncIterator[bytes]:
+        """Yield the parts of a checkpoint, then an empty one. The checkpoint is made in a copy of this process."""
+        question = Question("Follow", str(next(self._numbers)).encode(), CALLER.get())
+
+        def read() -> bytes:
+            return b"".join(self._feed.checkpoint())
+
+        data = await self._reads.answer(question, read)
+        for at in range(0, len(data), CHECKPOINT_PART_BYTES):
+            yield data[at : at + CHECKPOINT_PART_BYTES]
+        yield b""
+
+    async def _slices(
+        self, follower: Follower, wake: asyncio.Event
+    ) -> AsyncIterator[pb.FollowResponse]:
+        while not self._pump.stopping:
+            wake.clear()
+            if follower.is_behind:
+                message = "this follower is too slow for its leader: it has to join again"
+                raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "FOLLOWER_SLOW", message)
+            taken = follower.take()
+            for one in taken:
+                yield pb.FollowResponse(slice=_slice(one))
+            if not taken:
+                alive = pb.Alive(position=self._feed.position, now_ms=self._pump.now())
+                yield pb.FollowResponse(alive=alive)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ALIVE_S):
+                    await wake.wait()
+        raise draining()
+
+    async def get_replication(
+        self, _request: pb.GetReplicationRequest
+    ) -> pb.GetReplicationResponse:
+        """Return whether this core leads or follows, and how far it is."""
+        replica = self._replica
+        leads = replica.state is State.LEADER
+        return pb.GetReplicationResponse(
+            state=replica.state,
+            position=self._feed.position,
+            leader="" if leads else replica.leader,
+            leader_position=self._feed.position if leads else replica.leader_position,
+            heard_ms=0 if leads else replica.heard_ms,
+            difference=replica.difference,
+            now_ms=self._pump.now(),
+            followers=[
+                pb.FollowerState(name=one.name, sent_position=one.position)
+                for one in self._feed.followers
+            ],
+        )
+
+
+def _slice(one: Slice) -> pb.InputSlice:
+    return pb.InputSlice(
+        position=one.position,
+        decided=one.decided,
+        digest=one.digest,
+        lines=one.lines,
+        begins=one.begins,
+    )

@@ -1,0 +1,270 @@
+"""A core that follows another one (design 7.3): it holds the leader's state, answers reads, and leads as soon as a manager registers.
+
+No core decides which one leads. The resource manager does: it registers at the core that it chose, and thereby makes it the
+leader. A core without leaders to follow leads from its start.
+"""
+
+import asyncio
+import enum
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import grpc
+import structlog
+from google.protobuf.message import Message
+
+from evenhand.v1 import replication_pb2 as pb
+from server.replication import checkpoint
+from server.replication.applying import Applier, LostError
+from server.replication.checkpoint import BadCheckpointError
+from server.replication.feed import Feed, Slice
+from server.rpc.access import BadOptionError, address, read_private
+from server.rpc.errors import CallError
+from server.rpc.limits import ALIVE_S, MESSAGE_BYTES_MAX
+from server.rpc.pump import Pump
+
+_log = structlog.get_logger(__name__)
+
+FOLLOW: Final = "/evenhand.v1.ReplicationService/Follow"
+RETRY_S: Final = 0.5
+"""The seconds between two attempts to join a leader."""
+SILENT_S: Final = 5 * ALIVE_S
+"""The seconds without a message after which a leader counts as lost."""
+CHECKPOINT_S: Final = 60.0
+"""The seconds that a leader may take for the first part of its checkpoint."""
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 4 * MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+LEADING: Final = frozenset(
+    {
+        "/si.v1.Scheduler/UpdateAllocation",
+        "/si.v1.Scheduler/UpdateApplication",
+        "/si.v1.Scheduler/UpdateNode",
+        "/evenhand.v1.ConfigurationService/Apply",
+    }
+)
+"""The calls that only the core that decides accepts. A registration is accepted by a follower too: it makes it the leader."""
+
+
+class State(enum.StrEnum):
+    """What a core does.
+
+    It decides, it follows another core, it tries to join one and has no state yet, or it has the state of an earlier run and
+    waits for a manager to register.
+    """
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    JOINING = "joining"
+    RESTORED = "restored"
+
+
+class Opened(NamedTuple):
+    """What a follower needs to call its leader: addresses, its own name for people, and its credentials."""
+
+    leaders: Sequence[str]
+    name: str
+    credentials: grpc.ChannelCredentials | None
+    metadata: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """The options of a core that follows another one: the addresses of its possible leaders, and the files for the calls to them."""
+
+    leaders: tuple[str, ...] = ()
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    token_file: Path | None = None
+
+    def check(self, *, traced: bool) -> None:
+        """Raise BadOptionError for options that cannot be used; ``traced`` says whether this core writes an input trace."""
+        for leader in self.leaders:
+            address("--follow", leader)
+        if self.leaders and traced:
+            raise BadOptionError(
+                "--trace: a core that follows another one begins with that one's state, which a trace does not hold; "
+                "give --trace to a core without --follow"
+            )
+        if not self.leaders and (self.tls_ca or self.tls_cert or self.tls_key or self.token_file):
+            raise BadOptionError("--follow-...: there is no core to follow; add --follow HOST:PORT")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise BadOptionError("--follow-tls-cert and --follow-tls-key need each other")
+
+    def opened(self, name: str) -> Opened:
+        """Read the files, and return what the calls to leaders need. Raises BadOptionError."""
+        token = read_private(self.token_file).decode().strip() if self.token_file else ""
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        return Opened(self.leaders, name, self._credentials(), metadata)
+
+    def _credentials(self) -> grpc.ChannelCredentials | None:
+        if self.tls_ca is None and self.tls_cert is None:
+            return None
+        ca, key, certificate = (
+            None if one is None else read_private(one)
+            for one in (self.tls_ca, self.tls_key, self.tls_cert)
+        )
+        return grpc.ssl_channel_credentials(ca, key, certificate)
+
+
+class Replica:
+    """The state of a core among several: whether it leads, and otherwise whom it follows and how far it is."""
+
+    def __init__(self, leaders: Sequence[str] = (), *, restored: bool = False) -> None:
+        self.state = State.JOINING if leaders else State.LEADER
+        if restored:
+            self.state = State.RESTORED
+        self.leader = leaders[0] if leaders else ""
+        """The address of the leader that is or was followed last."""
+        self.leader_position = 0
+        self.heard_ms = 0
+        """The instant of the leader's last message in Unix milliseconds; 0 if there was none."""
+        self.joined = 0
+        """The number of checkpoints that were taken over."""
+        self.difference = ""
+        """The first difference between the decisions of this core and those of a leader."""
+
+    def refusal(self, method: str) -> CallError | None:
+        """Return the error of a call that only a leader accepts, if this core does not lead."""
+        return self.not_leader("do that") if method in LEADING else None
+
+    def not_leader(self, what: str) -> CallError | None:
+        """Return the error of a call that only a leader accepts; None if this core leads."""
+        if self.state is State.LEADER:
+            return None
+        if self.leader:
+            message = f"this core follows {self.leader}: {what} there, or register here to make this core the leader"
+        else:
+            message = "this core has the state of its last run and waits for a manager to register"
+        return CallError(grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER", message)
+
+
+class Following:
+    """The work of a follower: `run` joins a leader and follows it until `stop` is called."""
+
+    def __init__(
+        self, replica: Replica, applier: Applier, feed: Feed, pump: Pump, joining: Opened
+    ) -> None:
+        self._replica = replica
+        self._applier = applier
+        self._feed = feed
+        self._pump = pump
+        self._joining = joining
+        self._ending = asyncio.Event()
+
+    def stop(self) -> None:
+        """End `run`. Unless the server stops, the core leads then."""
+        self._ending.set()
+
+    async def run(self) -> None:
+        """Follow a leader until this core leads. An exception of the core ends this."""
+        joining = asyncio.create_task(self._join_any())
+        leading = asyncio.create_task(self._ending.wait())
+        try:
+            await asyncio.wait({joining, leading}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leading.cancel()
+            joining.cancel()
+            await asyncio.wait({joining})
+        if not joining.cancelled() and (error := joining.exception()) is not None:
+            raise error
+        if not self._pump.stopping:
+            self._replica.state = State.LEADER
+            _log.info("leads", position=self._feed.position)
+
+    async def _join_any(self) -> None:
+        told: dict[str, str] = {}
+        while True:
+            for leader in self._joining.leaders:
+                joined = self._replica.joined
+                why = await self._join(leader)
+                if why != told.get(leader) or joined != self._replica.joined:
+                    told[leader] = why
+                    _log.warning("leader-lost", leader=leader, why=why)
+            await asyncio.sleep(RETRY_S)
+
+    async def _join(self, leader: str) -> str:
+        """Follow one leader as long as it answers, and return why that ended."""
+        async with self._channel(leader) as channel:
+            call = channel.unary_stream(
+                FOLLOW,
+                request_serializer=pb.FollowRequest.SerializeToString,
+                response_deserializer=pb.FollowResponse.FromString,
+            )(self._request(), metadata=self._joining.metadata)
+            try:
+                await self._follow(leader, call)
+            except grpc.aio.AioRpcError as error:
+                return error.details() or str(error.code())
+            except (BadCheckpointError, LostError) as error:
+                return str(error)
+            except TimeoutError:
+                return f"no message for {SILENT_S:.0f} s"
+            finally:
+                call.cancel()
+        return "the stream ended"
+
+    def _request(self) -> Message:
+        return pb.FollowRequest(
+            name=self._joining.name, version=self._feed.version, layout=checkpoint.layout()
+        )
+
+    def _channel(self, leader: str) -> grpc.aio.Channel:
+        credentials = self._joining.credentials
+        if credentials is None:
+            return grpc.aio.insecure_channel(leader, options=_OPTIONS)
+        return grpc.aio.secure_channel(leader, credentials, options=_OPTIONS)
+
+    async def _follow(self, leader: str, call: AsyncIterable[pb.FollowResponse]) -> None:
+        responses = aiter(call)
+        parts: list[bytes] = []
+        while part := (await _next(responses, CHECKPOINT_S)).checkpoint:
+            parts.append(part)
+        data = b"".join(parts)
+        parts.clear()
+        header = self._applier.begin(data)
+        self._replica.state, self._replica.leader = State.FOLLOWER, leader
+        self._replica.joined += 1
+        self._heard(header.position)
+        self._pump.wake_watchers()
+        _log.info("follows", leader=leader, position=header.position, bytes=len(data))
+        del data
+        while True:
+            response = await _next(responses, SILENT_S)
+            if response.HasField("slice"):
+                self._apply(response.slice)
+                await asyncio.sleep(0)  # calls get their turn between two slices
+            else:
+                self._heard(response.alive.position)
+
+    def _apply(self, one: pb.InputSlice) -> None:
+        given = Slice(one.position, one.decided, 0, one.digest, one.lines, one.begins)
+        self._heard(one.position)
+        applied = self._applier.apply(given)
+        if applied is not None:
+            self._pump.followed(applied.decisions, applied.events, applied.seconds, applied.now)
+        if self._applier.difference and not self._replica.difference:
+            self._replica.difference = self._applier.difference
+            _log.error("decides-otherwise", difference=self._applier.difference)
+        if self._applier.difference:
+            raise LostError(f"this core decides otherwise: {self._applier.difference}")
+
+    def _heard(self, position: int) -> None:
+        self._replica.leader_position = position
+        self._replica.heard_ms = self._pump.now()
+
+
+async def _next(responses: AsyncIterator[pb.FollowResponse], seconds: float) -> pb.FollowResponse:
+    """Return the next response. Raises TimeoutError after so many seconds, and AioRpcError at the end of the stream."""
+    with suppress(StopAsyncIteration):
+        async with asyncio.timeout(seconds):
+            return await anext(responses)
+    raise LostError("the leader ended the stream")

@@ -1,0 +1,100 @@
+"""The saving of the core's state to disk from time to time, and when the server ends, so that the next run goes on from there."""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from server.core.core import Core
+from server.model.events import ConfigurationApplied
+from server.model.quota import Configuration
+from server.model.reports import Finding
+from server.replication import saved
+from server.replication.feed import Feed
+from server.rpc.errors import CallError
+from server.rpc.reads import Question, Reads
+from server.rpc.roles import LOCAL_OPERATOR
+
+_log = structlog.get_logger(__name__)
+
+SAVE_S: Final = 15.0
+"""The seconds between two saves of a state that changes: a crash loses the waiting times and timers of the last ones."""
+
+
+def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
+    """Give the core the state that an earlier run saved, and return whether there is one that can be used.
+
+    The configuration of the core's start, if it has one, is applied to that state if it is another one.
+    """
+    found = saved.read(path)
+    if found.why_not:
+        _log.warning("state-not-restored", why=found.why_not)
+    if found.core is None or found.header is None:
+        return False
+    source = core.state.revision.source
+    feed.adopt(found.core, found.header)
+    if file is not None and file.digest != core.state.configuration.digest:
+        core.handle(ConfigurationApplied(file, source), feed.now)
+    _log.info("state-restored", position=feed.position, version=found.header.version)
+    return True
+
+
+class Saving:
+    """The saver of one core. A save runs in a copy of this process, so that it delays no decision."""
+
+    def __init__(self, path: Path, feed: Feed, reads: Reads) -> None:
+        self._path = path
+        self._feed = feed
+        self._reads = reads
+        self._numbers = count(1)
+        self._position = feed.position
+        self.why_not = ""
+        """The reason why the last save failed; empty if it did not."""
+
+    async def run(self) -> None:
+        """Save the state every `SAVE_S` seconds if the core was given anything since."""
+        while True:
+            await asyncio.sleep(SAVE_S)
+            if self._feed.position != self._position:
+                await self.save()
+
+    async def save(self) -> None:
+        """Save the state of this moment."""
+        position = self._feed.position
+        question = Question("Save", str(next(self._numbers)).encode(), LOCAL_OPERATOR)
+        try:
+            why = await self._reads.answer(question, self._write)
+        except CallError as error:
+            why = error.message.encode()
+        self._note(why.decode(), position)
+
+    def close(self) -> None:
+        """Save the state at the end of the server, in this process: the core decides nothing any longer."""
+        if self._feed.position != self._position:
+            self._note(self._write().decode(), self._feed.position)
+
+    def findings(self) -> Iterable[Finding]:
+        """Return the doctor's finding about a state that could not be saved."""
+        if self.why_not:
+            advice = "Free space on the disk of --state-dir, or see who may write there; scheduling goes on meanwhile."
+            yield Finding(
+                "warning", "state", "state-not-saved", f"not saved: {self.why_not}", advice
+            )
+
+    def _write(self) -> bytes:
+        """Write the file, and return the reason if that failed."""
+        try:
+            saved.write(self._path, self._feed.checkpoint())
+        except OSError as error:
+            return (error.strerror or str(error)).encode()
+        return b""
+
+    def _note(self, why: str, position: int) -> None:
+        if why and why != self.why_not:
+            _log.warning("state-not-saved", file=str(self._path), why=why)
+        self.why_not = why
+        if not why:
+            self._position = position

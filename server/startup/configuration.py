@@ -1,0 +1,121 @@
+"""The configuration with which a core starts: that of the file, or the one that was in force before."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+
+from server.config import load
+from server.config.header import without_header
+from server.core.core import Core
+from server.model.quota import Configuration
+from server.model.reports import Finding
+from server.model.revisions import Beginning
+from server.record.kept import read_kept
+from server.record.previous import Previous
+from server.record.record_file import RecordError
+from server.record.restored import File, restored
+from server.rpc.access import BadOptionError
+
+DIGEST_SHOWN: Final = 12
+"""The number of characters of a digest that are shown, enough to tell it from others."""
+ADVICE: Final = {
+    "configuration-replaced": "If that is not wanted, apply the other one again: `evenhand config apply FILE`.",
+    "configuration-kept": "If that is not wanted, apply the file: `evenhand config apply FILE`.",
+}
+_log = structlog.get_logger("server")
+
+
+class Files(Protocol):
+    """The options that name the configuration file, or give its text if the caller has read it."""
+
+    @property
+    def config_file(self) -> Path | None:
+        """The file; None if there is none."""
+
+    @property
+    def config_text(self) -> str | None:
+        """The text of the file; None if this process has to read it."""
+
+
+class Begun(NamedTuple):
+    """The configuration at a core's start: the digest of its ``file``, and a ``note`` that says why one of two configurations is in force."""
+
+    configuration: Configuration | None = None
+    beginning: Beginning | None = None
+    file: str = ""
+    note: str = ""
+    is_file: bool = True
+    before: Previous | None = None
+    """The last configuration of the previous run, from the decision log."""
+
+
+def begun(options: Files, path: Path | None) -> Begun:
+    """Choose between the configuration file and the configuration kept from an earlier run; raises BadOptionError."""
+    configuration = _configuration(options.config_file, options.config_text)
+    file = None
+    if configuration is not None and options.config_file is not None:
+        source = f"file {options.config_file.name}"
+        file = File(source, configuration.text, configuration.digest)
+    try:
+        found = restored(file, read_kept(path) if path else None)
+    except RecordError as error:
+        raise BadOptionError(str(error)) from error
+    if found is None:
+        return Begun()
+    if not found.is_file:
+        configuration = _kept_configuration(found.kept.text, path)
+    beginning = Beginning(found.kept.revision, found.kept.given, configured=file is not None)
+    return Begun(configuration, beginning, found.kept.file, found.note, found.is_file)
+
+
+def _kept_configuration(text: str, path: Path | None) -> Configuration:
+    configuration, problems = load(text, str(path))
+    if configuration is None:
+        raise BadOptionError(
+            "\n".join(map(str, problems))
+            + f"\n{path}: this version cannot use the configuration that is kept there; start the version that kept it, or "
+            "move the file away and apply the configuration again"
+        )
+    return configuration
+
+
+def _configuration(file: Path | None, text: str | None) -> Configuration | None:
+    """Return the checked configuration of a file, None without a file; raises BadOptionError with every problem and its line."""
+    if file is None:
+        return None
+    if text is None:
+        text = _read(file)
+    configuration, problems = load(text, str(file))
+    if configuration is None:
+        raise BadOptionError("\n".join(map(str, problems)))
+    for problem in problems:
+        _log.warning("configuration", problem=str(problem))
+    return configuration
+
+
+def _read(file: Path) -> str:
+    try:
+        return without_header(file.read_text(encoding="utf-8"))[1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOptionError(f"{file}: {error}") from error
+
+
+def chosen(core: Core, begun: Begun) -> Callable[[], list[Finding]]:
+    """Return a function that finds, for the doctor, which of two configurations was chosen, while the chosen one is in force."""
+    now = core.state.configuration.digest
+    code = "configuration-replaced" if begun.is_file else "configuration-kept"
+    message = begun.note
+    if not message and begun.file and begun.before and begun.before.digest not in {"", now}:
+        # An earlier version kept nothing, or the file was moved.
+        source = f" ({begun.before.source})" if begun.before.source else ""
+        message = (
+            f"the previous run ended with configuration {begun.before.digest[:DIGEST_SHOWN]}{source}, "
+            f"now {now[:DIGEST_SHOWN]} ({core.state.revision.source}) is in force"
+        )
+    if not message:
+        return list
+    _log.warning(code, message=message)
+    found = Finding("note", "configuration", code, message, ADVICE[code])
+    return lambda: [found] if core.state.configuration.digest == now else []

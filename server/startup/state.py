@@ -1,0 +1,61 @@
+"""The state of an earlier run, with which a core starts, and its saving for the next run (design 7.3)."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Protocol
+
+from server.core.core import Core
+from server.model.quota import Configuration
+from server.model.reports import Finding
+from server.replication import saved
+from server.replication.feed import Feed
+from server.rpc.endpoint import Endpoint
+from server.rpc.following import Joining, Replica
+from server.rpc.saving import Saving, restore
+
+
+class Places(Protocol):
+    """The options that say where the state is kept, and whom the core follows."""
+
+    @property
+    def state_dir(self) -> Path | None:
+        """The folder; None if nothing is kept."""
+
+    @property
+    def trace(self) -> Path | None:
+        """The file of the input trace."""
+
+    @property
+    def follow(self) -> Joining:
+        """The cores to follow."""
+
+
+def _state_file(options: Places) -> Path | None:
+    """Return the file of the core's state; None for a core that writes an input trace, which starts empty, as its replay does."""
+    if options.state_dir is None or options.trace is not None:
+        return None
+    return options.state_dir / saved.NAME
+
+
+def replica(
+    options: Places, feed: Feed, core: Core, configuration: Configuration | None
+) -> Replica:
+    """Give the core the state of an earlier run if one was saved, and return whether the core leads from its start."""
+    path = _state_file(options)
+    is_restored = path is not None and restore(path, feed, core, configuration)
+    return Replica(options.follow.leaders, restored=is_restored)
+
+
+def saving(
+    options: Places, feed: Feed, endpoint: Endpoint, stack: AsyncExitStack
+) -> list[Callable[[], Iterable[Finding]]]:
+    """Begin to save the core's state, if there is a place for it, and return the doctor's findings about that."""
+    path = _state_file(options)
+    if path is None:
+        return []
+    saver = Saving(path, feed, endpoint.reads)
+    stack.callback(saver.close)
+    stack.callback(asyncio.create_task(saver.run()).cancel)
+    return [saver.findings]

@@ -1,0 +1,167 @@
+"""A follower that joins at any moment has the state and the decisions of its leader after each slice."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from evenhand_cli.story.form import Example
+from evenhand_cli.story.play import Player
+from server.core.core import Core
+from server.model.decisions import Decision, Tick
+from server.model.events import Event, ManagerRegistered, NodeAdded
+from server.replication import feed as feeding
+from server.replication.applying import Applier, LostError
+from server.replication.feed import Feed, Follower
+from tests.effort import cases
+from tests.stories.story import stories
+
+STORIES = list(stories())
+
+
+@dataclass
+class Pair:
+    """A leader's feed, a follower, and the core of the follower."""
+
+    leader: Feed
+    follower: Follower
+    mine: Feed = field(default_factory=lambda: Feed(Core(), "v"))
+
+    def __post_init__(self) -> None:
+        self.leader.join(self.follower)
+        self.applier = Applier(self.mine, self.mine, lambda: 0.0)
+        self.applier.begin(b"".join(self.leader.checkpoint()))
+
+    def pass_on(self) -> None:
+        """Apply everything that waits for the follower."""
+        for one in self.follower.take():
+            self.applier.apply(one)
+
+
+def pair(leader: Feed) -> Pair:
+    """Return a follower that joins now."""
+    return Pair(leader, Follower("f", lambda: None))
+
+
+class Fed:
+    """A core as a story's player uses it, with a feed before it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.feed = Feed(core, "v")
+
+    def handle(self, event: Event, now: int) -> list[Decision]:
+        """Give the core an event through the feed."""
+        return self.feed.take([event], now)
+
+    def tick(self, now: int, budget: int = 20_000) -> Tick:
+        """Tick through the feed."""
+        return self.feed.tick(now, budget)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._core, name)
+
+
+@pytest.mark.parametrize("file", sorted({file for file, _ in STORIES}))
+def test_a_follower_of_a_story_is_equal_after_each_step(file: str) -> None:
+    mine = [story for name, story in STORIES if name == file]
+    for story in mine[: cases(len(mine), 3)]:
+        for join in range(cases(3, 1)):
+            _follow(story, join)
+
+
+def _follow(story: Example, join: int) -> None:
+    player = Player.of(story)
+    fed = Fed(player.core)
+    player.core = fed  # type: ignore[assignment]
+    found: Pair | None = None
+    for number, moment in enumerate(story.moments):
+        if number == join:
+            found = pair(fed.feed)
+        player.take(moment)
+        if found is not None:
+            found.pass_on()
+            assert found.applier.difference == "", story.title
+            assert found.mine.position == fed.feed.position
+            assert found.mine.decided == fed.feed.decided
+            assert found.mine._core.digest() == fed.digest(), story.title  # type: ignore[operator]
+
+
+def node(number: int) -> Event:
+    """Return a node of the manager."""
+    return NodeAdded("rm", f"n{number}", (("vcore", 10),))
+
+
+def started() -> Feed:
+    """Return the feed of a core with a manager and a node."""
+    one = Feed(Core(), "v")
+    one.take([ManagerRegistered("rm"), node(0)], 1)
+    one.tick(1, 100)
+    return one
+
+
+def test_a_follower_that_joins_amid_a_slice_gets_the_next_one_whole() -> None:
+    leader = started()
+    leader.take([node(1)], 2)
+    found = pair(leader)
+    leader.take([node(2)], 2)
+    leader.tick(2, 100)
+    leader.take([node(3)], 3)
+    leader.tick(3, 100)
+    with pytest.raises(LostError):
+        # Its checkpoint is from amid the slice that it does not get: the caller joins between two slices.
+        found.pass_on()
+
+
+def test_a_slice_from_before_the_checkpoint_changes_nothing() -> None:
+    leader = started()
+    follower = Follower("f", lambda: None)
+    leader.join(follower)
+    leader.take([node(1)], 2)
+    leader.tick(2, 100)
+    mine = Feed(Core(), "v")
+    applier = Applier(mine, mine, lambda: 0.0)
+    applier.begin(b"".join(leader.checkpoint()))
+    assert [applier.apply(one) for one in follower.take()] == [None]
+    leader.take([node(2)], 3)
+    leader.tick(3, 100)
+    assert [applied.events for one in follower.take() if (applied := applier.apply(one))] == [1]
+    assert mine.position == leader.position
+
+
+def test_missing_input_is_noticed() -> None:
+    leader = started()
+    found = pair(leader)
+    for number in (1, 2):
+        leader.take([node(number)], number)
+        leader.tick(number, 100)
+    first, second = found.follower.take()
+    found.applier.apply(first)
+    third = replace_lines(second, second.lines[:-10])
+    with pytest.raises(LostError):
+        found.applier.apply(third)
+
+
+def replace_lines(one: feeding.Slice, lines: bytes) -> feeding.Slice:
+    """Return a slice with other lines."""
+    return one._replace(lines=lines)
+
+
+def test_another_decision_is_named_with_its_place() -> None:
+    leader = started()
+    found = pair(leader)
+    leader.take([node(1)], 2)
+    leader.tick(2, 100)
+    (one,) = found.follower.take()
+    found.applier.apply(one._replace(decided=one.decided + 1))
+    assert found.applier.difference.startswith(f"after input {one.position}: ")
+
+
+def test_a_follower_that_is_too_slow_has_to_join_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeding, "BACKLOG_BYTES_MAX", 500)
+    leader = started()
+    found = pair(leader)
+    for number in range(1, 20):
+        leader.take([node(number)], number)
+        leader.tick(number, 100)
+    assert found.follower.is_behind
+    assert found.follower.take() == []

@@ -1,0 +1,150 @@
+"""Followers over the wire: a core that follows another has its state, and leads once a manager registers there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
+from server.core.core import Core
+from server.rpc.following import State
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import PATIENCE_S, RM, Served, asks, node, refusal, serving, until
+
+pytestmark = pytest.mark.asyncio
+
+
+@asynccontextmanager
+async def following(leader: Served, **more: Any) -> AsyncIterator[Served]:
+    """Hold a core that follows the leader and has its checkpoint."""
+    async with serving(leaders=(f"127.0.0.1:{leader.port}",), **more) as follower:
+        await in_state(follower, State.FOLLOWER)
+        yield follower
+
+
+async def replication(served: Served) -> replication_pb2.GetReplicationResponse:
+    """Return what a core says about itself."""
+    stub: Any = replication_pb2_grpc.ReplicationServiceStub(served.channel)
+    return await stub.GetReplication(replication_pb2.GetReplicationRequest())  # type: ignore[no-any-return]
+
+
+async def eventually(true: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until the answer is yes. Raises TimeoutError if it never is."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await true():  # noqa: ASYNC110 - what another process says has no event
+            await asyncio.sleep(0.005)
+
+
+async def in_state(served: Served, state: State) -> None:
+    """Wait until a core is in a state."""
+
+    async def there() -> bool:
+        return (await replication(served)).state == state
+
+    await eventually(there)
+
+
+async def level(leader: Served, follower: Served) -> None:
+    """Wait until the follower has got all input of the leader."""
+    await leader.endpoint.pump.settled()
+
+    async def there() -> bool:
+        return (await replication(follower)).position >= (await replication(leader)).position
+
+    await eventually(there)
+
+
+async def test_a_follower_has_the_state_of_its_leader_from_before_and_after_it_joined() -> None:
+    async with serving() as leader:
+        allocations = await leader.ready(nodes=2)
+        await allocations.send(asks("before"))
+        await allocations.read(si.AllocationResponse)
+        async with following(leader) as follower:
+            await allocations.send(asks("after"))
+            await allocations.read(si.AllocationResponse)
+            await level(leader, follower)
+            assert follower.core.digest() == leader.core.digest()
+            assert (await replication(follower)).difference == ""
+            stub: Any = inspect_pb2_grpc.InspectServiceStub(follower.channel)
+            listed = await stub.ListAllocations(inspect_pb2.ListAllocationsRequest())
+            assert {one.allocation_key for one in listed.allocations} == {"before", "after"}
+
+
+async def test_a_follower_refuses_what_only_a_leader_accepts() -> None:
+    async with serving() as leader:
+        await leader.ready()
+        async with following(leader) as follower:
+            stream = await follower.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=[node("n7")]))
+            assert await stream.end() == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER")
+            stub: Any = replication_pb2_grpc.ReplicationServiceStub(follower.channel)
+            call = stub.Follow(replication_pb2.FollowRequest())
+            assert await refusal(anext(aiter(call))) == (
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "NOT_LEADER",
+                [],
+            )
+
+
+async def test_a_core_with_other_fields_is_refused() -> None:
+    async with serving() as leader:
+        stub: Any = replication_pb2_grpc.ReplicationServiceStub(leader.channel)
+        call = stub.Follow(replication_pb2.FollowRequest(layout="other", version="9"))
+        assert await refusal(anext(aiter(call))) == (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "OTHER_LAYOUT",
+            [],
+        )
+
+
+async def test_a_follower_leads_once_a_manager_registers_there() -> None:
+    async with serving() as leader:
+        allocations = await leader.ready()
+        await allocations.send(asks("before"))
+        await allocations.read(si.AllocationResponse)
+        async with following(leader) as follower:
+            await level(leader, follower)
+            stream = await follower.ready()
+            assert (await replication(follower)).state == State.LEADER
+            await stream.send(asks("after"))
+            placed = await stream.read(si.AllocationResponse)
+            assert [one.allocationKey for one in placed.new] == ["after"]
+            assert (await replication(leader)).followers == []
+
+
+async def test_followers_join_one_after_the_other_and_one_follows_the_next() -> None:
+    async with serving() as leader:
+        allocations = await leader.ready(nodes=2)
+        async with following(leader) as first, following(leader) as second:
+            for key in map(str, range(20)):
+                await allocations.send(asks(key))
+                await allocations.read(si.AllocationResponse)
+            await level(leader, first)
+            await level(leader, second)
+            assert first.core.digest() == second.core.digest() == leader.core.digest()
+            assert len((await replication(leader)).followers) == 2
+
+
+async def test_a_follower_that_loses_its_leader_keeps_its_state_and_joins_the_next_one() -> None:
+    async with serving() as leader:
+        await leader.ready()
+        async with serving() as other:
+            await other.ready(nodes=3)
+            addresses = tuple(f"127.0.0.1:{one.port}" for one in (leader, other))
+            async with serving(leaders=addresses) as follower:
+                await in_state(follower, State.FOLLOWER)
+                await level(leader, follower)
+                await leader.endpoint.stop()
+                await until(lambda: follower.core.digest() == other.core.digest())
+
+
+async def test_a_core_without_a_leader_to_reach_leads_when_a_manager_registers() -> None:
+    async with serving(core=Core(), leaders=("127.0.0.1:1",)) as alone:
+        assert (await replication(alone)).state == State.JOINING
+        stream = await alone.ready()
+        await stream.send(asks("k"))
+        assert [one.allocationKey for one in (await stream.read(si.AllocationResponse)).new] == [
+            "k"
+        ]
