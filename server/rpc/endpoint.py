@@ -166,11 +166,20 @@ class Endpoint:
             self._servicer.lead = self._following.stop
 
     async def run(self) -> None:
-        """Follow a leader, if there is one, until this core leads; then decide until stopped. An exception of the core ends this."""
-        if self._following is not None:
-            await self._following.run()
-            self._scheduler.take([LeadershipTaken()], self.pump.now())
-        await self.pump.run()
+        """Decide until stopped; a core that follows others does so whenever it leads. An exception of the core ends this."""
+        following = self._following
+        if following is None:
+            await self.pump.run()
+            return
+        while True:
+            await following.run()
+            if not self.pump.stopping:
+                self._scheduler.take([LeadershipTaken()], self.pump.now())
+                following.watch(is_free=lambda: not len(self.sessions))
+            await self.pump.run()
+            following.unwatch()
+            if self.pump.stopping:
+                return
 
     def _add_services(self, core: Core, feed: Feed, setting: Setting) -> None:
         self._servicer = scheduler = Scheduler(

@@ -6,7 +6,7 @@ leader. A core without leaders to follow leads from its start.
 
 import asyncio
 import enum
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,9 @@ from server.rpc.pump import Pump
 _log = structlog.get_logger(__name__)
 
 FOLLOW: Final = "/evenhand.v1.ReplicationService/Follow"
+REPLICATION: Final = "/evenhand.v1.ReplicationService/GetReplication"
+WATCH_S: Final = 2.0
+"""The seconds between two questions of a leader whether another core leads as well."""
 RETRY_S: Final = 0.5
 """The seconds between two attempts to join a leader."""
 SILENT_S: Final = 5 * ALIVE_S
@@ -160,6 +163,7 @@ class Following:
         self._pump = pump
         self._joining = joining
         self._ending = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """End `run`. Unless the server stops, the core leads then."""
@@ -177,9 +181,48 @@ class Following:
             await asyncio.wait({joining})
         if not joining.cancelled() and (error := joining.exception()) is not None:
             raise error
+        self._ending.clear()
         if not self._pump.stopping:
             self._replica.state = State.LEADER
             _log.info("leads", position=self._feed.position)
+
+    def watch(self, is_free: Callable[[], bool]) -> None:
+        """Watch, while this core leads, whether another core leads as well; then let this one follow it.
+
+        ``is_free`` returns whether no manager has a stream here. As long as one has, this core goes on to lead.
+        """
+        self._watching = asyncio.create_task(self._watch(is_free))
+
+    def unwatch(self) -> None:
+        """End `watch`."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def _watch(self, is_free: Callable[[], bool]) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for other in self._joining.leaders:
+                if is_free() and await self._leads(other) and is_free():
+                    self._replica.state, self._replica.leader = State.FOLLOWER, other
+                    self._replica.heard_ms = 0
+                    _log.info("follows-again", leader=other)
+                    self._pump.rest()
+                    return
+
+    async def _leads(self, other: str) -> bool:
+        """Return whether another core says that it leads."""
+        async with self._channel(other) as channel:
+            ask = channel.unary_unary(
+                REPLICATION,
+                request_serializer=pb.GetReplicationRequest.SerializeToString,
+                response_deserializer=pb.GetReplicationResponse.FromString,
+            )
+            with suppress(grpc.aio.AioRpcError):
+                metadata = self._joining.metadata
+                answer = await ask(pb.GetReplicationRequest(), timeout=WATCH_S, metadata=metadata)
+                return bool(answer.state == State.LEADER)
+        return False
 
     async def _join_any(self) -> None:
         told: dict[str, str] = {}

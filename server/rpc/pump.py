@@ -127,7 +127,7 @@ class Pump:
         self._waiting = self._asking = 0
         self._more = False
         self._flooded = self._coming = False
-        self.stopping = False
+        self.stopping = self._resting = False
         self._awake = asyncio.Event()
         self._enough = asyncio.Event()
         self._has_capacity = asyncio.Event()
@@ -189,9 +189,16 @@ class Pump:
         if events or decisions:
             self.wake_watchers()
 
+    def rest(self) -> None:
+        """End `run` once the current slice is over and the inbox is empty; it may be run again."""
+        self._resting = True
+        self._awake.set()
+        self._enough.set()
+
     async def run(self) -> None:
-        """Run until stopped. An exception of the core ends `run`; the core must not be used afterwards."""
-        while not self.stopping:
+        """Run until stopped, or until a rest. An exception of the core ends `run`; the core must not be used afterwards."""
+        self._resting = False
+        while not (self.stopping or self._resting):
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
             await self._gather()

@@ -217,17 +217,18 @@ async def serving(
     core: Core | None = None,
     seconds: Callable[[], float] = lambda: 0.0,
     leaders: tuple[str, ...] = (),
+    port: int = 0,
 ) -> AsyncIterator[Served]:
     """Hold a core on a port of loopback; without ``seconds`` the core's work takes no time.
 
-    With ``leaders`` it follows one of these cores until a manager registers at it.
+    With ``leaders`` it follows one of these cores until a manager registers at it. Without ``port`` any free one is taken.
     """
     clock = Clock()
     core = core or Core()
     setting = replace(setting, replica=Replica(leaders))
     endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)
     endpoint.follow(Joining(leaders).opened("follower"), lambda: 0.0)
-    port = await endpoint.start("127.0.0.1:0", None)
+    port = await endpoint.start(f"127.0.0.1:{port}", None)
     pump = asyncio.create_task(endpoint.run())
     options = (("grpc.use_local_subchannel_pool", 1),)
     try:

@@ -1,6 +1,7 @@
 """Followers over the wire: a core that follows another has its state, and leads once a manager registers there."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
 from server.core.core import Core
+from server.rpc import following as following_module
 from server.rpc.following import State
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import PATIENCE_S, RM, Served, asks, node, refusal, serving, until
@@ -23,6 +25,13 @@ async def following(leader: Served, **more: Any) -> AsyncIterator[Served]:
     async with serving(leaders=(f"127.0.0.1:{leader.port}",), **more) as follower:
         await in_state(follower, State.FOLLOWER)
         yield follower
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 async def replication(served: Served) -> replication_pb2.GetReplicationResponse:
@@ -148,3 +157,42 @@ async def test_a_core_without_a_leader_to_reach_leads_when_a_manager_registers()
         assert [one.allocationKey for one in (await stream.read(si.AllocationResponse)).new] == [
             "k"
         ]
+
+
+async def test_a_leader_that_its_manager_left_follows_the_core_that_leads_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following_module, "WATCH_S", 0.05)
+    first_port = free_port()
+    async with (
+        serving(leaders=(f"127.0.0.1:{first_port}",)) as second,
+        serving(leaders=(f"127.0.0.1:{second.port}",), port=first_port) as first,
+    ):
+        stream = await first.ready(nodes=2)
+        await stream.send(asks("a"))
+        await stream.read(si.AllocationResponse)
+        await in_state(second, State.FOLLOWER)
+        await level(first, second)
+        for one in first.streams:
+            one.call.cancel()
+        stream = await second.ready(nodes=2)
+        await in_state(first, State.FOLLOWER)
+        await stream.send(asks("b"))
+        await stream.read(si.AllocationResponse)
+        await level(second, first)
+        await until(lambda: first.core.digest() == second.core.digest())
+        assert (await replication(second)).state == State.LEADER
+
+
+async def test_a_leader_with_a_stream_goes_on_to_lead_whoever_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following_module, "WATCH_S", 0.02)
+    async with serving() as other, serving(leaders=(f"127.0.0.1:{other.port}",)) as mine:
+        await in_state(mine, State.FOLLOWER)
+        stream = await mine.ready()
+        for key in "abc":
+            await asyncio.sleep(0.05)
+            await stream.send(asks(key))
+            await stream.read(si.AllocationResponse)
+        assert (await replication(mine)).state == State.LEADER
