@@ -211,7 +211,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def serving(
+async def serving(  # noqa: PLR0913, PLR0917 - one function for all that a test may want to be different
     setting: Setting = SETTING,
     observers: tuple[Observer, ...] = (),
     core: Core | None = None,
