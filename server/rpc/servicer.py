@@ -83,7 +83,7 @@ class Scheduler:
         self._received = received
         self._readings = readings
         self.lead: Callable[[], None] = lambda: None
-        """The function that a registration calls first: it makes this core decide if it followed another one."""
+        """The function that a registration calls once it is not refused: it makes this core decide if it followed another one."""
         self._registering: dict[str, asyncio.Future[None]] = {}
         reader = Reader()
         codec = AllocationCodec(reader)
@@ -119,7 +119,6 @@ class Scheduler:
         is in progress, messages of the manager wait for it (see `_after_registration` for later ones).
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
-        self.lead()
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
         try:
             await self._register(request)
@@ -142,6 +141,7 @@ class Scheduler:
         # A process that was elected need not wait until the one before it is gone (design 7.2).
         instance = "" if event.epoch else event.instance
         gone = self._sessions.admit(event.rm_id, instance, caller, now, self._holds)
+        self.lead()
         for one in gone:
             await self._pump.ask(ManagerForgotten(one, now - MANAGER_GONE_MS))
         changing = self._sessions.owners.changing if configuration else nullcontext()

@@ -196,3 +196,16 @@ async def test_a_leader_with_a_stream_goes_on_to_lead_whoever_else_does(
             await stream.send(asks(key))
             await stream.read(si.AllocationResponse)
         assert (await replication(mine)).state == State.LEADER
+
+
+async def test_a_registration_of_an_older_epoch_makes_no_follower_the_leader() -> None:
+    async with serving() as leader:
+        await leader.register(epoch=7)
+        async with following(leader) as follower:
+            await level(leader, follower)
+            request = si.RegisterResourceManagerRequest(rmID=RM, epoch=6)
+            code, why, _ = await refusal(follower.stub.RegisterResourceManager(request))
+            assert (code, why) == (grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_OLD")
+            assert (await replication(follower)).state == State.FOLLOWER
+            await follower.register(epoch=8)
+            assert (await replication(follower)).state == State.LEADER
