@@ -182,6 +182,8 @@ SERVED = (
 )
 SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_role"
 OF_CLUSTER = "cli/test_cluster.py::"
+FOLLOWED = "cli/test_followers.py::"
+
 NAMED: dict[str, dict[str, str]] = {
     "demo": {
         "--cluster": "cli/test_demo.py::test_the_numbers_of_a_known_cluster",
@@ -208,6 +210,18 @@ NAMED: dict[str, dict[str, str]] = {
         "--tls-client-ca": SECURED,
         "--tokens": "cli/test_identity.py::test_a_token_over_tls_opens_the_core",
         "--roles": SECURED,
+        "--follow": FOLLOWED + "test_a_follower_needs_its_role",
+        "--follow-tls-ca": FOLLOWED + "test_a_follower_needs_its_role",
+        "--follow-tls-cert": FOLLOWED + "test_a_follower_needs_its_role",
+        "--follow-tls-key": FOLLOWED + "test_a_follower_needs_its_role",
+        "--follow-token": FOLLOWED + "test_a_follower_needs_its_role",
+    },
+    "replication": {"--output": FOLLOWED + "test_what_a_core_says_of_itself_is_data_too"},
+    "follow": {
+        "--for": FOLLOWED
+        + "test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same",
+        "--output": FOLLOWED
+        + "test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same",
     },
     "shim": {
         "--cluster": "cli/test_shim_ends.py::test_a_shim_whose_partition_belongs_to_another_ends_and_says_whose",
