@@ -28,7 +28,8 @@ def replication(*options: str) -> dict[str, Any]:
 def is_level(address: str) -> bool:
     """Return whether a follower has all input that its leader is known to have had."""
     found = replication("--core", address)
-    return found["state"] == "follower" and found["position"] >= found["leader_position"] > 0
+    follows = found["state"] == "follower"
+    return bool(follows and found["position"] >= found["leader_position"] > 0)
 
 
 def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_path: Path) -> None:
