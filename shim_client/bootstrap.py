@@ -95,9 +95,10 @@ def open_live_directory(
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Suspend garbage collection while objects are loaded: the loaded objects are all needed, and collection would double the loading time.
+    """Suspend garbage collection while objects are loaded.
 
-    Loaded objects are also excluded from later collections.
+    The loaded objects are all needed, and collection would double the loading time. Loaded objects are also excluded
+    from later collections.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -119,9 +120,9 @@ def make_shim(
 ) -> Shim:
     """Return a shim that is ready to run.
 
-    When the shim watches ConfigMaps, it sends the queue configuration from them after it has registered and after
-    each change. Otherwise the registration carries the queue configuration, and the core refuses a bad one. With
-    `wait` the shim waits for a core that does not answer yet. `instance`: see `Registration`.
+    When the shim watches ConfigMaps, it sends the queue configuration from them. It does so after it has
+    registered, and after each change. Otherwise the registration carries the queue configuration, and the core
+    refuses a bad one. With `wait` the shim waits for a core that does not answer yet. `instance`: see `Registration`.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -143,9 +144,9 @@ async def run_shim(
 ) -> None:
     """Run a shim, its cluster when that is an embedded one, and further work beside them, until cancelled.
 
-    Errors: CoreRefusedError (bad configuration, no permission, no core at that address), NoCoreError (no core
-    answers, and the shim was told not to wait), SupersededError (another shim took over), PartitionOwnedError (the
-    cluster's partition belongs to another resource manager).
+    Raises CoreRefusedError (bad configuration, no permission, no core at that address) and NoCoreError (no core
+    answers, and the shim does not wait). Raises SupersededError when another shim took over, and
+    PartitionOwnedError when the cluster's partition belongs to another resource manager.
     """
     try:
         async with asyncio.TaskGroup() as tasks:

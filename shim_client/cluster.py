@@ -32,7 +32,7 @@ Only the ConfigMaps of the shim's own namespace are watched. A backend that has 
 list.
 """
 OPTIONAL = frozenset({"PodGroup"})
-"""Kinds that a cluster may not serve, or not to the shim."""
+"""Kinds that a cluster may not serve, or that the shim may not be allowed to read."""
 
 
 class Change(Enum):
@@ -63,7 +63,10 @@ class Listing:
     items: Sequence[KubeObject]
     version: int
     served: bool = True
-    """Whether the cluster has the kind. A kind that it does not have cannot be watched; it may be served later."""
+    """Whether the cluster has the kind.
+
+    A kind that the cluster does not have cannot be watched, but may be served later.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,10 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """An order to create a pod, unless a pod with its name exists that is a copy of it (`is_copy`); `pod` has no uid yet."""
+    """An order to create a pod, unless a copy of it exists under its name (`is_copy`).
+
+    `pod` has no uid yet.
+    """
 
     pod: ObjectRef
     item: KubeObject
@@ -100,7 +106,10 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """An order to delete a pod with its own grace period; a pod with the same name and another uid is not deleted."""
+    """An order to delete a pod with the pod's own grace period.
+
+    A pod with that name and another uid stays.
+    """
 
     pod: ObjectRef
 
@@ -140,9 +149,10 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """An order to evict a pod: first write the preemptor and the reason on the pod, and only then delete or evict it.
+    """An order to evict a pod.
 
-    Without an `end` the shim only writes that mark: another operator reads the mark and deletes the pod (J11).
+    The preemptor and the reason are written on the pod first; only then is it deleted or evicted. Without an
+    `end` the shim only writes this mark: another operator reads it and deletes the pod (J11).
     """
 
     pod: ObjectRef
@@ -153,7 +163,10 @@ class ReleasePod:
 
 @dataclass(frozen=True, slots=True)
 class ReadOwner:
-    """An order to read from an owner how many pods it wants to run now (J1); the answer is returned in `wanted`."""
+    """An order to ask an owner how many pods it wants to run now (J1).
+
+    The answer is returned in `wanted`.
+    """
 
     owner: ObjectRef
     about: str
@@ -175,9 +188,10 @@ def is_copy(made: KubeObject, there: KubeObject) -> bool:
 
 
 class ClusterError(Exception):
-    """A request that the cluster did not carry out. Another attempt may succeed, unless a subclass says otherwise.
+    """A request that the cluster did not carry out.
 
-    `retry_after` is the number of seconds after which the cluster accepts another attempt.
+    Another attempt may succeed, unless the subclass says that it will not. `retry_after` is the number of
+    seconds after which the cluster accepts another attempt.
     """
 
     def __init__(self, message: str = "", retry_after: float = 0.0) -> None:
@@ -186,7 +200,7 @@ class ClusterError(Exception):
 
 
 class ConflictError(ClusterError):
-    """A request for an object whose state does not permit it; another attempt will not help."""
+    """A request that the object's state does not permit, so that another attempt will fail, too."""
 
 
 class ElsewhereError(ConflictError):
@@ -202,11 +216,14 @@ class BudgetError(ConflictError):
 
 
 class MissingError(ClusterError):
-    """An object that is gone; another attempt will not help."""
+    """An object that is gone, so that another attempt will fail, too."""
 
 
 class ForbiddenError(ClusterError):
-    """A request that the caller's role does not allow; another attempt succeeds once the role was changed."""
+    """A request that the caller's role does not allow.
+
+    Another attempt succeeds once the role was changed.
+    """
 
 
 class GoneError(ClusterError):

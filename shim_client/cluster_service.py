@@ -1,7 +1,7 @@
-"""The gRPC service of an embedded cluster, for `evenhand cluster`: on the loopback only, on a port of its own.
+"""The gRPC service of an embedded cluster, for `evenhand cluster`.
 
-Every method carries out its request at once and lets controllers and nodes work before it answers, so that the next
-request sees the result.
+It has a port of its own, on the loopback only. Every method carries out its request at once. Before it answers,
+it lets controllers and nodes work, so that the next request sees the result.
 """
 
 from __future__ import annotations
@@ -145,7 +145,10 @@ class ClusterServicer(rpc.ClusterServiceServicer):
         return pb.ListEventsResponse(events=map(_event, latest), taken_at_ms=self._cluster.now_ms())
 
     def _applied(self, manifest: pb.Manifest) -> pb.ObjectResult:
-        """Carry out one manifest; a refusal is a result."""
+        """Carry out one manifest.
+
+        A refusal is returned as a result.
+        """
         item: Any = {}
         try:
             item = _parsed(manifest.json)
@@ -182,7 +185,10 @@ async def serve(cluster: EmbeddedCluster, server: grpc.aio.Server) -> None:
 
 
 def listening(address: str) -> tuple[grpc.aio.Server, str]:
-    """Return a server that listens at HOST:PORT, and its address; an event loop must run; errors: NoAddressError."""
+    """Return a server that listens at HOST:PORT, and its address.
+
+    An event loop must run. Raises NoAddressError.
+    """
     host = check_loopback(address)
     limits = [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -198,7 +204,10 @@ def listening(address: str) -> tuple[grpc.aio.Server, str]:
 
 
 def check_loopback(address: str) -> str:
-    """Return the host of HOST:PORT; errors: NoAddressError when others than this machine could reach it."""
+    """Return the host of HOST:PORT.
+
+    Raises NoAddressError when another machine could reach it.
+    """
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdecimal() or int(port) >= 1 << 16:
         raise NoAddressError(f"{address!r} is not HOST:PORT")

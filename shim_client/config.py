@@ -1,6 +1,6 @@
 """The shim's settings: flat keys and texts, each checked against the limits of its setting.
 
-The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; the key `queues.yaml` (the name of
+The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`. The key `queues.yaml` (the name of
 the policy group and `.yaml`) holds the queue tree as text.
 """
 
@@ -43,7 +43,10 @@ CONFIG_BYTES_MAX = 1024 * 1024
 
 
 class BadSettingError(ValueError):
-    """A setting that cannot be used; the message says which, why, and what would be accepted."""
+    """A setting that cannot be used.
+
+    The message names it, and says why and what would be accepted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,10 @@ class Settings:
     policy_group: str = "queues"
     generate_unique_app_id: bool = False
     honour_pod_annotation: bool = True
-    """Whether a pod's own annotation can opt out of preemption; with `service.podAllowPreemption: ignore` only
-    PriorityClasses can."""
+    """Whether a pod's own annotation can opt out of preemption.
+
+    With `service.podAllowPreemption: ignore` only PriorityClasses can.
+    """
     gangs: bool = True
     """Whether task groups get placeholders."""
     placeholder_image: str = PLACEHOLDER_IMAGE
@@ -110,7 +115,10 @@ def _image(flat: Mapping[str, str]) -> str:
 
 
 def _account(flat: Mapping[str, str], key: str) -> int | None:
-    """Return the id of a user or group; None for an empty text and for the published default -1."""
+    """Return the id of a user or group.
+
+    Return None for an empty text, and for -1, the published default.
+    """
     written = flat.get(key, "").strip()
     if written in ("", "-1"):
         return None

@@ -1,6 +1,6 @@
 """The shim as a process beside a real API server: settings from ConfigMaps, health, the shim itself.
 
-This module needs the extra `kubernetes`; no other module of the package imports that extra.
+This module needs the extra `kubernetes`, which no other module of the package imports.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Place:
     qps: int | None = None
     burst: int | None = None
     instance: str = ""
-    """Name of this process that stays the same after a restart: the name of its pod."""
+    """Name of this process, which a restart does not change: the name of its pod."""
     wait: bool = True
     """Whether to wait for a core that does not answer yet."""
 

@@ -1,8 +1,8 @@
-"""The executor of the shim's actions on the cluster: many objects at the same time, the actions of one object in order.
+"""The executor of the shim's actions on the cluster.
 
-A failure that may pass is retried, and the final result of each action is reported. Bindings and deletions are
-carried out before conditions, and conditions before events, because information for people must not delay the other
-actions. Events have queues of their own.
+It acts on many objects at a time, and carries out the actions of one object in order. A failure that may pass is
+retried, and the final result of each action is reported. Bindings and deletions are carried out before conditions, and
+conditions before events: information for people must not delay the other actions. Events have queues of their own.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from shim_client.cluster import (
 )
 
 IN_FLIGHT_MAX = 40
-"""Maximum number of requests to the cluster at the same time."""
+"""Maximum number of requests to the cluster that are in flight."""
 EVENTS_IN_FLIGHT_MAX = 2
-"""Maximum number of requests at the same time that record events."""
+"""Maximum number of requests in flight that record events."""
 EVENTS_WAITING_MAX = 10_000
 """Maximum number of events that wait; further ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
@@ -49,8 +49,10 @@ POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 EVENT_PAUSES = (1.0, 2.0, 4.0)
 """Seconds between the attempts to record an event."""
 OWNER_PAUSES = (1.0, 2.0)
-"""Seconds between the attempts to read an owner; few, because a job waits for the answer and can learn its size
-without it."""
+"""Seconds between the attempts to read an owner.
+
+There are few attempts: a job waits for the answer, and can learn its size without it.
+"""
 RETRY_AFTER_MAX = 60.0
 """Longest pause, in seconds, that the cluster can request."""
 
@@ -118,7 +120,8 @@ class Gate:
 class Applier:
     """The queues of actions on the cluster.
 
-    `told` is called with the result of each binding, creation, deletion, release and reading, and with each failure.
+    `told` is called with the result of each binding, creation, deletion, release and reading. It is also called with
+    each failure.
     """
 
     def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
@@ -133,9 +136,10 @@ class Applier:
         self.progress = Progress()
 
     def submit(self, actions: Iterable[Action]) -> None:
-        """Queue actions; an action runs after the earlier actions on the same object, an event after the earlier events on it.
+        """Queue actions.
 
-        Events beyond EVENTS_WAITING_MAX are dropped.
+        An action runs after the earlier actions on its object, an event after the earlier events on its object. Events
+        beyond EVENTS_WAITING_MAX are dropped.
         """
         for action in actions:
             if not self._accepts(action):
@@ -251,7 +255,7 @@ class Applier:
     async def _release(self, order: ReleasePod) -> None:
         """Write the mark on a victim, and end the pod only if that succeeded.
 
-        Without the mark, a restarted shim could evict further pods for the same preemptor.
+        Without the mark, a restarted shim could evict further pods for the preemptor.
         """
         if order.note is not None:
             await self._writer.patch_pod(order.note)
@@ -306,7 +310,10 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _pause_of(pauses: tuple[float, ...]) -> Callable[[RetryCallState], float]:
-    """Return a function that gives the seconds to wait after a failed attempt, never less than the cluster asked for."""
+    """Return a function that gives the seconds to wait after a failed attempt.
+
+    The wait is at least what the cluster asked for.
+    """
 
     def pause(state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None

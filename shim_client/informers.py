@@ -1,9 +1,9 @@
 """List and watch: all changes in the cluster, as inputs for the shim's state machine.
 
-First every kind is listed, in the order of `KINDS`, then every kind is watched from the version of its list. A watch
-that is cut continues from the last version that was seen. The kind is listed again after a version that is too old
-(HTTP 410), or when a watch keeps failing. The state machine treats known objects that the new list lacks as deleted. A
-kind that the cluster does not serve is listed again every `UNSERVED_SECONDS`.
+First every kind is listed, in the order of `KINDS`. Then every kind is watched from the version of its list. A watch
+that is cut continues from the last version that was seen. The kind is listed again when its version is too old (HTTP
+410), or when a watch keeps failing. The state machine treats known objects that the new list lacks as deleted. A kind
+that the cluster does not serve is listed again every `UNSERVED_SECONDS`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shim_client.cluster import (
 PAUSE_SECONDS_FIRST = 0.2
 PAUSE_SECONDS_MAX = 30.0
 UNSERVED_SECONDS = 30.0
-"""Seconds after which a kind that is not served is listed again, because it may be served by then."""
+"""Seconds until a kind that the cluster does not serve is listed again, because the cluster may serve it by then."""
 RESUMES_MAX = 6
 """Maximum number of failed watches in succession without an event; then the kind is listed again."""
 
@@ -134,7 +134,7 @@ _NOT_GONE = retry_if_not_exception_type(GoneError)
 
 
 def _telling(kind: str, missed: Missed) -> Callable[[RetryCallState], None]:
-    """Return a function that reports a failure before the pause that follows it."""
+    """Return a function that reports a failure; it is called before the pause after that failure."""
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -148,7 +148,10 @@ _doubling = wait_exponential(multiplier=PAUSE_SECONDS_FIRST, max=PAUSE_SECONDS_M
 
 
 def _pause(state: RetryCallState) -> float:
-    """Return the pause after a failure in seconds: twice the last pause, or a longer one that the cluster requested."""
+    """Return the pause after a failure in seconds: twice the last pause.
+
+    If the cluster requested a longer one, return that.
+    """
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ClusterError) else 0.0
     return max(_doubling(state), min(asked, PAUSE_SECONDS_MAX))

@@ -1,7 +1,7 @@
 """Messages between shim and core, as small values that `translate.wire` turns into wire messages and back.
 
 The state machine produces the messages to the core and processes those from the core. This module does not know the
-wire format. Amounts are whole numbers (vcore in millicores, memory in bytes, everything else in plain units); a
+wire format. Amounts are whole numbers: vcore in millicores, memory in bytes, everything else in plain units. A
 missing type is zero.
 """
 
@@ -64,7 +64,10 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
-    """Requirements that must all be met; a term without requirements matches no node."""
+    """Requirements that must all be met.
+
+    A term without requirements matches no node.
+    """
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -153,10 +156,16 @@ class PodReport:
     priority: int
     node: str
     tags: Mapping[str, str]
-    """Tags that are the same for the pods of one owner; equal mappings are one object where possible."""
+    """Tags that are equal for all pods of one owner.
+
+    Equal mappings are one object where possible.
+    """
     pod_name: str = ""
     created_s: int | None = None
-    """Creation of the pod in Unix seconds; like the pod's name, it is sent to the core as a tag."""
+    """Creation of the pod in Unix seconds.
+
+    Like the pod's name, it is sent to the core as a tag.
+    """
     task_group: str = ""
     placeholder: bool = False
     originator: bool = False
@@ -166,7 +175,7 @@ class PodReport:
     preferences: NodePreferences | None = None
     job_key: str = ""
     job_members: int = 0
-    """Minimum number of pods of the job (J1); 0 without a job, or while its size is not known."""
+    """Minimum number of pods of the job (J1). 0 means that the pod has no job, or that the size is not known yet."""
     job_trigger: JobTrigger = JobTrigger.UNSPECIFIED
     protection: Protection = Protection.UNSPECIFIED
     started_ms: int = 0
@@ -179,7 +188,7 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class PodRelease:
-    """The end of a pod or of its placement, with the reason, and with the core's decision that this end confirms."""
+    """The end of a pod or of its placement: the reason, and the core's decision that this end confirms."""
 
     key: str
     application: str
@@ -200,11 +209,13 @@ class ApplicationReport:
     groups: tuple[str, ...]
     tags: Mapping[str, str]
     placeholder_ask: Mapping[str, int] = field(default_factory=dict)
-    """Sum of the requests of the application's placeholders; the core places no other pod of the application before them."""
+    """Sum of the requests of the application's placeholders.
+
+    The core places them before any other pod of the application.
+    """
     gang_style: str = ""
     timeout_ms: int = 0
-    """Longest time, in milliseconds, for placeholders to be placed, and for placed ones to stay unused; 0: the core's
-    default."""
+    """Longest time, in milliseconds, until placeholders are placed, and during which placed ones may stay unused. 0 means the core's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +259,10 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """A report that the shim could not evict a victim; the core plans the decision again without this pod."""
+    """A report that the shim could not evict a victim.
+
+    The core plans the decision again without this pod.
+    """
 
     key: str
     decision: str
@@ -257,7 +271,10 @@ class Veto:
 
 @dataclass(frozen=True, slots=True)
 class BudgetReport:
-    """The number of pods of a PodDisruptionBudget (namespace/name) that may be evicted now; None: the budget was deleted."""
+    """The number of pods of a PodDisruptionBudget (namespace/name) that may be evicted now.
+
+    None means that the budget was deleted.
+    """
 
     key: str
     allowed: int | None
@@ -265,7 +282,10 @@ class BudgetReport:
 
 @dataclass(frozen=True, slots=True)
 class PlanCheckAnswer:
-    """The answer to a plan check: ``refused`` has the key of each pod that would not fit, with the reason; empty when all would fit."""
+    """The answer to a plan check.
+
+    ``refused`` has the key of each pod that would not fit, with the reason. It is empty when all would fit.
+    """
 
     check: str
     partition: str

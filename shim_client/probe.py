@@ -1,6 +1,7 @@
-"""The health service for the probes of Kubernetes: gRPC in plain text, without authentication, on a port of its own.
+"""The health service for the probes of Kubernetes: gRPC in plain text, without authentication, on its own port.
 
-The service `""` reports that the process works, `readiness` reports that the core knows the whole cluster.
+The service `""` reports that the process works. The service `readiness` reports that the core knows the whole
+cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ LAST_WORDS_SECONDS = 0.5
 
 
 class NoPortError(Exception):
-    """A health port that another process uses, or that this process is not allowed to open."""
+    """A health port that this process cannot open, because another process uses it or because of missing permission."""
 
 
 class Probe:

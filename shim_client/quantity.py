@@ -1,11 +1,11 @@
 """Kubernetes quantities, and counts in annotations and settings, as exact whole numbers.
 
-The grammar is that of the API server (`resource.Quantity`): a signed decimal number followed by one binary suffix (Ki
-.. Ei), one decimal suffix (n u m k M G T P E) or one decimal exponent. No other text is accepted as a number: no
-spaces, underscores, NaN, infinities or digits of other scripts, all of which Python's own `Decimal` would accept.
+The grammar is that of the API server (`resource.Quantity`): a signed decimal number, then one suffix or exponent. The
+suffix is binary (Ki .. Ei) or decimal (n u m k M G T P E); the exponent is decimal. All other texts are refused.
+Python's own `Decimal` would accept spaces, underscores, NaN, infinities and digits of other scripts.
 
-Amounts finer than the requested unit are rounded up, as the API server rounds (`Value`, `MilliValue`): 1n of cpu is
-one millicore, never zero.
+Amounts finer than the requested unit are rounded up, as the API server rounds them (`Value`, `MilliValue`): 1n of cpu
+is one millicore.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ AMOUNT_MAX = 2**62 - 1
 """Largest amount of one type (design 6.13: a running total stays under 2**62)."""
 
 DIGITS_MAX = 19
-"""Maximum number of digits of a count; no limit in this package has more digits."""
+"""Maximum number of digits of a count.
+
+All limits in this package have at most as many digits.
+"""
 
 _EXPONENT_LIMIT = 100
 """Largest exponent that is computed.
 
-An amount with a larger exponent, in a text of at most 64 characters, is above every limit or below one unit.
+A larger exponent, in a text of at most 64 characters, always gives an amount that is above every limit or
+below one unit.
 """
 
 _NUMBER = re.compile(
@@ -44,7 +48,10 @@ class BadQuantityError(ValueError):
 
 
 def counted(text: str, bounds: tuple[int, int]) -> int | None:
-    """Return the count that is written in decimal digits; None when the text is not a count or is outside the bounds."""
+    """Return the count that is written in decimal digits.
+
+    Return None when the text is not a count or is outside the bounds.
+    """
     if len(text) > DIGITS_MAX or not (text.isascii() and text.isdigit()):
         return None
     count = int(text)

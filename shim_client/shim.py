@@ -1,7 +1,7 @@
 """The running shim: it takes inputs from cluster and core one at a time, and sends reports and actions.
 
-The state machine makes all decisions. This module only transports messages, so that no decision depends on the order
-in which tasks run.
+The state machine makes all decisions. This module only transports messages. So no decision depends on the order in
+which tasks run.
 """
 
 from __future__ import annotations
@@ -30,9 +30,15 @@ from shim_client.state_machine import session
 from shim_client.state_machine.machine import Beat, Input, Link, Mirror, Outcome, Tally
 
 INBOX_MAX = 10_000
-"""Maximum number of inputs that wait; when it is reached, cluster and core have to wait before they send more."""
+"""Maximum number of inputs that wait.
+
+When it is reached, cluster and core have to wait before they send more.
+"""
 BEAT_SECONDS = 1.0
-"""Seconds between ticks; at each tick, waiting pods are checked again (the published `service.schedulingInterval`)."""
+"""Seconds between ticks.
+
+At each tick, waiting pods are checked again (the published `service.schedulingInterval`).
+"""
 BATCH_MAX = 2_000
 """Maximum number of inputs that are processed before their outputs are sent."""
 
@@ -50,9 +56,9 @@ class ShimProgress:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all work is done: no pod is being bound or evicted, and the core has given a reason for each ask.
+        """Return whether all work is done: all bindings and evictions have ended, and the core has given a reason for each ask.
 
-        Pods that are not asks yet, and victims that another operator deletes, do not count.
+        Two kinds of pods do not count: those that are not asks yet, and victims that another operator deletes.
         """
         tally = self.tally
         under_way = tally.binding + tally.leaving + tally.waiting
@@ -86,10 +92,12 @@ class Shim:
         self._was_live = False
         self._sessions = 0
         self._foreign = ""
-        """The core's reason for refusing a node of a partition that another manager owns; empty when no node was
-        refused for that."""
+        """The core's reason for refusing a node of a partition that another manager owns.
+
+        Empty when there was no such refusal.
+        """
         self.on_live: list[Callable[[bool], None]] = []
-        """Functions that are called with True when the core knows everything, and with False when that is no longer so."""
+        """Functions that are called with True when the core knows everything, and with False when this ends."""
 
     async def run(self) -> None:
         """Work until cancelled. Raises the errors of `Connection.run` and PartitionOwnedError, alone or in a group."""
@@ -127,7 +135,10 @@ class Shim:
         )
 
     async def lost(self, why: str) -> None:
-        """Tell the state machine that the session has ended; return when no report of that session can be sent any more."""
+        """Tell the state machine that the session has ended.
+
+        When this returns, no report of that session can be sent any more.
+        """
         self._log.warning("no session with the core", why=why)
         taken = asyncio.Event()
         await self._inbox.put(_News(Link.LOST, taken))
@@ -140,7 +151,7 @@ class Shim:
             await self._inbox.put(_News(decision))
 
     def _tell_refusals(self, decisions: list[Decision]) -> None:
-        """Log the nodes that the core refused, because without nodes the core places nothing."""
+        """Log the nodes that the core refused: without nodes the core places nothing."""
         refused = [one for one in decisions if isinstance(one, NodeAnswer) and not one.accepted]
         self._foreign = next((one.reason for one in refused if one.is_owned), self._foreign)
         for why, count in Counter(one.reason for one in refused).items():

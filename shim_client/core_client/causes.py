@@ -1,4 +1,7 @@
-"""Texts that say why a core cannot be reached, the same for all commands, and the check for errors that a retry cannot cure."""
+"""Texts that say why a core cannot be reached, for all commands.
+
+Also the check for errors that a retry cannot cure.
+"""
 
 from typing import Final
 
@@ -12,7 +15,10 @@ START_ADVICE: Final = (
 
 
 def cause(details: str) -> str:
-    """Return why a call failed, in words for people; for an unknown cause, return the last part of gRPC's own message."""
+    """Return why a call failed, in words for people.
+
+    If the cause is unknown, return the last part of gRPC's own message.
+    """
     if "Connection refused" in details:
         return "nothing listens there (connection refused)"
     if any(sign in details for sign in NO_NAME):
@@ -28,7 +34,7 @@ _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 def is_too_large(error: AioRpcError) -> bool:
     """Return whether gRPC refused a message, or dropped the details of an error, because of the size.
 
-    A busy core answers with the same status code, but may accept another attempt.
+    A busy core answers with that status code, too, but may accept another attempt.
     """
     details = error.details() or ""
     is_exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 REGISTER_SECONDS_MAX = 20.0
-"""Longest wait, in seconds, for the answer to one registration; this includes the time until a core answers at all."""
+"""Longest wait, in seconds, for the answer to one registration.
+
+The time until a core answers at all is included.
+"""
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 5.0
 
@@ -49,11 +52,11 @@ _PASSING = frozenset(
 
 
 class CoreRefusedError(Exception):
-    """A core that does not accept this shim: bad configuration, no permission, or no core at that address."""
+    """A core that refuses this shim because of a bad configuration or a missing permission, or an address without a core."""
 
 
 class NoCoreError(Exception):
-    """No core answered, and the shim was told not to wait for one."""
+    """No core answered, and the shim does not wait for one."""
 
     def __init__(self, error: AioRpcError) -> None:
         super().__init__(error.details())
@@ -88,8 +91,10 @@ class Registration:
     policy_group: str
     queues: str
     instance: str = ""
-    """Name of this process, which stays the same after a restart; of several processes of one shim the core accepts
-    the newest."""
+    """Name of this process, which stays the same after a restart.
+
+    Of several processes of one shim the core accepts the newest.
+    """
 
     def message(self) -> si_pb2.RegisterResourceManagerRequest:
         """Return the registration message; `explicitSync` tells the core to place nothing before the sync is complete."""
@@ -212,8 +217,8 @@ class Connection:
     async def _introduce(self, stub: SchedulerAsyncStub, listener: Listener) -> None:
         """Register the shim. Raises SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError.
 
-        The first attempt fails at once when no core listens, so that the user is told. The second attempt waits for a
-        core.
+        The first attempt fails at once when no core listens, so that the user learns of it. The second attempt waits
+        for a core.
         """
         where = f"the core at {self._address.target}"
         try:

@@ -1,7 +1,7 @@
 """The packing of reports into few messages, because a message costs about 90 us whatever its size (design 1.2).
 
 A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. Reports about one object keep their
-order: when its key would occur in two lists of one message, a new message begins.
+order. When its key would occur in two lists of one message, a new message begins.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ def _application_message(report: ApplicationNews) -> tuple[str, _ApplicationMess
 
 
 def node_requests(news: Iterable[NodeNews], rm_id: str) -> Iterator[si_pb2.NodeRequest]:
-    """Yield the messages of the node stream; the report that ends a sync is the last one of its message."""
+    """Yield the messages of the node stream.
+
+    The report that ends a sync is the last one of its message.
+    """
     request, load = si_pb2.NodeRequest(rmID=rm_id), _Load()
     for report in news:
         if isinstance(report, SyncComplete):

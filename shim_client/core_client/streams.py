@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 Call = StreamStreamCall[Any, Any]
 
 OUTBOX_MAX = 500_000
-"""Maximum number of reports that wait for one stream; with more of them the core is not reading, and the session is
-restarted."""
+"""Maximum number of reports that wait for one stream.
+
+If there are more, the core is not reading, and the session is restarted.
+"""
 
 GREETING_SECONDS = 1.0
 """Seconds without a report after which the first message of a stream is sent empty."""
@@ -46,7 +48,10 @@ class SessionLostError(Exception):
 
 
 class SupersededError(Exception):
-    """The end of this shim's session because a newer shim registered under the same cluster id; this shim stops."""
+    """The end of this shim's session, because a newer shim registered under its cluster id.
+
+    This shim stops.
+    """
 
 
 class Outbox:
@@ -189,7 +194,10 @@ class Session:
 
 
 async def _end_of(call: Call, error: BaseException | None) -> Exception:
-    """Return the error for the end of a stream; the status ABORTED means that a newer registration replaced this one (design 1.10)."""
+    """Return the error for the end of a stream.
+
+    The status ABORTED means that a newer registration replaced this one (design 1.10).
+    """
     if isinstance(error, AioRpcError):
         code, details = error.code(), error.details()
     else:

@@ -18,7 +18,10 @@ from lightkube.core.exceptions import ConfigError
 from shim_client.kubernetes.slots import Slots
 
 CONNECTIONS_MAX = 64
-"""Maximum number of connections through a proxy; greater than the number of requests in flight and watches together."""
+"""Maximum number of connections through a proxy.
+
+It is greater than the number of requests in flight and watches together.
+"""
 CONNECTION_IDLE_SECONDS = 60.0
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = 30.0
@@ -32,8 +35,8 @@ class NoAccessError(Exception):
 def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
     """Return the configuration that reaches the API server. Raises NoAccessError.
 
-    The sources in order: the given file, `KUBECONFIG`, the pod's own service account, the usual file in the home
-    directory.
+    The sources in order are the given file, `KUBECONFIG`, the pod's own service account, and the usual file in
+    the home directory.
     """
     try:
         config = _configuration(kubeconfig).get(context)

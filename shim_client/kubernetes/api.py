@@ -30,7 +30,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
-"""Status codes after which a repeated request would get the same answer."""
+"""Status codes after which a repeated request would fail in this way again."""
 _FORBIDDEN = 403
 _GONE = 410
 _TOO_MANY = 429

@@ -54,8 +54,9 @@ class KubernetesCluster:
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind, requested page by page; errors: ClusterError.
 
-        The API server ends a list that takes too long (410); that is a ClusterError, and the list has to be started again. An
-        optional kind that is not served, or that the shim may not read, has an empty list.
+        The API server ends a list that takes too long (410). The error is then a ClusterError, and the list has to be
+        started again. An optional kind has an empty list if the cluster does not serve it, or if the shim may not
+        read it.
         """
         if kind not in OPTIONAL:
             return await self._list(kind)
@@ -85,10 +86,10 @@ class KubernetesCluster:
         return watched(self._api, kind, self._path(kind), version)
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod, unless it is bound to that node already; errors: ElsewhereError, ConflictError, MissingError, ClusterError.
+        """Bind a pod, unless it is bound to that node already.
 
-        While one of its claims has no volume, a volume is requested for the claim, and the error is a plain ClusterError: try
-        again later.
+        Raises ElsewhereError, ConflictError, MissingError or ClusterError. If one of its claims has no volume, the
+        shim requests a volume for that claim. The error is then a plain ClusterError: try again later.
         """
         ref = order.pod
         unbound = [
@@ -117,9 +118,11 @@ class KubernetesCluster:
             # An earlier attempt succeeded, although its answer was lost.
 
     async def _has_volume(self, namespace: str, name: str, volume: str, node: str) -> bool:
-        """Return whether a claim is bound; if it is not, request this volume for it, or without one a new one for the node.
+        """Return whether a claim is bound.
 
-        Errors: ConflictError when the claim got another volume or the volume another claim, MissingError, ClusterError.
+        If it is not, request ``volume`` for it. Without a ``volume``, request a new one for the node. Raises
+        ConflictError when the claim got another volume, or the volume another claim. Also raises MissingError
+        or ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
@@ -139,9 +142,10 @@ class KubernetesCluster:
         return False
 
     async def _give_volume(self, name: str, claim: Mapping[str, Any]) -> None:
-        """Write a claim into a free volume, as the volume controller expects it; errors: ConflictError when the volume is taken.
+        """Write a claim into a free volume, as the volume controller expects it.
 
-        A volume that has this claim already stays as it is. Other errors: MissingError, ClusterError.
+        Raises ConflictError when the volume is taken. A volume that has this claim already stays as it is. Also
+        raises MissingError or ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolume", "", name))
         volume = await self._api.get(path)
@@ -166,7 +170,10 @@ class KubernetesCluster:
         await self._api.patch(path, {"metadata": metadata, "spec": {"claimRef": claim_ref}})
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod, unless an equal copy exists; errors: ConflictError (refused, or another pod has its name), ClusterError."""
+        """Create a pod, unless an equal copy exists.
+
+        Raises ConflictError (refused, or another pod has its name) or ClusterError.
+        """
         path = path_of(order.pod)
         try:
             await self._api.post(path.rpartition("/")[0], order.item)
@@ -180,7 +187,10 @@ class KubernetesCluster:
             # An earlier attempt succeeded: one of this shim, or of the shim that ran before it.
 
     async def delete_pod(self, order: DeletePod) -> None:
-        """Delete a pod with its own grace period; errors: ConflictError, MissingError, ClusterError."""
+        """Delete a pod with its own grace period.
+
+        Raises ConflictError, MissingError or ClusterError.
+        """
         options = {"apiVersion": "v1", "kind": "DeleteOptions", **_if_same(order.pod)}
         try:
             await self._api.delete(path_of(order.pod), options)
@@ -189,7 +199,10 @@ class KubernetesCluster:
             raise
 
     async def evict_pod(self, order: EvictPod) -> None:
-        """Evict a pod; errors: BudgetError, ConflictError, MissingError, ClusterError."""
+        """Evict a pod.
+
+        Raises BudgetError, ConflictError, MissingError or ClusterError.
+        """
         ref = order.pod
         eviction = {
             "apiVersion": "policy/v1",
@@ -204,7 +217,10 @@ class KubernetesCluster:
             raise
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch metadata and status, each only if the pod still has its uid; errors: those of `PodWriter.patch_pod`."""
+        """Patch metadata and status, each only if the pod still has its uid.
+
+        Raises the errors of `PodWriter.patch_pod`.
+        """
         try:
             await self._patch(order)
         except ConflictError as error:
@@ -223,14 +239,20 @@ class KubernetesCluster:
             await self._api.patch(f"{path}/status", change, STRATEGIC)
 
     async def _same(self, ref: ObjectRef, error: ConflictError | None = None) -> dict[str, Any]:
-        """Return the object of a reference; errors: MissingError when it is gone, or its name has another uid now (from `error`)."""
+        """Return the object of a reference.
+
+        Raises MissingError when it is gone. If its name has another uid now, raises MissingError as well, from `error`.
+        """
         found: dict[str, Any] = await self._api.get(path_of(ref))
         if ref.uid and found.get("metadata", {}).get("uid") != ref.uid:
             raise MissingError(f"{ref.kind} {ref.name} is another one by now") from error
         return found
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
-        """Return how many pods an owner wants to run now; errors: MissingError, ConflictError (not readable), ClusterError."""
+        """Return how many pods an owner wants to run now.
+
+        Raises MissingError, ConflictError (not readable) or ClusterError.
+        """
         found = await self._same(owner)
         try:
             return pods_wanted({**found, "kind": owner.kind})
@@ -238,7 +260,10 @@ class KubernetesCluster:
             raise ConflictError(f"{owner.kind} {owner.name}: {bad}") from bad
 
     async def record_event(self, order: RecordEvent) -> None:
-        """Record an event; errors: ClusterError."""
+        """Record an event.
+
+        Raises ClusterError.
+        """
         await self._events.record(order)
 
     def _status(self, order: PatchPod) -> dict[str, Any]:
@@ -257,7 +282,10 @@ class KubernetesCluster:
 
 
 def _if_same(ref: ObjectRef) -> dict[str, Any]:
-    """Return the precondition of a deletion: only the pod with the reference's uid is deleted; {} without a uid."""
+    """Return the precondition of a deletion: only the pod with the reference's uid is deleted.
+
+    Return {} if there is no uid.
+    """
     return {"preconditions": {"uid": ref.uid}} if ref.uid else {}
 
 

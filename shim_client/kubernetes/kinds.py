@@ -1,6 +1,6 @@
 """Paths of each kind at the API server, and the fields of its objects that the shim keeps.
 
-Only the fields that `shim_client.translate` reads are kept, so that a list of a large cluster stays small.
+Only the fields that `shim_client.translate` reads are kept. So the list of a large cluster stays small.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def path_of(ref: ObjectRef) -> str:
 
 
 def trimmed(kind: str, item: Any) -> KubeObject:  # noqa: ANN401
-    """Return an object with its kind, without the fields that the shim never reads; a value of a wrong type is kept."""
+    """Return an object with its kind, without the fields that the shim never reads.
+
+    A value of a wrong type is kept.
+    """
     if not isinstance(item, dict):
         return {"kind": kind, "metadata": {}}
     kept = {**item, "kind": kind, "metadata": _metadata(item.get("metadata"))}

@@ -20,7 +20,10 @@ class Slots(httpx2.AsyncBaseTransport):
         self._idle: list[httpx2.AsyncBaseTransport] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request through an idle transport, which is busy until the answer is closed."""
+        """Send a request through an idle transport.
+
+        The transport is busy until the answer is closed.
+        """
         transport = self._idle.pop() if self._idle else self._new()
         try:
             response = await transport.handle_async_request(request)
@@ -47,7 +50,10 @@ class Slots(httpx2.AsyncBaseTransport):
 
 
 class _Lent(httpx2.AsyncByteStream):
-    """The body of an answer; the first close gives the transport back."""
+    """The body of an answer.
+
+    When it is closed for the first time, the transport becomes idle again.
+    """
 
     def __init__(self, stream: httpx2.AsyncByteStream, give_back: Callable[[], None]) -> None:
         self._stream = stream

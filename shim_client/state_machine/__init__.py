@@ -1,5 +1,6 @@
 """The shim's state machine: all that the shim knows of cluster and core, and what it does about it.
 
-Its inputs are observations of the cluster, decisions of the core and results of actions, one at a time. Its outputs
-are reports to the core and actions on the cluster. No module here reads a clock, does I/O or knows the wire format.
+The machine takes its inputs one at a time: observations of the cluster, decisions of the core, and results of
+actions. The outputs of the machine are reports to the core and actions on the cluster. No module here reads a
+clock, does I/O or knows the wire format.
 """

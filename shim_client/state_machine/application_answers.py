@@ -34,7 +34,7 @@ def answered(state: State, answer: ApplicationAnswer) -> None:
 def unchanged(state: State, refusal: TagsRefused) -> None:
     """Record an event on the namespace whose quota the core refused, once for each reason.
 
-    An application that has ended meanwhile is no reason for an event.
+    If the application has ended meanwhile, no event is recorded.
     """
     for application in state.applications.get(refusal.application, {}).values():
         key = refusal_key(application.namespace)
@@ -54,8 +54,8 @@ def refusal_key(namespace: str) -> str:
 def changed(state: State, change: ApplicationState) -> None:
     """Process a new state of an accepted application in the core.
 
-    An application that has ended is forgotten, or announced again if it has pods. When an application fails, its pods without a
-    node fail and its placeholders are deleted; once it has failed, the next pod that arrives starts it again.
+    An application that has ended is forgotten, or announced again if it has pods. When an application fails, its pods
+    without a node fail and its placeholders are deleted. After that, the next pod that arrives starts it again.
     """
     for application in list(state.applications.get(change.application, {}).values()):
         if application.standing is not Standing.ACCEPTED:
@@ -81,7 +81,10 @@ def _end(state: State, application: ApplicationRecord) -> None:
 
 
 def _forgotten(state: State, application: ApplicationRecord) -> None:
-    """Reset an application that has failed and that the core has forgotten; a later pod starts it again."""
+    """Reset an application that has failed and that the core has forgotten.
+
+    A later pod starts it again.
+    """
     application.standing = Standing.UNSENT
     application.placeholders_made = application.placeholders_failed = False
     for uid in application.members:
@@ -93,9 +96,9 @@ def _forgotten(state: State, application: ApplicationRecord) -> None:
 
 
 def _fail_members(state: State, application: ApplicationRecord, reason: str, why: str) -> None:
-    """Fail the application's pods that have no node, and delete its placeholders; real pods that run stay as they are.
+    """Fail the application's pods that have no node, and delete its placeholders.
 
-    The event is recorded on every real pod.
+    Real pods that run stay. The event is recorded on every real pod.
     """
     for uid in list(application.members):
         pod = state.pods[uid]

@@ -1,7 +1,7 @@
 """Applications: each is announced to the core before its first pod.
 
-The core's answers name an application by its id alone. Two applications with the same id, in two partitions, are
-therefore announced one after the other. When the annotations of a namespace change, its applications get new tags.
+The core's answers name an application by its id alone. So two applications with one id, in two partitions, are
+announced one after the other. When the annotations of a namespace change, its applications get new tags.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove a pod from its application.
 
-    An application without pods is forgotten when the core does not have it. It is removed from the core when no pod
-    of it ever ran. The core itself completes an application that ran.
+    An application without pods is forgotten if the core does not know it. If the core knows it and none of its
+    pods ever ran, the core is told to remove it. If one of its pods ran, the core completes it by itself.
     """
     application = pod.application
     if application is None:
@@ -59,7 +59,10 @@ def drop(state: State, application: ApplicationRecord) -> None:
 
 
 def announce(state: State, application: ApplicationRecord) -> None:
-    """Send an application to the core: at once, or after the answer about an application with the same id."""
+    """Send an application to the core.
+
+    If another application with its id waits for an answer, send it after that answer.
+    """
     application.standing = Standing.SENT
     waiting = state.unanswered.setdefault(application.id, deque())
     waiting.append(application)
@@ -70,7 +73,7 @@ def announce(state: State, application: ApplicationRecord) -> None:
 def answered(state: State, id_: str) -> ApplicationRecord | None:
     """Return the application to which an answer belongs, and send the next application with this id, if one waits.
 
-    Return None when no application with this id waits for an answer.
+    Return None if no application with this id waits for an answer.
     """
     waiting = state.unanswered.get(id_)
     if not waiting:
@@ -95,7 +98,10 @@ def retag(state: State, namespace: str) -> None:
 
 
 def _was_sent(state: State, application: ApplicationRecord) -> bool:
-    """Return whether the core has the application, or its announcement is on the way; one that waits to be sent is not."""
+    """Return whether the core has the application, or its announcement is on the way.
+
+    An announcement that waits to be sent does not count.
+    """
     if application.standing is Standing.SENT:
         return state.unanswered[application.id][0] is application
     return application.standing is Standing.ACCEPTED

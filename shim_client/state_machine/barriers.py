@@ -1,8 +1,8 @@
 """Barriers: asks that show when the core has processed all pods reported so far.
 
-The three streams are not ordered among each other, and the core does not confirm an allocation that it accepts. A
-barrier is an ask of an application that does not exist, so the core refuses it. The core answers the reports of a
-stream in order. Its refusal therefore shows that everything before the barrier was processed.
+The three streams are not ordered among each other, and the core does not confirm accepted allocations. A barrier
+is an ask of an application that does not exist, so the core refuses it. The core answers the reports of a stream
+in order. So the refusal shows that everything before the barrier was processed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ APPLICATION = "evenhand.io/barrier"
 
 
 def put(state: State, node: str) -> None:
-    """Send a barrier after all reports of pods. `node` is the node that waits for it; "" when the sync waits."""
+    """Send a barrier after all reports of pods.
+
+    `node` is the node that waits for the barrier, or "" when the sync waits.
+    """
     state.barriers_made += 1
     key = f"{APPLICATION}-{state.barriers_made}"
     state.barriers[key] = node
@@ -32,5 +35,8 @@ def put(state: State, node: str) -> None:
 
 
 def passed(state: State, key: str) -> str | None:
-    """Remove the barrier with this key and return the node that waited for it; "" for the sync, None without such a barrier."""
+    """Remove the barrier with this key and return the node that waited for it.
+
+    Return "" if the sync waited, and None if there is no such barrier.
+    """
     return state.barriers.pop(key, None)

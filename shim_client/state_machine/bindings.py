@@ -39,10 +39,10 @@ _CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Uns
 
 
 def placed(state: State, decision: Placed) -> None:
-    """Bind a pod to its node, or give the placement back when the pod is gone, is being deleted, or the node does not suit it.
+    """Bind a pod to its node.
 
-    A pod that is on another node is reported with that node. Nothing is done for a pod that is on this node already, or when
-    the node is gone.
+    If the pod is gone or being deleted, or if the node does not suit it, give the placement back. If the pod is on
+    another node, report it with that node. Do nothing if the pod is on this node already, or if the node is gone.
     """
     pod = state.pods.get(decision.key)
     if pod is not None and pod.sent is None and pod.refused is not None:
@@ -59,7 +59,7 @@ def placed(state: State, decision: Placed) -> None:
         _unsuitable(state, pod, decision, why)
     elif decision.node in state.nodes:
         _bind(state, pod, pod.sent, decision.node)
-    # When the node is gone, the core releases the pod as soon as the removal of the node is reported.
+    # When the node is gone, the removal of the node is reported. The core then releases the pod.
 
 
 def _bind(state: State, pod: PodRecord, sent: PodReport, node: str) -> None:
@@ -90,8 +90,8 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
 def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
     """Give a placement back because the node does not suit the pod by what is known now (design 1.8).
 
-    The core then avoids the node until the ask is reported with other suitable nodes. When the suitable nodes fit
-    into a list, the ask is reported with them at once and keeps its place in the order.
+    The core then avoids the node until the ask is reported with other suitable nodes. If the suitable nodes fit
+    into a list, the ask is reported with that list at once and keeps its place in the order.
     """
     sent = pod.sent
     assert sent is not None
@@ -108,10 +108,10 @@ def _insist(state: State, pod: PodRecord) -> None:
 
 
 def refused(state: State, decision: PodRefused) -> None:
-    """Record an event that the core refused a pod; the pod is reported again when it has changed.
+    """Record an event that the core refused a pod.
 
-    When the core refuses an update, it keeps the earlier form of the pod. The end of that pod must therefore still be
-    reported.
+    The pod is reported again when it has changed. When the core refuses an update, it keeps the earlier form of the
+    pod. The end of that pod must therefore still be reported.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.sent is None:
@@ -176,7 +176,7 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
 
 
 def _moved(state: State, pod: PodRecord, error: ElsewhereError) -> None:
-    """Report that another scheduler bound the pod, and to which node."""
+    """Report that another scheduler bound the pod, with the node."""
     state.note(pod.facts.ref, "FailedBinding", str(error), warning=True)
     pods.assign(state, pod, error.node)
     _insist(state, pod)

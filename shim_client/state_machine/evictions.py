@@ -1,4 +1,7 @@
-"""Victims: pods that the core orders to be evicted, until each has ended or a veto says that it stays."""
+"""Victims: pods that the core orders to be evicted.
+
+Each is followed until it has ended, or until a veto says that it stays.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ ORDERS = frozenset(
         TerminationType.PLACEHOLDER_REPLACED,
     }
 )
-"""Terminations that order a pod's deletion; all others report a pod that has already ended."""
+"""Terminations that order a pod's deletion.
+
+All others report a pod that has already ended.
+"""
 EVICT = "evict"
 DELIVERIES = frozenset({"", "delete", EVICT, victim_marks.SOFT})
 """Ways to end a pod that this shim knows."""
@@ -40,9 +46,10 @@ _GOES = (victim_marks.DISRUPTED, "True", "PreemptionByScheduler")
 
 
 def released(state: State, decision: Released) -> None:
-    """Evict a pod that the core ordered to be evicted, or confirm the order if the pod is gone already.
+    """Evict a pod as the core ordered.
 
-    A pod that the core dropped without an order is reported again.
+    If the pod is gone already, confirm the order. A pod that the core dropped without an order is
+    reported again.
     """
     pod = state.pods.get(decision.key)
     if decision.termination in ORDERS:
@@ -77,10 +84,10 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 
 
 def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
-    """Return the order of a pod that waits for another operator, when the core repeats that order; else None.
+    """Return the order of a pod that waits for another operator, if the core repeats that order.
 
-    After a decision has expired, the core repeats its order without a preemptor. The mark on the pod still names
-    the first preemptor.
+    Else return None. After a decision has expired, the core repeats its order without a preemptor. The mark on
+    the pod still names the first preemptor.
     """
     order = pod.order
     again = order is not None and order.decision == decision.decision != ""
@@ -88,7 +95,10 @@ def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
 
 
 def _confirm(state: State, decision: Released) -> None:
-    """Report that a pod is gone, which confirms the core's order to evict it."""
+    """Report that a pod is gone.
+
+    The report confirms the core's order to evict the pod.
+    """
     state.reports.append(
         PodRelease(
             decision.key,
@@ -133,7 +143,10 @@ def _obstacle(pod: PodRecord, delivery: str) -> str:
 
 
 def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
-    """Record the core's order on a pod; the order is not reported back to the core."""
+    """Record the core's order on a pod.
+
+    The order is not reported back to the core.
+    """
     pod.order, pod.void = order, None
     pod.soft, pod.marked = softly, softly and soft.stands(pod, order)
     if pod.sent is not None:
@@ -141,7 +154,10 @@ def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
 
 
 def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
-    """Return the action that ends the pod; None when another operator deletes the marked pod (J11)."""
+    """Return the action that ends the pod.
+
+    Return None when another operator deletes the marked pod (J11).
+    """
     if delivery == victim_marks.SOFT:
         return None
     return EvictPod(ref) if delivery == EVICT else DeletePod(ref)
@@ -150,7 +166,10 @@ def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
 def _note(
     state: State, pod: PodRecord, order: Releasing, why: str, delivery: str
 ) -> PatchPod | None:
-    """Return the annotations and condition to write on a pod before it is evicted; None when there is nothing to write."""
+    """Return the annotations and condition to write on a pod before it is evicted.
+
+    Return None when there is nothing to write.
+    """
     preempted = order.termination is TerminationType.PREEMPTED_BY_SCHEDULER
     if not preempted and not order.decision:
         return None
@@ -168,9 +187,10 @@ def _note(
 
 
 def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterError | None) -> None:
-    """Process the result of an eviction; if the victim of a decision stays, report a veto, after which the core plans again.
+    """Process the result of an eviction.
 
-    A pod that is gone or is being deleted is not vetoed, because its capacity becomes free.
+    If the victim of a decision stays, report a veto; then the core plans again. A pod that is gone or is being deleted
+    is not vetoed, because its capacity becomes free.
     """
     if error is None or isinstance(error, MissingError) or pod.facts.deleting:
         return
@@ -185,10 +205,11 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 
 
 def take_up(state: State) -> None:
-    """Resume or give up the evictions that an earlier run of the shim was ordered to do (C8); called before any report.
+    """Resume or give up the evictions that an earlier run of the shim was ordered to do (C8).
 
-    A marked pod is evicted when its preemptor still waits, or when a quota ordered its eviction. It stays when the
-    preemptor has a node by now or is gone, or when the mark for another operator was removed meanwhile.
+    This is called before any report. A marked pod is evicted when its preemptor still waits, or when a quota
+    ordered its eviction. Otherwise the pod stays: the preemptor has a node by now or is gone, or the mark for
+    another operator was removed meanwhile.
     """
     for pod in list(state.pods.values()):
         mark = victim_marks.written(pod)
@@ -220,7 +241,10 @@ def carry_on(state: State) -> None:
 
 
 def _is_wanted(state: State, mark: Releasing) -> bool:
-    """Return whether the preemptor still waits; a quota run has no preemptor, and its evictions are always wanted."""
+    """Return whether the preemptor still waits.
+
+    A quota run has no preemptor, so its evictions are always wanted.
+    """
     if not mark.beneficiary:
         return True
     pod = state.pods.get(mark.beneficiary)

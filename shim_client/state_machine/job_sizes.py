@@ -1,4 +1,7 @@
-"""Sizes of jobs without a size label: the owners of the pods say the size, or no further member arrives for a while (J1)."""
+"""Sizes of jobs without a size label (J1).
+
+The owners of the pods say the size; otherwise it is known when no further member arrives for a while.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from shim_client.state_machine import jobs, pods
 from shim_client.state_machine.state import JobRecord, State
 
 ASK_AGAIN_S = 30
-"""Seconds after which the owners of a waiting job are asked again, because the number that they want may have changed."""
+"""Seconds until the owners of a waiting job are asked again, because they may want another number by then."""
 
 
 def second(state: State) -> None:
-    """Check every job without a size label; called once a second."""
+    """Check every job without a size label.
+
+    This is called once a second.
+    """
     for job in state.jobs.values():
         if not job.labelled:
             _second(state, job)
@@ -30,7 +36,10 @@ def _second(state: State, job: JobRecord) -> None:
 
 
 def _settle(state: State, job: JobRecord) -> None:
-    """Take the number of present members as the size of the job if one of them waits; called when no member has come for a while."""
+    """Take the number of present members as the size of the job if one of them waits.
+
+    This is called when no member has come for a while.
+    """
     if job.seen != len(job.members) and not _waits(state, job):
         return
     before = jobs.size(job)
@@ -43,7 +52,7 @@ def _waits(state: State, job: JobRecord) -> bool:
 
 
 def answered(state: State, read: ReadOwner, error: ClusterError | None) -> None:
-    """Record how many pods an owner wants; None for an owner that cannot be read."""
+    """Record how many pods an owner wants, or None if the owner cannot be read."""
     job = state.jobs.get(read.about)
     owner = job.owners.get(read.owner) if job else None
     if job is None or owner is None:

@@ -1,8 +1,8 @@
 """Jobs: their members, and the number of members that they will have (J1).
 
-A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If the
-owners do not say it, the size is the number of members once no new member has come for a while. While the size is
-unknown, no waiting member is reported to the core, because the core would place that member alone.
+A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If
+the owners do not say it, the size is the number of members that are there when no new one has come for a while. While
+the size is unknown, waiting members are not reported to the core, because the core would place them singly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BY_PATIENCE = "it counts as complete when no further member arrives for {second
 
 
 def join(state: State, pod: PodRecord) -> None:
-    """Count the pod as a member of the job that its labels, or its PodGroup, and its application name now."""
+    """Count the pod as a member of its present job, which follows from its labels or its PodGroup, and from its application."""
     facts = pod.facts
     key, declared = pod_groups.gang_of(state, pod)
     if pod.job is None and not key:
@@ -46,10 +46,11 @@ def join(state: State, pod: PodRecord) -> None:
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Remove the pod from its job; a job without members is forgotten.
+    """Remove the pod from its job.
 
-    If a remaining member waits and no label gives the size, the owners are asked for it again within a second. If a member has no
-    such owner, the members are counted again once no new member has come for a while.
+    A job without members is forgotten. If a remaining member waits and no label gives the size, the owners are asked
+    for the size again within a second. If a member has no such owner, the members are counted again when no new one
+    has come for a while.
     """
     job = pod.job
     if job is None:
@@ -66,14 +67,20 @@ def leave(state: State, pod: PodRecord) -> None:
 
 
 def size(job: JobRecord) -> int | None:
-    """Return the minimum number of members of the job; None while it is not known."""
+    """Return the minimum number of members of the job.
+
+    Return None while it is not known.
+    """
     if job.labelled:
         return max(job.labelled)
     return size_by_owners(job) or min(job.seen, MEMBERS_MAX) or None
 
 
 def size_by_owners(job: JobRecord) -> int | None:
-    """Return how many pods the owners of all members want together; None when one of these owners does not say."""
+    """Return how many pods the owners of all members want together.
+
+    Return None when one of these owners does not say.
+    """
     wanted = [owner.wanted for owner in job.owners.values()]
     known = [number for number in wanted if number is not None]
     if job.without_owner or not known or len(known) < len(wanted):
@@ -87,14 +94,20 @@ def reported_key(pod: PodRecord) -> str:
 
 
 def reported_size(pod: PodRecord) -> int:
-    """Return the job size to report with a pod; for a running pod of a job of unknown size, the number of present members."""
+    """Return the job size to report with a pod.
+
+    For a running pod of a job of unknown size, return the number of present members.
+    """
     if pod.job is None:
         return 0
     return size(pod.job) or min(len(pod.job.members), MEMBERS_MAX)
 
 
 def lacks_size(state: State, pod: PodRecord) -> bool:
-    """Return whether the size of a waiting pod's job is unknown; record an event about that on the pod once."""
+    """Return whether the size of a waiting pod's job is unknown.
+
+    If it is, record an event about that on the pod, once.
+    """
     job = pod.job
     if pod.node or job is None or size(job) is not None:
         return False
@@ -128,7 +141,10 @@ def _ask(state: State, job: JobRecord, ref: ObjectRef) -> None:
 
 
 def _begin(state: State, pod: PodRecord, name: str, key: str) -> JobRecord:
-    """Create a job; record an event if another application of the namespace has a job with the same key (J1)."""
+    """Create a job.
+
+    Record an event if another application of the namespace has a job with this key (J1).
+    """
     application = pod.application
     assert application is not None
     called = f"{application.partition}/{pod.facts.ref.namespace}/{key}"
@@ -156,7 +172,7 @@ def _name_of(pod: PodRecord, key: str) -> str:
 
 
 def _count(state: State, job: JobRecord, pod: PodRecord, change: int) -> None:
-    """Add (`change` 1) or remove (`change` -1) the owner and the labelled size of a pod in the counts of its job."""
+    """Add the owner and the labelled size of a pod to the counts of its job (`change` 1), or remove them (`change` -1)."""
     ref, labelled = pod.counted
     if labelled:
         job.labelled[labelled] += change

@@ -85,22 +85,25 @@ Input = Listing | WatchEvent | Decision | Link | Beat | Outcome
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of the pods that name the shim's scheduler, by the state that they have reached."""
+    """Counts of the pods that name the shim's scheduler, by their state."""
 
     live: bool
     """Whether a session is open and the core has confirmed the reports of everything that exists."""
     bound: int
     binding: int
     leaving: int
-    """Pods that the core ordered to be evicted and that have not ended yet."""
+    """Pods whose eviction the core ordered and that still run or terminate."""
     marked: int
-    """Pods that are marked for eviction by another operator, which chooses the time."""
+    """Pods that are marked for eviction by another operator.
+
+    The operator chooses the time.
+    """
     waiting: int
-    """Asks that wait, and for which the core has given no reason yet."""
+    """Waiting asks for which the core has given no reason yet."""
     explained: int
     """Asks whose condition says why they wait; refused asks are included."""
     held: int
-    """Pods that are not asks yet or any more, for example because of scheduling gates, device claims or missing volume claims."""
+    """Pods that are not asks now, for example because of scheduling gates, device claims or missing volume claims."""
     orphans: int
 
 
@@ -146,7 +149,7 @@ class Mirror:
         return self.state.phase is Phase.OPEN
 
     def tally(self) -> Tally:
-        """Count the pods that name the shim's scheduler, by the state that they have reached."""
+        """Count the pods that name the shim's scheduler, by their state."""
         return _tally(self.state)
 
     def _decided(self, decision: Decision) -> None:
@@ -220,7 +223,10 @@ def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
 
 
 def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> None:
-    """Process an object; an unreadable object gets an event once, and does not stop the processing of others."""
+    """Process an object.
+
+    For an unreadable object an event is recorded once, and other objects are still processed.
+    """
     try:
         handler(state, item)
     except BadObjectError as bad:
@@ -228,7 +234,10 @@ def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> No
 
 
 def _compare(state: State, listing: Listing) -> None:
-    """Process the list of a kind; known objects that the list lacks were deleted without a watch event."""
+    """Process the list of a kind.
+
+    Known objects that the list lacks were deleted without a watch event.
+    """
     references.remove_vanished(state, listing)
     observe, _ = _HANDLERS[listing.kind]
     for item in listing.items:

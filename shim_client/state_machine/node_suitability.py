@@ -1,7 +1,7 @@
-"""Nodes that suit a pod by rules that the core cannot check (design 1.8): neighbouring pods and volumes.
+"""The nodes that suit a pod by its rules on neighbouring pods and volumes, which the core cannot check (design 1.8).
 
-The core receives the result as lists of allowed or excluded nodes, if these have at most `NODES_LISTED_MAX` entries.
-The result is computed again before a pod is bound, because the core may have decided on an older one.
+The core receives them as a list of allowed or of excluded nodes, if the list has at most `NODES_LISTED_MAX` entries.
+The nodes are computed again before a pod is bound, because the core may have decided on older ones.
 """
 
 from __future__ import annotations
@@ -21,14 +21,19 @@ from shim_client.translate.neighbours import Spread, Term
 from shim_client.translate.node import NodeFacts
 
 NODES_LISTED_MAX = 1000
-"""Maximum number of nodes in a list that is sent to the core; unsuitable nodes that are not listed are found before
-binding."""
+"""Maximum number of nodes in a list that is sent to the core.
+
+Unsuitable nodes that are not listed are noticed before binding.
+"""
 NOWHERE = "evenhand.io/no-node"
-"""The only allowed node of a pod that no node suits; no node has that name."""
+"""The only allowed node of a pod that suits no node.
+
+No node has that name.
+"""
 
 
 class Part(NamedTuple):
-    """A demand of a pod: the only nodes that satisfy it, or the nodes that violate it, and a description."""
+    """A demand of a pod: its description, and the only nodes that satisfy it, or the nodes that violate it."""
 
     why: str
     only: set[str] | None = None
@@ -42,7 +47,10 @@ class Part(NamedTuple):
 
 
 def obstacle(state: State, pod: PodRecord, node: str) -> str:
-    """Return the description of a demand of the pod that excludes the node now; "" when no demand does."""
+    """Return the description of a demand of the pod that excludes the node now.
+
+    Return "" when no demand does.
+    """
     why = next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
     if not why and pod.facts.claims and volume_matching.plan(state, pod, node) is None:
         return _no_volumes(state, pod)
@@ -58,7 +66,7 @@ def is_judged(state: State, pod: PodRecord) -> bool:
 def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
     """Return the ask limited to the nodes that suit it, by what is known now.
 
-    The ask of a pod whose place is kept (see `promises`) keeps the limits that it was sent with.
+    A pod whose place is kept (see `promises`) keeps the limits of its last report.
     """
     if pod.promise and pod.sent is not None:
         return _limited_as(report, pod.sent)
@@ -83,7 +91,10 @@ def _limited(
 
 
 def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the allowed and the excluded nodes; at most one list is filled, and none when both would be too long."""
+    """Return the allowed and the excluded nodes.
+
+    At most one of the lists is filled; both are empty when both would be too long.
+    """
     never = set().union(*(part.never for part in parts if part.never))
     limits = [part.only for part in parts if part.only is not None]
     if not limits:
@@ -115,7 +126,10 @@ def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _standing_in(state: State, pod: PodRecord) -> list[PodRecord]:
-    """Return the placeholders of the pod's task group; the pod takes the place of one of them."""
+    """Return the placeholders of the pod's task group.
+
+    The pod replaces one of them.
+    """
     application, report = pod.application, pod.facts.report
     if application is None or not report.task_group or report.placeholder:
         return []
@@ -152,7 +166,10 @@ def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
 
 
 def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
-    """Return the places that keep a counted pod when the new pod replaces a placeholder; each place in `freed` would lose one pod."""
+    """Return the places that keep a counted pod when the new pod replaces a placeholder.
+
+    Each place in `freed` would lose one pod.
+    """
     if not freed:
         return counts
     return [place for place, count in counts.items() if count > (place in freed)]
@@ -173,7 +190,10 @@ def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
-    """Yield, for each required affinity, the nodes that satisfy it; the first pod of a group that selects itself may be anywhere."""
+    """Yield, for each required affinity, the nodes that satisfy it.
+
+    The first pod of a group that selects itself may be anywhere.
+    """
     first = bool(asked) and not any(state.neighbourhood.counts(one) for one in asked)
     meant = first and _means_itself(state, pod, asked[0])
     for question in asked:
@@ -189,7 +209,10 @@ def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
 
 
 def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
-    """Return the demand for nodes in places that, with one more pod, exceed the place with the fewest pods by at most `max_skew`."""
+    """Return the demand of a topology spread.
+
+    It allows the places that, with one more pod, have at most `max_skew` pods more than the place with the fewest.
+    """
     admitted = _admitting(pod) if spread.honours_affinity else _admit_all
     places = {
         place: names

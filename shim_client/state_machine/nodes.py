@@ -13,7 +13,10 @@ _KNOWN = frozenset({Standing.SENT, Standing.ACCEPTED})
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Record a node that is new or has changed; a node that moved to another partition is removed and announced again."""
+    """Record a node that is new or has changed.
+
+    A node that moved to another partition is removed and announced again.
+    """
     facts = _read(state, item)
     if facts is None:
         return
@@ -42,7 +45,10 @@ def forget(state: State, item: KubeObject) -> None:
 
 
 def remove(state: State, name: str) -> None:
-    """Remove a node; the core releases all pods on it, and these pods wait until a node with this name appears."""
+    """Remove a node.
+
+    The core releases all pods on it, and these pods wait until a node with this name appears.
+    """
     node = state.nodes.pop(name, None)
     if node is None:
         return
@@ -112,7 +118,10 @@ def _adopt(state: State, node: NodeRecord) -> None:
 
 
 def enable(state: State, node: NodeRecord) -> None:
-    """Let the core use a node; a cordoned node only for pods that require it."""
+    """Let the core use a node.
+
+    Only pods that require a cordoned node may use it.
+    """
     if node.standing is Standing.ACCEPTED:
         state.reports.append(node_report(node.facts, _standing_order(node.facts)))
 

@@ -1,8 +1,8 @@
 """Placeholders: created once for an application with task groups, deleted when the application has no real pod left.
 
-The core places no real pod of the application before its placeholders have nodes. It orders a placeholder's deletion
-when a real pod replaces the placeholder, or when the placeholder stays unused for too long. The shim carries out such
-an order like any other eviction.
+The core places no real pod of the application before its placeholders have nodes. The core orders a placeholder's
+deletion when a real pod replaces it, or when it stays unused for too long. The shim carries out such an order like
+any other eviction.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def declared(
 ) -> ApplicationReport:
     """Return the announcement of an application, with the fields that follow from its task groups.
 
-    Before placeholders are created, `placeholder_ask` is the sum of all of them. Afterwards it is the sum of the
-    remaining ones, so that the application does not wait for a placeholder that was preempted meanwhile. It is empty
-    for an application that already runs.
+    Before placeholders are created, `placeholder_ask` is the sum of all placeholders. Afterwards it is the sum of
+    the remaining ones. So the application does not wait for a placeholder that was preempted meanwhile. For an
+    application that already runs, `placeholder_ask` is empty.
     """
     maker = _maker(state, application)
     if maker is None:
@@ -124,8 +124,8 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
     """Return the pod that created the application and its task groups.
 
-    When that pod has ended, the first pod with task groups takes its place. The result is None when that pod exists and has no
-    task groups, or when it has ended and no pod has task groups.
+    When that pod has ended, the first pod with task groups takes its place. Return None if the pod that counts has no
+    task groups, or if there is no such pod.
     """
     first = state.pods.get(application.originator)
     members = [first] if first else (state.pods[uid] for uid in application.members)

@@ -1,4 +1,4 @@
-"""The gang that a pod belongs to: the job that its labels name, or else its PodGroup (J1).
+"""The gang of a pod: the job that its labels name, or else its PodGroup (J1).
 
 A pod without a node waits until its PodGroup is known. A pod that the core knows keeps its gang when the group is deleted.
 """
@@ -31,7 +31,10 @@ def leave(state: State, pod: PodRecord) -> None:
 
 
 def lacking(state: State, pod: PodRecord) -> str:
-    """Return why a pod is held because of its PodGroup; "" when it is not held."""
+    """Return why a pod is held because of its PodGroup.
+
+    Return "" when it is not held.
+    """
     if not _counts(pod) or pod.sent is not None or _name_of(pod) in state.pod_groups:
         return ""
     name = pod.facts.pod_group
@@ -41,7 +44,10 @@ def lacking(state: State, pod: PodRecord) -> str:
 
 
 def gang_of(state: State, pod: PodRecord) -> tuple[str, int]:
-    """Return key and declared size of the pod's gang; no key without a gang, and 0 for a size that has to be found out."""
+    """Return key and declared size of the pod's gang.
+
+    The key is empty if the pod has no gang, and the size is 0 if it has to be found out.
+    """
     report = pod.facts.report
     if not _counts(pod):
         return report.job_key, report.job_members

@@ -1,8 +1,8 @@
 """Pods: observed, reported to the core when everything that they wait for exists, and reported again when they change.
 
-A pod is ready to be reported when it has no scheduling gates, and its volume claims and PodGroup exist. Its application must have
-been accepted and, if it has a node, that node too (design 1.10). A pod on an unknown node is reported when the node
-appears.
+A pod is ready to be reported when its scheduling gates are gone, and its volume claims and PodGroup exist. The core
+must also have accepted its application and, if it has a node, that node (design 1.10). A pod on an unknown node is
+reported when the node appears.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from shim_client.translate.volumes import ClaimFacts
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Record a pod that is new or has changed; a pod that has ended counts as deleted."""
+    """Record a pod that is new or has changed.
+
+    A pod that has ended counts as deleted.
+    """
     if is_terminated(item):
         forget(state, item)
         return
@@ -60,7 +63,10 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Record that a pod was deleted; report the deletion if the core knows the pod."""
+    """Record that a pod was deleted.
+
+    Report the deletion if the core knows the pod.
+    """
     uid = mapping(item, "metadata").get("uid")
     if isinstance(uid, str):
         state.bad.pop(uid, None)
@@ -68,7 +74,10 @@ def forget(state: State, item: KubeObject) -> None:
 
 
 def remove(state: State, uid: str) -> None:
-    """Remove a pod by uid; the release that is reported confirms the core's order to evict the pod, if there was one."""
+    """Remove a pod by uid.
+
+    If the core ordered its eviction, the report of its release confirms that order.
+    """
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
@@ -90,7 +99,10 @@ def remove(state: State, uid: str) -> None:
 
 
 def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str = "") -> None:
-    """Tell the core to release the pod as it was last reported; do nothing for a pod that the core does not know."""
+    """Tell the core to release the pod as it was last reported.
+
+    Do nothing if the core does not know the pod.
+    """
     if pod.sent is None:
         return
     state.reports.append(
@@ -106,10 +118,11 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 
 
 def offer(state: State, pod: PodRecord) -> None:
-    """Report a pod or its change to the core, if the pod is ready and the session has come far enough.
+    """Report a pod, or its change, to the core.
 
-    Without a session nothing is done. Within one, a pod of this scheduler that is ready joins its application and its job, even
-    if it is not reported yet. A pod on a node that the core has not accepted is withdrawn from the core.
+    The pod has to be ready, and the session far enough. Without a session nothing is done. Within a session, a pod of
+    this scheduler that is ready joins its application and its job, even if it is not reported yet. A pod on a node
+    that the core has not accepted is withdrawn from the core.
     """
     if state.phase is Phase.AWAY or not _is_ripe(state, pod):
         return
@@ -215,7 +228,10 @@ def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
 
 
 def _read(state: State, item: KubeObject) -> PodFacts | None:
-    """Return the pod's facts; None for an unreadable pod, on which an event is recorded once."""
+    """Return the pod's facts.
+
+    For an unreadable pod, record an event once and return None.
+    """
     try:
         facts = read_pod(item, state.settings, _known_names(state, item))
     except BadObjectError as bad:
@@ -269,7 +285,8 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
     why = needs or _lacks_volume(state, pod)
     if why:
         state.note_once(pod, "FailedScheduling", why, warning=True)
-        # More nodes would not help a pod with device claims or without its group: autoscalers add none for this reason.
+        # More nodes would not help a pod with device claims or without its group. With SchedulingSkipped autoscalers
+        # add none.
         state.say_once(pod, "SchedulingSkipped" if needs else "Unschedulable", why)
         pod.held = True
     return not why
@@ -284,9 +301,10 @@ def _needs_devices(facts: PodFacts) -> str:
 
 
 def _lacks_volume(state: State, pod: PodRecord) -> str:
-    """Return which volume must exist before the pod can have a node, and does not exist yet; "" when none is missing.
+    """Return the name of a volume that does not exist yet and without which the pod can have no node.
 
-    The core keeps an ask that it knows, although its free volumes are gone: no node suits it then.
+    Return "" when none is missing. The core keeps an ask that it knows even if the free volumes of the ask are
+    gone. The ask then suits no node.
     """
     for name in pod.facts.claims:
         claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
@@ -296,14 +314,20 @@ def _lacks_volume(state: State, pod: PodRecord) -> str:
 
 
 def _foreign_claim(pod: PodRecord, name: str, claim: ClaimFacts | None) -> str:
-    """Return why the claim is not that of the pod's ephemeral volume; "" when it is, or when none is expected."""
+    """Return why the claim is not that of the pod's ephemeral volume.
+
+    Return "" when it is, or when none is expected.
+    """
     if claim is None or name not in pod.facts.own_claims or claim.owner == pod.facts.ref.uid:
         return ""
     return f"persistentvolumeclaim {name!r} was not made for this pod"
 
 
 def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
-    """Return why a claim cannot be mounted yet; "" when it can be mounted, or can be once the pod has a node."""
+    """Return why a claim cannot be mounted yet.
+
+    Return "" when it can be mounted, or can be once the pod has a node.
+    """
     if claim is None:
         return f"persistentvolumeclaim {name!r} is not there"
     if claim.phase == "Bound" and claim.volume not in state.volumes:

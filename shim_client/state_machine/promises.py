@@ -1,8 +1,9 @@
 """The places that are kept for waiting pods while others are evicted for them (design 1.8).
 
-A pod for which the shim agreed to a plan check counts as running on the planned node, and its volumes are pledged to it, so that
-no other pod takes what the agreement relied on. A place is kept until the pod is placed, bound by another scheduler or gone, the
-core ends the check or asks another one about the pod, or the session ends.
+The shim agreed to a plan check for such a pod. The pod then counts as running on the planned node, and its volumes are
+pledged to it. So no other pod takes what the agreement relied on. A place is kept until the pod is placed, bound by
+another scheduler or gone. It is also given up when the core ends the check or asks another one about the pod, or when
+the session ends.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ def keep(state: State, pod: PodRecord, node: str, check: str) -> None:
 
 
 def end(state: State, check: str) -> None:
-    """Give up all places that are kept for a check; do nothing for an unknown one."""
+    """Give up all places that are kept for a check.
+
+    An unknown check is ignored.
+    """
     for uid in state.promises.pop(check, ()):
         pod = state.pods.get(uid)
         if pod is not None and pod.promise == check:

@@ -1,7 +1,8 @@
 """The review of asks whose suitable nodes may have changed: a limited number of asks in each second.
 
-A review after every change would be too frequent, because each placement can change what suits neighbouring pods. A
-node that no longer suits a pod is still found, because the shim checks it again before binding.
+A review after every change would be too frequent, because each placement can change what suits neighbouring pods.
+The shim checks a node again before it binds a pod there. So a node that no longer suits the pod is noticed even
+before the review.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ REVIEWED_MAX = 500
 
 
 def review(state: State) -> None:
-    """Report the asks whose suitable nodes have changed; of the asks to review, at most REVIEWED_MAX are reviewed in one call."""
+    """Report the asks whose suitable nodes have changed.
+
+    In one call at most REVIEWED_MAX of the waiting asks are reviewed.
+    """
     if not state.may_tell_pods():
         return
     now = (state.neighbourhood.version, state.outlook)

@@ -1,8 +1,9 @@
 """The session with the core, from its beginning until everything is reported (design 1.10).
 
 Nodes are announced as draining, and applications at the same time. When all of them are answered, the pods with a
-node are reported, then the asks in the order of their creation, then a barrier. When the core has processed the
-barrier, nodes are enabled and the sync is complete. When a session ends, the next one reports everything again.
+node are reported, then the asks in the order of their creation. A barrier comes last. When the core has processed
+the barrier, nodes are enabled and the sync is complete. When a session ends, the next one reports everything
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from shim_client.state_machine.state import (
 
 
 def connected(state: State) -> None:
-    """Record that the shim is registered; the session begins once the cluster has been listed."""
+    """Record that the shim is registered.
+
+    The session begins once the cluster has been listed.
+    """
     state.connected = True
     begin(state)
 
@@ -61,7 +65,10 @@ def tell_when_answered(state: State) -> None:
 
 
 def passed_barrier(state: State, key: str) -> bool:
-    """Continue the work that waited for a barrier; return False when no barrier has this key."""
+    """Continue the work that waited for a barrier.
+
+    Return False when no barrier has this key.
+    """
     name = barriers.passed(state, key)
     if name is None:
         return False

@@ -24,7 +24,7 @@ class Phase(Enum):
     """The phase of the session with the core."""
 
     AWAY = auto()
-    """There is no session: the cluster is watched, and nothing is reported."""
+    """There is no session: the cluster is watched, but there are no reports."""
     GREETING = auto()
     """Nodes and applications were announced, and not all of them have answers."""
     TELLING = auto()
@@ -82,23 +82,26 @@ class OwnerRecord:
     members: int = 0
     asked: bool = False
     wanted: int | None = None
-    """The number of pods; None when the owner has not answered yet, or cannot be read."""
+    """The number of pods.
+
+    None means that the owner has not answered yet, or cannot be read.
+    """
 
 
 @dataclass(slots=True, eq=False)
 class JobRecord:
-    """The pods of an application with the same job key, and what is known about their final number (J1)."""
+    """The pods of an application with one job key, and what is known about their final number (J1)."""
 
     name: str
     key: str
     called: str
     members: dict[str, None] = field(default_factory=dict)
     labelled: Counter[int] = field(default_factory=Counter)
-    """Sizes that labels say, with the number of members that say each."""
+    """Sizes that labels give, each with the number of members whose label gives it."""
     owners: dict[ObjectRef, OwnerRecord] = field(default_factory=dict)
     without_owner: int = 0
     seen: int = 0
-    """Number of members when no new member had come for a while; 0 before that."""
+    """Number of members when no new member had come for a while, and 0 before that."""
     quiet_s: int = 0
     stale: bool = False
     """Whether members came or went since the owners were asked."""
@@ -108,7 +111,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class FreedCapacity:
-    """The capacity that is being freed for a waiting pod: the decision, the node and the number of evicted pods."""
+    """The capacity that is being freed for a waiting pod: the decision, the node, and the number of evicted pods."""
 
     decision: str
     node: str
@@ -128,13 +131,22 @@ class PodRecord:
     counted: tuple[ObjectRef | None, int] = (None, 0)
     """The owner and the labelled size with which the pod is counted in its job."""
     sent: PodReport | None = None
-    """The last report of the pod in this session; None when the core does not have the pod."""
+    """The last report of the pod in this session.
+
+    None means that the core does not have the pod.
+    """
     updated: bool = False
-    """Whether the pod was reported more than once; if the core refuses the last report, it keeps the one before."""
+    """Whether the pod was reported more than once.
+
+    If the core refuses the last report, it keeps the one before.
+    """
     refused: PodReport | None = None
     """The report that the core refused; the pod is reported again when it has changed."""
     order: Releasing | None = None
-    """The core's order to evict the pod; it is confirmed when the pod is gone."""
+    """The core's order to evict the pod.
+
+    When the pod is gone, the order is confirmed.
+    """
     soft: bool = False
     """Whether the order is to mark the pod for another operator, which deletes it (J11)."""
     marked: bool = False
@@ -158,7 +170,10 @@ class PodRecord:
     failed: bool = False
     """Whether the pod failed with its application; it is not reported any more."""
     noted: tuple[str, ...] = ()
-    """The last eight different events that were recorded on the pod; none of these is recorded again."""
+    """The last eight different events that were recorded on the pod.
+
+    Such an event is not recorded again.
+    """
 
 
 @dataclass(slots=True)
@@ -182,9 +197,15 @@ class State:
     jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)
     """Names of jobs by partition, namespace and job key, joined to one text: the job as users name it."""
     jobs_to_tell: dict[str, None] = field(default_factory=dict)
-    """Names of jobs whose size has changed, so that their members must be reported."""
+    """Names of jobs whose size has changed.
+
+    Their members must be reported again.
+    """
     unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
-    """Announced applications without an answer, by id; when several have the same id, only the first was sent."""
+    """Announced applications without an answer, by id.
+
+    If several have one id, only the first was sent.
+    """
     greeted: dict[str, None] = field(default_factory=dict)
     """Names of nodes that were announced and have no answer yet."""
     classes: dict[str, bool] = field(default_factory=dict)
@@ -193,7 +214,7 @@ class State:
     """Existing volume claims, by namespace/name."""
     volumes: dict[str, VolumeFacts] = field(default_factory=dict)
     pledged_volumes: dict[str, str] = field(default_factory=dict)
-    """By volume the uid of the pod for which it is to be bound, until a claim is written into the volume."""
+    """By volume the uid of the pod to which it will be bound, until a claim is written into the volume."""
     free_volumes: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
     """Size and name of the free volumes by storage class and node; emptied when nodes or volumes change."""
     storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
@@ -213,11 +234,14 @@ class State:
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Names of nodes by label and value, for labels that were looked up; emptied when nodes change."""
     reachable: dict[str, set[str]] = field(default_factory=dict)
-    """Nodes that can mount a volume, or volumes of a storage class; emptied when nodes change or a volume is new or changed."""
-    outlook: int = 0
-    """A number that is increased when nodes change, and when a claim, volume or storage class is new or changed.
+    """Nodes that can mount a volume, or volumes of a storage class.
 
-    The nodes that suit a pod may then differ.
+    Emptied when nodes change, or when a volume is new or changed.
+    """
+    outlook: int = 0
+    """A number that is increased when the nodes that suit a pod may have changed.
+
+    That is so when nodes change, and when a claim, volume or storage class is new or changed.
     """
     to_review: deque[str] = field(default_factory=deque)
     """Uids of asks whose suitable nodes are to be reviewed."""
@@ -230,16 +254,25 @@ class State:
     queues_from: str = ""
     """Name of the ConfigMap that holds the queue configuration in force; empty when none does."""
     configuration_said: ConfigurationAnswer | None = None
-    """The core's last answer about that queue configuration, which is recorded on the ConfigMap."""
+    """The core's last answer about that queue configuration.
+
+    It is recorded on the ConfigMap.
+    """
     bad: dict[str, str] = field(default_factory=dict)
     """Unreadable objects, by uid or name, with the message that was recorded on each."""
     taken_up: list[str] = field(default_factory=list)
-    """Uids of victims of an earlier run of the shim; they are evicted as soon as the core knows them."""
+    """Uids of victims of an earlier run of the shim.
+
+    They are evicted as soon as the core knows them.
+    """
     to_announce: dict[str, None] = field(default_factory=dict)
     """Uids of waiting pods for which pods are evicted; one event for each is recorded after the input."""
     arrivals: int = 0
     barriers: dict[str, str] = field(default_factory=dict)
-    """Keys of barriers that were sent, with the node that waits for each; "" when the sync waits."""
+    """Keys of barriers that were sent.
+
+    Each has the node that waits for it, or "" when the sync waits.
+    """
     barriers_made: int = 0
     reports: list[Report] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
@@ -271,7 +304,7 @@ class State:
     def note_once(
         self, pod: PodRecord, reason: str, message: str, *, warning: bool = False
     ) -> None:
-        """Record an event on a pod, unless an equal one is among the last eight different events that were recorded on it."""
+        """Record an event on a pod, unless an equal one is among the last eight different ones on it."""
         said = f"{reason}:{message}"
         if said not in pod.noted:
             pod.noted = (*pod.noted[-7:], said)

@@ -1,8 +1,8 @@
-"""Counts of pods by place, for the rules of other pods about their neighbours; a place is a value of a node label.
+"""Counts of pods by place, for the rules of other pods about their neighbours.
 
-The counts are updated with each change, so that no search is needed. A `Tally` has, by place, the number of pods that
-a demand selects; it exists as long as a pod has that demand. A `Guard` has, by place, the number of pods with a
-required anti-affinity.
+A place is a value of a node label. The counts are updated with each change, so that no search is needed. A `Tally`
+has, by place, the number of pods that a demand selects. It exists as long as a pod has that demand. A `Guard` has, by
+place, the number of pods with a required anti-affinity.
 """
 
 from __future__ import annotations
@@ -29,14 +29,20 @@ class Assignment(NamedTuple):
     labels: Labels
     node_labels: Labels
     going: bool
-    """Whether the pod is being deleted; topology spread no longer counts such a pod."""
+    """Whether the pod is being deleted.
+
+    Topology spread no longer counts such a pod.
+    """
     apart: tuple[Term, ...]
     groups: frozenset[str] = frozenset()
     """The groups of the pod's preferences; the core counts it for other pods of these groups."""
 
 
 class Question(NamedTuple):
-    """A key of a tally: the pods to count (those that all of `whos` select), and the node label whose values are the places."""
+    """A key of a tally.
+
+    It names the pods to count (those that all of `whos` select), and the node label whose values are the places.
+    """
 
     whos: tuple[Who, ...]
     topology_key: str
@@ -48,7 +54,10 @@ class Question(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """The number of pods by place that match a question; `users` is the number of pods with that demand."""
+    """The number of pods by place that match a question.
+
+    `users` is the number of pods with that demand.
+    """
 
     question: Question
     users: int = 0
@@ -109,7 +118,10 @@ class Neighbourhood:
     tallies: Shelf[Question, Tally] = field(default_factory=Shelf)
     guards: Shelf[Term, Guard] = field(default_factory=Shelf)
     _counted: dict[str, list[tuple[Counter[str], str]]] = field(default_factory=dict)
-    """By uid, the counters in which each pod is counted and its place in each, so that the pod can be removed from them."""
+    """By uid of a pod, its place in each counter that counts it.
+
+    So the pod can be removed from these counters.
+    """
 
     def settle(self, assignment: Assignment) -> None:
         """Count a pod at its present place, and no longer at its former one."""
@@ -148,7 +160,10 @@ class Neighbourhood:
             tally.users += 1
 
     def release(self, demands: Demands) -> None:
-        """Stop counting for these demands of one pod; what another pod demands too is still counted."""
+        """Stop counting for these demands of one pod.
+
+        A demand that another pod has, too, is still counted.
+        """
         for question in questions(demands):
             tally = self._tally(question)
             tally.users -= 1
@@ -179,7 +194,10 @@ class Neighbourhood:
                 self._counted[uid] = [one for one in counted if one[0] is not counts]
 
     def name_namespace(self, name: str, labels: Labels | None) -> None:
-        """Record a namespace's labels, None when it was deleted; count its pods again."""
+        """Record a namespace's labels, or None when it was deleted.
+
+        Count its pods again.
+        """
         if self.namespace_labels.get(name) == labels:
             return
         if labels is None:

@@ -1,9 +1,10 @@
 """The existing volumes for a pod's claims whose class waits for the first pod (volumeBindingMode WaitForFirstConsumer).
 
-For such a claim Kubernetes leaves the choice of a volume to the scheduler: a free volume of the same class that is large enough,
-with the access modes, volume mode and labels that the claim demands, and that the pod's node can mount. Of several the
-smallest is taken, of equal ones the first by name. A claim without such a volume gets a new one if its class provisions volumes
-for that node. A volume is pledged to a pod from the order to bind it until its claim is written into the volume.
+For such a claim Kubernetes leaves the choice of a volume to the scheduler. It must be a free volume of the claim's
+class that is large enough, and that the pod's node can mount. It must also have the access modes, volume mode and
+labels that the claim demands. Of several the smallest is taken, of equal ones the first by name. A claim without such a
+volume gets a new one if its class provisions volumes for that node. A volume is pledged to a pod when the order to bind
+the pod is given, until the claim is written into the volume.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from shim_client.translate.matching import selects, term_holds
 from shim_client.translate.volumes import ClaimFacts, StorageClassFacts, VolumeFacts
 
 ANYWHERE = ""
-"""The name under which volumes are found that every node can mount."""
+"""The name under which `State.free_volumes` has the volumes that every node can mount."""
 ALL = "*"
 """The name under which all free volumes of a class are found."""
 
@@ -46,7 +47,10 @@ def unbound(state: State, pod: PodRecord) -> list[Unbound]:
 
 
 def lacking(state: State, pod: PodRecord) -> str:
-    """Return which claim of the pod gets a volume on no node, whatever nodes there are; "" when none is without one."""
+    """Return which claim of the pod cannot get a volume on any node, whatever nodes there are.
+
+    Return "" when every claim can.
+    """
     for one in unbound(state, pod):
         may_get_new = one.kind.provisions and not one.facts.selector
         if may_get_new or any(_suits(state, one, name, ()) for name in _large(state, one)):
@@ -59,7 +63,10 @@ def lacking(state: State, pod: PodRecord) -> str:
 
 
 def plan(state: State, pod: PodRecord, node: str) -> dict[str, str] | None:
-    """Return by claim the volume for the pod's unbound claims on a node, "" for a new volume; None if one gets no volume there."""
+    """Return by claim the volume for the pod's unbound claims on a node, "" for a new volume.
+
+    Return None if one gets no volume there.
+    """
     chosen: dict[str, str] = {}
     for one in unbound(state, pod):
         free = _free(state, one.facts.storage_class)
@@ -73,7 +80,10 @@ def plan(state: State, pod: PodRecord, node: str) -> dict[str, str] | None:
 
 
 def nodes(state: State, pod: PodRecord) -> set[str] | None:
-    """Return the nodes where all unbound claims of the pod get volumes; None if every node is possible."""
+    """Return the nodes where all unbound claims of the pod get volumes.
+
+    Return None if every node is possible.
+    """
     wanted = unbound(state, pod)
     limits = [near for one in wanted if (near := _near(state, one)) is not None]
     if not limits:
@@ -113,7 +123,10 @@ def nodes_meeting(state: State, source: str, facts: VolumeFacts | StorageClassFa
 
 
 def _candidates(state: State, term: SelectorTerm) -> Iterator[str]:
-    """Yield the nodes that may meet a term: those with one of the values of a label that it demands, otherwise all nodes."""
+    """Yield the nodes that may meet a term.
+
+    If the term lists values of a label, these are the nodes with one of them; else all nodes.
+    """
     anchor = next((one for one in term.match_expressions if one.operator == "In"), None)
     if anchor is None:
         yield from state.nodes
@@ -135,7 +148,10 @@ def places_of(state: State, key: str) -> Mapping[str, list[str]]:
 
 
 def _free(state: State, storage_class: str) -> Mapping[str, list[Sized]]:
-    """Return the free volumes of a class by node, in the order in which they are taken; those of all nodes are at `ALL`."""
+    """Return the free volumes of a class by node, in the order in which they are taken.
+
+    Those of all nodes are at `ALL`.
+    """
     known = state.free_volumes.get(storage_class)
     if known is None:
         known = state.free_volumes[storage_class] = {}
@@ -183,7 +199,10 @@ def _provisions(state: State, one: Unbound, node: str) -> bool:
 
 
 def _near(state: State, one: Unbound) -> set[str] | None:
-    """Return the nodes where a claim gets a volume, if it is the pod's only one; None if every node is possible."""
+    """Return the nodes where a claim gets a volume, if it is the pod's only one.
+
+    Return None if every node is possible.
+    """
     free = _free(state, one.facts.storage_class)
     found = {
         node

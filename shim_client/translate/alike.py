@@ -1,7 +1,8 @@
-"""A cache of parsed parts of pods: the pods of one owner have equal parts, so each part is parsed and stored once.
+"""A cache of parsed parts of pods.
 
-The key of a part is its bytes: parts with equal bytes have equal fields of equal types. An equal part with other
-bytes is parsed separately, which only costs time. A part that is too long to be stored is parsed each time.
+The pods of one owner have equal parts, so each part is parsed and stored once. The key of a part is its bytes:
+parts with equal bytes have equal fields of equal types. An equal part with other bytes is parsed separately, which
+only costs time. A part that is too long to be stored is parsed each time.
 """
 
 from __future__ import annotations
@@ -15,13 +16,22 @@ Other = TypeVar("Other")
 Found = TypeVar("Found")
 
 SPELLING_BYTES_MAX = 16 * 1024
-"""Maximum number of bytes of a part that is stored; pods that people write seldom have longer ones."""
+"""Maximum number of bytes of a part that is stored.
+
+Pods that people write seldom have longer ones.
+"""
 KEPT_MAX = 4096
 """Maximum number of parts that are stored by one cache; when it is reached, all of them are forgotten."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""Maximum number of bytes of parts that are stored by one cache; when it is reached, all of them are forgotten."""
+"""Maximum number of bytes of parts that are stored by one cache.
+
+When it is reached, all of them are forgotten.
+"""
 _FORMAT = 2
-"""The last format of `marshal` whose bytes depend only on the value; later formats refer back to equal objects."""
+"""The last format of `marshal` whose bytes depend only on the value.
+
+Later formats refer back to equal objects.
+"""
 
 
 class ReadOnce(Generic[One, Other, Found]):
@@ -58,7 +68,10 @@ class ReadOnce(Generic[One, Other, Found]):
 
 
 def _spelling(parts: tuple[Any, Any]) -> bytes:
-    """Return bytes that identify the two values; empty when the result cannot be stored."""
+    """Return bytes that identify the two values.
+
+    Return empty bytes when the result cannot be stored.
+    """
     try:
         spelling = marshal.dumps(parts, _FORMAT)
     except ValueError:

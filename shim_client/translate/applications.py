@@ -165,7 +165,10 @@ def read_namespace(item: Fields) -> NamespaceFacts:
 
 
 def _limits(notes: Mapping[str, str], key: str, problems: list[str]) -> str:
-    """Return the tag for an annotation that is a JSON map of quantities; "" when the annotation is absent or bad."""
+    """Return the tag for an annotation that is a JSON map of quantities.
+
+    Return "" when the annotation is absent or bad.
+    """
     if key not in notes:
         return ""
     listed = _json_object(notes[key])

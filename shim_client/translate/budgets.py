@@ -20,9 +20,10 @@ class BudgetFacts:
 
 
 def read_budget(item: Fields) -> BudgetFacts | None:
-    """Return a budget's facts; None when the budget has no selector and so counts no pod.
+    """Return a budget's facts.
 
-    While the status describes an older version of the spec, no pod may be evicted; the eviction API does the same.
+    Return None when the budget has no selector and so counts no pod. While the status describes an older version
+    of the spec, the number is 0, as in the eviction API.
     """
     spec, status = mapping(item, "spec"), mapping(item, "status")
     if spec.get("selector") is None:

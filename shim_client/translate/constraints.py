@@ -1,4 +1,7 @@
-"""Constraints of a pod on its node, as data (design 1.8), and whether it has further demands that the core cannot check."""
+"""Constraints of a pod on its node, as data (design 1.8).
+
+Also whether the pod has further demands that the core cannot check.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ _SHARED_MAX = 8192
 
 
 def node_constraints(spec: Fields) -> NodeConstraints | None:
-    """Return the node selector, required affinity, tolerations and host ports; None when the pod has none of these."""
+    """Return the node selector, required affinity, tolerations and host ports.
+
+    Return None when the pod has none of them.
+    """
     host_ports = _host_ports(spec)
     if not host_ports and _DEMANDS.isdisjoint(spec):
         return None
@@ -54,7 +60,10 @@ def node_constraints(spec: Fields) -> NodeConstraints | None:
 
 
 def named_node(spec: Fields) -> str:
-    """Return the node that the pod's affinity names by matchFields on metadata.name; "" when it names none."""
+    """Return the node that the pod's affinity names by matchFields on metadata.name.
+
+    Return "" when it names none.
+    """
     for term in _required_terms(spec):
         for requirement in term.match_fields:
             if requirement.key == "metadata.name" and requirement.values:
@@ -65,8 +74,8 @@ def named_node(spec: Fields) -> str:
 def needs_check_here(spec: Fields) -> bool:
     """Return whether the pod has demands that only the shim can check (`rmCheck` on the wire).
 
-    Such demands are volumes with claims, generic ephemeral volumes, required affinity or anti-affinity between pods, and topology
-    spread that is not a preference. A pod with device claims is not reported until it has a node.
+    Such demands are volumes with claims, generic ephemeral volumes, required affinity or anti-affinity between pods,
+    and required topology spread. A pod with device claims is not reported until it has a node.
     """
     if _JUDGED_HERE.isdisjoint(spec):
         return False
@@ -81,7 +90,7 @@ def needs_check_here(spec: Fields) -> bool:
 
 
 def volume_claims(spec: Fields) -> tuple[str, ...]:
-    """Return the names of the volume claims that the pod mounts; claims of ephemeral volumes are not among them."""
+    """Return the names of the volume claims that the pod mounts, without claims of ephemeral volumes."""
     claims = (
         text(mapping(volume, "persistentVolumeClaim", "spec.volumes[]."), "claimName")
         for volume in items(spec, "volumes", "spec.")
@@ -98,7 +107,10 @@ def ephemeral_volumes(spec: Fields) -> tuple[str, ...]:
 
 
 def device_claims(spec: Fields) -> tuple[str, ...]:
-    """Return the pod's device claims in words: the name of the claim or template, or, without these, the pod's own name for it."""
+    """Return the pod's device claims as text: the name of the claim or template.
+
+    If a claim has neither, return the pod's own name for it.
+    """
     found = []
     for item in items(spec, "resourceClaims", "spec."):
         where = "spec.resourceClaims[]."
@@ -140,7 +152,10 @@ def preferred_terms(spec: Fields) -> tuple[PreferredTerm, ...]:
 
 
 def selector_terms(selector: Fields, where: str) -> tuple[SelectorTerm, ...]:
-    """Return the terms of a node selector; a node must meet one of them. Raises BadObjectError."""
+    """Return the terms of a node selector.
+
+    A node must meet at least one term. Raises BadObjectError.
+    """
     return tuple(
         SelectorTerm(_requirements(term, "matchExpressions"), _requirements(term, "matchFields"))
         for term in items(selector, "nodeSelectorTerms", where)
@@ -159,7 +174,10 @@ def _requirement(item: Fields) -> Requirement:
 
 
 def _tolerations(spec: Fields) -> tuple[Toleration, ...]:
-    """Return the tolerations; one with an unknown operator tolerates nothing and is left out."""
+    """Return the tolerations.
+
+    One with an unknown operator tolerates nothing and is left out.
+    """
     found = (_toleration(item) for item in items(spec, "tolerations", "spec."))
     return tuple(one for one in found if one.operator in _TOLERATING)
 
@@ -186,7 +204,10 @@ def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
 
 
 def _host_port(item: Fields, *, on_host: bool) -> HostPort | None:
-    """Return the port that a container needs on the node; with hostNetwork that is the container port, else None."""
+    """Return the port that a container needs on the node.
+
+    With hostNetwork that is the container port. Return None if it needs none.
+    """
     port = whole(item, "hostPort", _PORTS, "ports[].")
     if not port and on_host:
         port = whole(item, "containerPort", _PORTS, "ports[].")

@@ -1,7 +1,7 @@
 """Typed reading of untyped Kubernetes objects; each error names the field.
 
-An absent or null field is read as the empty value of its type, as in the API server's JSON; only a quantity must be
-there. A value of another type is a `BadObjectError` that names the path.
+An absent or null field is read as the empty value of its type, as in the API server's JSON. Only a quantity is
+required. A value of another type is a `BadObjectError` that names the path.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class BadObjectError(ValueError):
 def parsed(written: str) -> object:
     """Return the value of the JSON in an annotation. Raises ValueError when an API server would not accept it.
 
-    Python's own JSON reader also accepts texts that no message can hold: half a surrogate pair in an escape, NaN, or
-    nesting without a limit.
+    Python's own JSON reader accepts texts that no message can hold: half a surrogate pair in an escape, NaN, or
+    nesting without a limit. Here they are errors.
     """
     try:
         value = json.loads(written)
@@ -150,7 +150,10 @@ def flag(fields: Fields, key: str, path: str = "") -> bool:
 
 
 def quantity(fields: Fields, key: str, units: Callable[[str], int], path: str = "") -> int:
-    """Return the quantity under `key`, written as text or as a number; an absent quantity is a BadObjectError, too."""
+    """Return the quantity under `key`, written as text or as a number.
+
+    Raises BadObjectError when it is absent, too.
+    """
     value = fields.get(key)
     if type(value) not in (str, int, float):
         raise BadObjectError(path + key, "is not a quantity")

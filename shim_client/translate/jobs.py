@@ -20,7 +20,10 @@ _TRUTHS = {"true": True, "false": False}
 
 
 class JobMarks(NamedTuple):
-    """The job that a pod's labels declare; an empty `key` means no job, and 0 `members` a size that has to be found out."""
+    """The job that a pod's labels declare.
+
+    An empty `key` means no job, and 0 `members` a size that has to be found out.
+    """
 
     key: str
     members: int
@@ -45,7 +48,10 @@ def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
 
 
 def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | None:
-    """Return the boolean value of a label; None when it is absent or neither `true` nor `false`, which adds to `problems`."""
+    """Return the boolean value of a label, or None when it is absent.
+
+    Any other value than `true` and `false` adds to `problems` and gives None.
+    """
     written = marks.get(key)
     if written is not None and written not in _TRUTHS:
         problems.append(
@@ -55,7 +61,10 @@ def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | Non
 
 
 def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
-    """Return the pod's owner if its kind has a spec that says how many pods it wants (J1); else None."""
+    """Return the pod's owner if its kind has a spec that says how many pods it wants (J1).
+
+    Else return None.
+    """
     for owner in items(metadata, "ownerReferences", "metadata."):
         kind, name, uid, group = (text(owner, key) for key in ("kind", "name", "uid", "apiVersion"))
         if name and kind in SIZED and group.startswith(SIZED[kind]):
@@ -66,7 +75,7 @@ def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
 def pods_wanted(owner: Fields) -> int:
     """Return how many pods an owner wants to run now. Raises BadObjectError.
 
-    A Job wants `parallelism` pods, and fewer when fewer completions are left; all other kinds want `replicas` pods.
+    A Job wants `parallelism` pods, or fewer if fewer completions are left. All other kinds want `replicas` pods.
     """
     spec, status = mapping(owner, "spec"), mapping(owner, "status")
     if owner.get("kind") != "Job":

@@ -35,7 +35,10 @@ def selects(selector: Selector, labels: Labels) -> bool:
 
 
 def term_holds(term: SelectorTerm, name: str, labels: Labels) -> bool:
-    """Return whether a node meets a term; a term without requirements matches no node."""
+    """Return whether a node meets a term.
+
+    A term without requirements matches no node.
+    """
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": name}

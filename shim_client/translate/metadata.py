@@ -154,12 +154,15 @@ def _marked(parts: Parts) -> Marked:
 
 
 def _metadata(parts: Parts) -> Fields:
-    """Return metadata that contains only the owners, for functions that read owners."""
+    """Return metadata with nothing but the owners, for functions that read owners."""
     return {"ownerReferences": parts[3]}
 
 
 def _gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
-    """Return the task groups of a pod, None for a placeholder; a pod that names an unknown group is a problem."""
+    """Return the task groups of a pod, or None for a placeholder.
+
+    A pod that names an unknown group is a problem.
+    """
     if notes.get(labels.PLACEHOLDER) == "true":
         return None
     gang = read_gang(notes, problems)

@@ -27,14 +27,20 @@ class Who:
 
     namespaces: tuple[str, ...]
     namespace_selector: Selector | None
-    """Labels of further namespaces whose pods are selected; None: no further namespaces."""
+    """Labels of further namespaces whose pods are selected.
+
+    None means no further namespaces.
+    """
     selector: Selector | None
     """The labels of selected pods; None matches no pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A set of pods that must be, or must not be, in the same place; a place is a value of a node label."""
+    """A set of pods that must be, or must not be, in one place.
+
+    A place is a value of a node label.
+    """
 
     who: Who
     topology_key: str
@@ -79,7 +85,10 @@ class Demands:
 
 
 def demands(spec: Fields, namespace: str, labels: Labels) -> Demands | None:
-    """Return the pod's demands and preferences; None when it has none. Raises BadObjectError."""
+    """Return the pod's demands and preferences, or None when it has neither.
+
+    Raises BadObjectError.
+    """
     if "affinity" not in spec and "topologySpreadConstraints" not in spec:
         return None
     affinity = mapping(spec, "affinity", "spec.")

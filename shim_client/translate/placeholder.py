@@ -1,7 +1,7 @@
 """A placeholder as a Kubernetes pod: a small pod that holds the capacity for a real one.
 
-Its name and content depend only on the application, the pod that created the application, the task group and a
-number. A second attempt, by this run of the shim or a later one, therefore names the same pod.
+The name and content of a placeholder depend only on the application, the pod that created the application, the
+task group and a number. So a second attempt, by this run of the shim or a later one, names that pod again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shim_client.translate.fields import is_label
 from shim_client.translate.task_groups import Gang, TaskGroup
 
 _CUT = 20
-"""Maximum number of characters of the application's and the task group's name in a placeholder's name."""
+"""Maximum number of characters of the application's name, and of the task group's name, in a placeholder's name."""
 _HASH_LETTERS = 10
 _STRANGE = re.compile(r"[^a-z0-9]+")
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -31,7 +31,7 @@ _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The application that needs placeholders, and the pod that created it."""
+    """An application that needs placeholders, and the pod that created the application."""
 
     membership: Membership
     partition: str

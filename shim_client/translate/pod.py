@@ -1,6 +1,6 @@
 """A pod as the shim needs it: its facts, and its report for the core.
 
-The facts do not refer to the pod's original object, so that a large cluster takes little memory.
+The facts hold no reference to the pod's original object. So a large cluster takes little memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class PodFacts:
     """The owner that knows the size of the pod's job, when no label says it (J1)."""
     labels: Mapping[str, str]
     demands: Demands | None
-    """Demands on the pods around it; they are read for the pods of all schedulers, because each can exclude other pods."""
+    """Demands on the pods around it.
+
+    They are read for the pods of all schedulers, because each can exclude other pods.
+    """
     gang: Gang | None = None
     """The task groups of the application that this pod creates."""
     placeholders_made: bool = False
@@ -91,9 +94,10 @@ def is_terminated(pod: Fields) -> bool:
 
 
 def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) -> PodFacts:
-    """Return the pod's facts. Raises BadObjectError, which names the field that cannot be read.
+    """Return the pod's facts.
 
-    `known` is the pod's reference from an earlier reading, so that only one copy of it is kept.
+    Raises BadObjectError, which names the unreadable field. `known` is the pod's reference from an
+    earlier reading, so that only one copy of it is kept.
     """
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
     ref = known or read_ref(pod)
@@ -144,11 +148,11 @@ def _pull_secrets(spec: Fields) -> tuple[str, ...]:
 
 
 def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodReport:
-    """Return the report of a pod, completed with whether the pod may be preempted and whether it is the originator.
+    """Return the report of a pod, completed with two facts: whether the pod may be preempted, and whether it is the originator.
 
-    ``class_allows`` is what the pod's PriorityClass says about preemption of the pod. It counts only if the pod's own annotation
-    does not say. A pod that opted out and has no level of protection gets prefer-not. The report of another scheduler's pod is
-    returned unchanged.
+    ``class_allows`` is what the pod's PriorityClass says about preemption of the pod. The class counts only if the
+    pod's own annotation does not say. A pod that opted out and has unspecified protection gets prefer-not. The report
+    of another scheduler's pod is returned unchanged.
     """
     if not facts.ours:
         return facts.report
@@ -227,7 +231,10 @@ def _foreign(
 
 
 def _releasing(metadata: Fields) -> Releasing | None:
-    """Return the mark of a pod that is ending, from the shim's annotation or from its deletion; else None."""
+    """Return the mark of a pod that is ending, from the shim's annotation or from its deletion.
+
+    Else return None.
+    """
     notes = mapping(metadata, "annotations")
     written = notes.get(labels.RELEASED_FOR, "").split("/")
     if written[0] and len(written) == len(("decision", "beneficiary", "node")):

@@ -24,7 +24,7 @@ _DEFAULT_MODES: tuple[object, ...] = ("Pod", {"single": {}})
 
 @dataclass(frozen=True, slots=True)
 class PodGroupFacts:
-    """A PodGroup: the least number of pods that are placed together, 0 for a group whose pods are placed one by one."""
+    """A PodGroup: the minimum number of pods that are placed together, or 0 for a group whose pods are placed one by one."""
 
     members: int
     without_effect: tuple[str, ...] = field(default=(), compare=False)
@@ -38,7 +38,10 @@ def group_of(spec: Fields) -> str:
 
 
 def read_pod_group(item: Fields) -> PodGroupFacts:
-    """Return the facts of a PodGroup. Raises BadObjectError, which names the field that cannot be read."""
+    """Return the facts of a PodGroup.
+
+    Raises BadObjectError, which names the unreadable field.
+    """
     spec = mapping(item, "spec")
     policy = mapping(spec, "schedulingPolicy", "spec.")
     given = [one for one in ("basic", "gang") if policy.get(one) is not None]

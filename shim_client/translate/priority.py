@@ -29,22 +29,25 @@ def read_priority_class(item: Fields) -> ClassFacts:
 
 
 def pod_opinion(annotations: Mapping[str, str], *, honoured: bool) -> bool | None:
-    """Return the value of the pod's own annotation; None when the annotation is absent or is not honoured."""
+    """Return the value of the pod's own annotation.
+
+    Return None when the annotation is absent or is not honoured.
+    """
     written = annotations.get(labels.ALLOW_PREEMPTION) if honoured else None
     return {"true": True, "false": False}.get(written or "")
 
 
 def may_preempt_others(spec: Fields) -> bool:
-    """Return False when preemptionPolicy is Never; every other value, or none, allows preempting."""
+    """Return whether the pod may preempt: False only when preemptionPolicy is Never."""
     return spec.get("preemptionPolicy") != "Never"
 
 
 def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Protection:
     """Return the level of protection that does not depend on the class's annotation.
 
-    A pod is untouchable when it was created for its node or is critical to the system, and firm when it is labelled
-    not preemptible. A pod without that label differs from one that is labelled preemptible, because the partition
-    decides about it (J2).
+    A pod is untouchable when it was created for its node, or is critical to the system. It is firm when it is
+    labelled not preemptible. The partition decides about a pod without that label (J2). So such a pod differs
+    from one that is labelled preemptible.
     """
     if pinned or class_name in SYSTEM_CLASSES:
         return Protection.UNTOUCHABLE
@@ -56,7 +59,7 @@ def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Pr
 def lowered(step: Protection, *, allow_preempt_self: bool) -> Protection:
     """Return the level of protection after an opt-out: a pod that opted out gets the level prefer-not.
 
-    A pod that is labelled preemptible keeps its level (J2); its opt-out is reported to the core in another field.
+    A pod that is labelled preemptible keeps its level (J2). Its opt-out is reported to the core in another field.
     """
     if step is Protection.UNSPECIFIED and not allow_preempt_self:
         return Protection.PREFER_NOT

@@ -1,4 +1,4 @@
-"""The resources that a pod takes on a node and that a node has, in whole units."""
+"""The resources that a pod takes on a node, and those that a node has, in whole units."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
 
 
 def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
-    """Return the resources that a pod with this spec takes, plus one of type pods; requests count, limits do not.
+    """Return the resources that a pod with this spec takes, plus one of type pods.
 
-    With ``infeasible``, the pod's node cannot provide its present requests.
+    Requests count, limits do not. With ``infeasible``, the pod's node cannot provide its present requests.
     """
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     total.update(_pod_level(spec, status, infeasible=infeasible))

@@ -1,4 +1,7 @@
-"""Facts from a pod's spec that are equal for all pods with equal specs, and are read once for all of them."""
+"""Facts from a pod's spec.
+
+They are equal for all pods with equal specs, and are read once for all such pods.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ class SpecFacts:
 
 
 def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
-    """Return the facts; the status holds what the kubelet has already given to the pod. Raises BadObjectError."""
+    """Return the facts.
+
+    The status holds what the kubelet has already given to the pod. Raises BadObjectError.
+    """
     parts = [spec.get(key) for key in _READ]
     given = [resize_is_infeasible(status), *(status.get(key) for key in _READ_OF_STATUS)]
     return own(parts, given) if ours else foreign(parts, given)

@@ -1,7 +1,8 @@
 """Task groups: the pods for which an application wants capacity before it begins.
 
 Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported.
-If there is one, no placeholders are created, and the pods are scheduled one by one, as without the annotation.
+If there is one, no placeholders are created. The pods are then scheduled one by one, as if the annotation were not
+there.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ class Gang:
 
 
 def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
-    """Return the task groups that a pod's annotations declare; None when there are none that can be read."""
+    """Return the task groups that a pod's annotations declare.
+
+    Return None when there are none that can be read.
+    """
     written = notes.get(labels.TASK_GROUPS)
     if written is None:
         return None
@@ -101,7 +105,10 @@ def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
 
 
 def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
-    """Return style and time-out in seconds; unknown words are reported together and have no effect."""
+    """Return style and time-out in seconds.
+
+    Unknown and bad parameters are reported together and have no effect.
+    """
     style, timeout = SOFT, 0
     strange: list[str] = []
     for word in written.split():
@@ -184,7 +191,7 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
     """Return the fields of a task group for a pod's spec. Raises BadObjectError.
 
-    Each field is read once here, as it will be read from the placeholder, so that mistakes are found before pods are
+    Each field is read once here, as it will be read from the placeholder. So mistakes are found before pods are
     created.
     """
     found = {key: entry[key] for key in SPEC_FIELDS if entry.get(key) is not None}

@@ -23,7 +23,10 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A volume claim; an empty phase means that no controller sets phases, and then the claim only has to exist."""
+    """A volume claim.
+
+    An empty phase means that no controller sets phases; then the claim only has to exist.
+    """
 
     phase: str
     volume: str
@@ -57,7 +60,7 @@ class VolumeFacts:
 
 @dataclass(frozen=True, slots=True)
 class StorageClassFacts:
-    """A storage class: whether volumes are provisioned only after the pod has a node, and on which nodes that is possible."""
+    """A storage class: whether volumes are provisioned only after the pod has a node, and on which nodes they can be provisioned."""
 
     waits_for_pod: bool
     terms: tuple[SelectorTerm, ...]

@@ -1,4 +1,7 @@
-"""The conversion of the shim's values to messages of `si.v1` and back; no other module knows the wire format."""
+"""The conversion of the shim's values to messages of `si.v1` and back.
+
+Only this module knows the wire format.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +64,10 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
 
 
 def _alike_message(report: PodReport) -> si_pb2.Allocation:
-    """Return the common part of the messages about pods of one owner, cached by the identity of the objects that these pods share.
+    """Return the common part of the messages about pods of one owner.
 
-    The report is stored with the message, so that no other object can get the same identity.
+    The cache key is the identity of the objects that these pods share. The report is stored with the message, so that
+    no other object can get the same identity.
     """
     wanted = report.constraints
     preferred = report.preferences
@@ -79,7 +83,7 @@ def _alike_message(report: PodReport) -> si_pb2.Allocation:
 
 
 def part_alike(report: PodReport) -> si_pb2.Allocation:
-    """Return the part of the message that is the same for all pods of one owner."""
+    """Return the part of the message that all pods of one owner have in common."""
     message = si_pb2.Allocation(
         allocationTags=report.tags, resourcePerAlloc=resource(report.resource)
     )
@@ -238,7 +242,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     """Yield the decisions of an allocation response, releases first, so that their capacity counts as free.
 
     The core sends several decisions in one response, so a pod may be both placed and evicted in it. The placement of
-    such a pod comes first, because an eviction that came first would end a pod that never ran.
+    such a pod comes first. If the eviction came first, it would end a pod that never ran.
     """
     placed = {placement.allocationKey for placement in response.new}
     later: list[Released | Withdrawn] = []
@@ -266,7 +270,10 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
 
 
 def _plan_checks(response: si_pb2.AllocationResponse) -> Iterator[PlanCheck | PlanCheckEnded]:
-    """Yield the plan checks that ended, then those that began; one that did both needs no answer."""
+    """Yield the plan checks that ended, then those that began.
+
+    A check that did both needs no answer.
+    """
     begun = {check.checkID for check in response.planChecks}
     ended = {end.checkID for end in response.endedPlanChecks}
     for end in response.endedPlanChecks:

@@ -10,7 +10,10 @@ from shim_client.state_machine.state import FreedCapacity, PodRecord, State
 
 
 def make(state: State, order: Releasing) -> None:
-    """Count one more victim for an ask; the event is recorded after all victims of the same input are counted."""
+    """Count one more victim for an ask.
+
+    The event is recorded after all victims of this input are counted.
+    """
     waiting = state.pods.get(order.beneficiary)
     if waiting is None or waiting.node or not order.decision:
         return

@@ -1,7 +1,8 @@
 """Soft evictions: a victim is marked, and another operator deletes it at a time of its choice (J11).
 
-The mark is a label, by which operators select pods, and an annotation with the same key that names the preemptor. An
-operator that removes the label decides that the pod stays: the core receives a veto and looks for another victim.
+The mark is a label, by which operators select pods, and an annotation. The annotation has the label's key and names
+the preemptor. If an operator removes the label, the pod stays: the core receives a veto and looks for another
+victim.
 """
 
 from __future__ import annotations
@@ -40,13 +41,19 @@ def is_marked(pod: PodRecord) -> bool:
 
 
 def stands(pod: PodRecord, order: Releasing) -> bool:
-    """Return whether the pod carries the mark of this order; a mark that was removed may remain visible for a moment."""
+    """Return whether the pod carries the mark of this order.
+
+    A mark that was removed may remain visible for a moment.
+    """
     found = pod.facts.report.releasing
     return is_marked(pod) and found is not None and found.decision == order.decision
 
 
 def observe(state: State, pod: PodRecord) -> None:
-    """Check whether a victim still carries its mark; a victim whose mark was removed stays."""
+    """Check whether a victim still carries its mark.
+
+    A victim whose mark was removed stays.
+    """
     if not pod.soft or pod.order is None or pod.facts.deleting:
         return
     if stands(pod, pod.order):

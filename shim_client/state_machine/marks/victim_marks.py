@@ -1,7 +1,8 @@
-"""Marks: annotations on victims, so that a shim that restarts evicts the same pods and no others (C8).
+"""Marks: annotations on victims.
 
-The annotation is read once, when a session begins. Afterwards a mark counts only on pods whose eviction this shim
-carries out. A mark that a person writes, or copies with a victim's manifest, is removed.
+A shim that restarts reads them, so that it evicts exactly the pods that were ordered (C8). The annotation is read
+once, when a session begins. Afterwards a mark counts only on pods whose eviction this shim carries out. A mark
+that a person writes, or copies with a victim's manifest, is removed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _STAYS = (DISRUPTED, "False", "PreemptionWithdrawn")
 
 
 def mark_of(pod: PodRecord) -> Releasing | None:
-    """Return why a pod on a node is ending: the order of the core, or a deletion that the core did not order; else None."""
+    """Return why a pod on a node is ending: the order of the core, or a deletion that the core did not order.
+
+    Return None if the pod is not ending.
+    """
     if not pod.node:
         return None
     if pod.order is None and pod.facts.deleting:
@@ -30,13 +34,16 @@ def mark_of(pod: PodRecord) -> Releasing | None:
 
 
 def written(pod: PodRecord) -> Releasing | None:
-    """Return the mark that the pod carries; None without a mark, and for a mark that is being removed."""
+    """Return the mark that the pod carries.
+
+    Return None if it has no mark, or if the mark is being removed.
+    """
     found = pod.facts.report.releasing
     return found if found is not None and found.decision and found != pod.void else None
 
 
 def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
-    """Remove a mark: the pod stays, and the core is told that it is no longer being evicted."""
+    """Remove a mark: the pod stays, and the core learns that it is no longer being evicted."""
     was_soft = pod.soft or pod.facts.delivery == SOFT
     pod.void, pod.order, pod.soft, pod.marked = mark, None, False, False
     if pod.sent is not None:
@@ -56,13 +63,16 @@ def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
 
 
 def veto(state: State, key: str, decision: str, why: str) -> None:
-    """Report to the core that a victim stays; without a session nothing is reported."""
+    """Report to the core that a victim stays.
+
+    Without a session there is no report.
+    """
     if state.may_tell_pods():
         state.reports.append(Veto(key, decision, why))
 
 
 def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:
-    """Remove a mark that appears on a pod for which the core gave no order."""
+    """Remove a mark from a pod for which the core gave no order."""
     if pod.order is not None or pod.facts.deleting or not state.listed.issuperset(KINDS):
         return
     mark = written(pod)

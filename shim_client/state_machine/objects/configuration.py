@@ -1,6 +1,6 @@
 """The ConfigMaps of the shim's own namespace: they are merged, sent to the core and watched.
 
-The core checks the queue configuration: a bad one changes nothing, and an event on the ConfigMap says what is wrong.
+The core checks the queue configuration. A bad one changes nothing, and an event on the ConfigMap says what is wrong.
 A change of any other setting needs a restart, and an event says that too.
 """
 
@@ -43,9 +43,10 @@ def remove(state: State, name: str) -> None:
 
 
 def refresh(state: State) -> None:
-    """Send the queue configuration to the core when it differs from the one sent before; nothing is sent for an empty one.
+    """Send the queue configuration to the core if it differs from the one sent before.
 
-    Nothing is done when the settings cannot be read, or when a changed ConfigMap is not to take effect at once.
+    An empty one is not sent. Nothing is sent either if the settings cannot be read, or if a changed ConfigMap is not
+    to take effect at once.
     """
     settings = _settings(state)
     if settings is None or not state.settings.hot_refresh:
@@ -63,7 +64,10 @@ def refresh(state: State) -> None:
 
 
 def _queues_source(state: State, group: str) -> str:
-    """Return the name of the ConfigMap whose queue configuration takes precedence; "" when none has one."""
+    """Return the name of the ConfigMap whose queue configuration takes precedence.
+
+    Return "" when none has one.
+    """
     names = [
         name
         for name in CONFIG_MAPS
@@ -73,7 +77,10 @@ def _queues_source(state: State, group: str) -> str:
 
 
 def _is_lost(state: State, source: str) -> bool:
-    """Return whether the ConfigMap with the queues in force has lost them; the defaults must not replace them unasked."""
+    """Return whether the ConfigMap with the queues in force has lost them.
+
+    The defaults must not replace them unasked.
+    """
     before = state.queues_from
     if not before or source == before:
         return False

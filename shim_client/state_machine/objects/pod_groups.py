@@ -1,4 +1,7 @@
-"""PodGroups, which say how many pods are placed together; their members are reported again when that changes."""
+"""PodGroups, which say how many pods are placed together.
+
+Their members are reported again when that number changes.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,19 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Record that a PodGroup was deleted; members that the core knows keep their gang."""
+    """Record that a PodGroup was deleted.
+
+    Members that the core knows keep their gang.
+    """
     ref = _ref(item)
     state.pod_groups.pop(f"{ref.namespace}/{ref.name}", None)
 
 
 def refresh(state: State, listing: Listing) -> None:
-    """Record whether PodGroups are served; when that has changed, pods that are held say the reason that holds now."""
+    """Record whether PodGroups are served.
+
+    If that has changed, update the reason on pods that are held.
+    """
     if state.has_pod_groups != listing.served:
         state.has_pod_groups = listing.served
         for members in list(state.grouped.values()):

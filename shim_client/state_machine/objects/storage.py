@@ -1,4 +1,7 @@
-"""Volume claims, volumes and storage classes: a pod is reported as an ask only after the objects that it needs exist."""
+"""Volume claims, volumes and storage classes.
+
+A pod is reported as an ask only after those that it needs exist.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ def observe_claim(state: State, item: KubeObject) -> None:
 
 
 def forget_claim(state: State, item: KubeObject) -> None:
-    """Record that a volume claim was deleted; asks that were already reported stay."""
+    """Record that a volume claim was deleted.
+
+    Asks that were already reported stay.
+    """
     state.claims.pop(claim_key(item), None)
 
 
@@ -61,9 +67,9 @@ def claim_key(item: KubeObject) -> str:
 
 
 def _look_again(state: State, changed: str = "") -> None:
-    """Report the pods that waited for a claim, a volume or a storage class that exists now, and have the others reviewed.
+    """Report the pods that waited for a claim, volume or storage class that exists now.
 
-    ``changed`` names the volume or class whose nodes have to be found again.
+    Have the other asks reviewed. ``changed`` names the volume or class whose nodes have to be found again.
     """
     state.outlook += 1
     if changed:
