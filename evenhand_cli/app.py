@@ -1,8 +1,8 @@
 """The command line `evenhand`: its commands, and how they end.
 
 Results are written to the standard output, everything else to the error stream. Exit codes are those of
-`faults.ExitCode`. The module of a command is imported only when the command runs, so that a query of a core does not
-wait until server, scheduler or demonstration are loaded.
+`faults.ExitCode`. The module of a command is imported only when the command runs. So a query of a core does not wait
+until server, scheduler or demonstration are loaded.
 """
 
 import os
@@ -106,7 +106,10 @@ def command(name: str, place: Place) -> Any:  # noqa: ANN401
 
 
 class Commands(Group):
-    """The group of all commands; a `Fault` ends a command with a message instead of a traceback."""
+    """The group of all commands.
+
+    A `Fault` ends a command with a message instead of a traceback.
+    """
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401
         super().__init__(**attributes)

@@ -1,7 +1,7 @@
-"""The check for options that have no effect beside or without another option: such an option is refused, not ignored.
+"""The check for options that have no effect beside or without another option.
 
-An option that only asks for what the answer has anyway is accepted: `--no-headers` with JSON, or `--asks` beside
-`--waiting`.
+Such an option is refused. An option that only asks for what the answer has anyway is accepted: `--no-headers` with
+JSON, or `--asks` beside `--waiting`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def refuse_together(option: str, **given: Given) -> None:
 
 
 def refuse_without(needed: str, **given: Given) -> None:
-    """Raise Fault if an option was given that has no effect without `needed`."""
+    """Raise Fault if an option was given that has an effect only with `needed`."""
     for name in _names(given):
         raise Fault(
             f"{name} has no effect without {needed}",

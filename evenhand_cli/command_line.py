@@ -1,7 +1,7 @@
 """The reading of a command line: shared options may stand before the command's name.
 
 `evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself reads
-the options before its name, so that every unknown option is refused with the same message.
+the options before its name, so that the message for an unknown option is always the same.
 """
 
 import re
@@ -41,7 +41,7 @@ _CAUSE = re.compile(r", unable to parse .*$|, got a number with a fractional par
 
 
 class Command(TyperCommand):
-    """A command that also reads the shared options that stand before its name."""
+    """A command that also reads shared options before its name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
         """Read the options before the command's name, then those after it."""
@@ -67,7 +67,7 @@ class Group(TyperGroup):
 
 
 def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Split arguments into the shared options before the first word, other options before it, and the rest."""
+    """Split arguments into three parts: the shared options before the first word, other options before it, and what follows."""
     leading: list[str] = []
     own: list[str] = []
     waiting = list(args)

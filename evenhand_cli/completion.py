@@ -1,6 +1,7 @@
-"""Completion of names in the shell; the names come from the running core, which has half a second to answer each request.
+"""Completion of names in the shell.
 
-When no core answers, or the core refuses the request, the shell gets no names and no message.
+The names come from the running core, which has half a second to answer each request. When no core answers, or the core
+refuses the request, the shell gets neither names nor a message.
 """
 
 import io
@@ -28,7 +29,8 @@ Ask = Callable[[Core, str], Iterable[str]]
 def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
     """Return the names that the core gives and a shell can show, sorted.
 
-    When the core does not answer a request or refuses it, only the names from the requests before it are returned.
+    When the core does not answer a request, or refuses it, only the names from the requests before it are
+    returned.
     """
     found: list[str] = []
     given = {name: str(ctx.params.get(name) or "") for name in FIELDS.values()}
@@ -44,7 +46,10 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
 
 
 def words(choices: Iterable[str]) -> Callable[[], list[str]]:
-    """Return a completion function for an option that accepts one of these words, in lower case and with hyphens for blanks."""
+    """Return a completion function for an option that accepts one of these words.
+
+    The words are in lower case, with hyphens for blanks.
+    """
     known = [one.strip().lower().replace(" ", "-") for one in choices]
     return known.copy
 
@@ -85,11 +90,15 @@ def decisions(ctx: typer.Context) -> list[str]:
 
 
 def stories(ctx: typer.Context) -> list[tuple[str, str]]:
-    """Complete the numbers of the stories in the file of the command line, each with its title; needs no core."""
+    """Complete the numbers of the stories in the file of the command line, each with its title.
+
+    This needs no core.
+    """
     from evenhand_cli.files import read_text  # noqa: PLC0415 - other completions need no stories
     from evenhand_cli.story.reading import read_examples  # noqa: PLC0415
 
-    # Before an option without its value, the arguments are not assigned to their parameters yet.
+    # If an option without its value comes earlier, the arguments are not assigned to their
+    # parameters yet.
     file = ctx.params.get("file") or next(iter(ctx.args), "")
     if str(file) in {"", "-"}:
         return []

@@ -1,7 +1,7 @@
 """A queue configuration from the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
 
 In a ConfigMap the configuration is the text under `queues.yaml`, or under `NAME.yaml` where `service.policyGroup` is
-NAME; the shim's settings in the same ConfigMap are checked too. In a List with `yunikorn-defaults` and
+NAME. The shim's settings in that ConfigMap are checked, too. In a List with `yunikorn-defaults` and
 `yunikorn-configs` the second one takes precedence.
 """
 
@@ -29,8 +29,8 @@ KIND: Final = "ConfigMap"
 class QueuesText:
     """The text of a queue configuration, its source, and notes about the source.
 
-    `line` is the line of `source` on which the text begins, or 0 when lines of the text are not lines of the file.
-    `base` is the revision that the first line of a file from `evenhand config show` names.
+    `line` is the line of `source` on which the text begins. It is 0 when lines of the text are not lines of the
+    file. `base` is the revision that the first line of a file from `evenhand config show` names.
     """
 
     text: str
@@ -119,7 +119,10 @@ def _value(node: yaml.Node, key: str) -> yaml.Node | None:
 
 
 def _lines(node: yaml.Node) -> Iterator[tuple[str, int]]:
-    """Yield the key of each text of `data`, and the line on which the text begins; 0 unless it is a literal block (`|`)."""
+    """Yield the key of each text of `data`, and the line on which the text begins.
+
+    The line is 0 unless the text is a literal block (`|`).
+    """
     data = _value(node, "data")
     for key, value in data.value if isinstance(data, yaml.MappingNode) else ():
         yield key.value, value.start_mark.line + 2 if value.style == "|" else 0

@@ -138,7 +138,10 @@ class Core:
         request: Request,
         timeout_s: float | None = None,
     ) -> Iterator[Response]:
-        """Yield the answers of a stream, without a deadline unless one is given. Raises Fault when the stream breaks."""
+        """Yield the answers of a stream.
+
+        Without a given deadline there is none. Raises Fault when the stream breaks.
+        """
         with self.faults():
             call = method(request, timeout=timeout_s, metadata=self.metadata)
             try:
@@ -198,10 +201,11 @@ def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core
 
 
 def resolved(given: Context, name: str) -> Context:
-    """Return the values of options and variables; values that they lack come from the named or the current context.
+    """Return the values of options and variables.
 
-    When the options name another core than the current context, and no context is named, nothing of the current context
-    is used, because its token is meant for its own core. Raises Fault when the context does not exist.
+    Values that they lack come from the named or the current context. The options may name another core than the current
+    context, without naming a context. Then the current context is ignored, because its token is meant for its own core.
+    Raises Fault when the context does not exist.
     """
     context = read_contexts().chosen(name)
     if given.core and given.core != context.core and not name:
@@ -241,7 +245,7 @@ def checked_address(address: str) -> str:
 
 
 def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
-    """Raise Fault when a certificate is given without its key, or a key without its certificate."""
+    """Raise Fault when only one of certificate and key is given."""
     if bool(cert) != bool(key):
         raise Fault(
             "a certificate needs its key",

@@ -31,7 +31,10 @@ FILE_FIELDS = frozenset({"tls-ca", "tls-cert", "tls-key", "token-file"})
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The address of a core and the files that give access to it; a field that is not set is empty."""
+    """The address of a core and the files that give access to it.
+
+    A field that is not set is empty.
+    """
 
     core: str = ""
     tls_ca: str = ""
@@ -65,9 +68,9 @@ class Contexts:
         raise Fault(f"there is no context `{name}` in {self.file}", where=where, advice=advice)
 
     def chosen(self, name: str) -> Context:
-        """Return the context with this name or, when no name is given, the current context; an empty one when there is neither.
+        """Return the context with this name, or the current context when no name is given.
 
-        Raises Fault when there is no context of that name.
+        Return an empty one when there is neither. Raises Fault when there is no context of that name.
         """
         if name:
             return self.named(name)

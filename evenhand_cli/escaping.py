@@ -1,7 +1,7 @@
 """The escaping of characters that a terminal obeys instead of showing them.
 
-These are control characters (C0, C1, DEL) and characters that reorder text. Names and texts come from clients of the
-core. Without escaping, `ESC [2J` in a pod's name would clear the user's screen.
+Such characters are control characters (C0, C1, DEL) and characters that reorder text. Names and texts come from
+clients of the core. Without escaping, `ESC [2J` in a pod's name would clear the user's screen.
 """
 
 import re
@@ -30,9 +30,10 @@ def escaped(text: str) -> str:
 
 
 def escaped_json(text: str) -> str:
-    """Return JSON with equal values, in which the characters that a terminal obeys are written as JSON escapes.
+    """Return JSON with equal values.
 
-    These characters occur only in strings, where JSON has escapes for them.
+    Characters that a terminal obeys are written as JSON escapes in it. This is possible because they
+    occur only in strings.
     """
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
 

@@ -16,11 +16,14 @@ class ExitCode(enum.IntEnum):
     USAGE = 2
     """The command line itself is wrong."""
     UNREACHABLE = 3
-    """The core did not answer: no connection, no permission, or no answer in time."""
+    """The core did not answer in time, could not be reached, or refused permission."""
 
 
 class Fault(Exception):
-    """An error for the user: what is wrong, where, and what to do; each in one or more complete lines."""
+    """An error for the user: what is wrong, where, and what to do.
+
+    Each is one or more complete lines.
+    """
 
     def __init__(
         self, what: str, *, where: str = "", advice: str = "", code: ExitCode = ExitCode.PROBLEM

@@ -1,4 +1,7 @@
-"""Files that the user names: their content, or a fault that says which file cannot be read and why."""
+"""Files that the user names.
+
+If a file cannot be read, a fault names the file and the reason.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The options of all listings: output form, sorting, no headers, and repetition after each change.
+"""The options of all listings: output form, sorting, headers, and repetition after each change.
 
 `lists` gives these options to a command; the command itself only returns its `Listing`.
 """
@@ -57,7 +57,10 @@ class Shape:
 
 
 def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN401 -- typer's own type of an option
-    """Return the option that sorts a listing: its help names this column, and shells complete the names of all fields."""
+    """Return the option that sorts a listing.
+
+    Its help names this column, and shells complete the names of all fields.
+    """
     return typer.Option(
         "--sort-by",
         metavar="COLUMN",
@@ -69,7 +72,10 @@ def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN
 def lists(
     column: str, fields: Iterable[Field[Any]] = ()
 ) -> Callable[[Command], Callable[..., None]]:
-    """Return a decorator that adds the options of all listings to a command; the help names `column` as an example."""
+    """Return a decorator that adds the options of all listings to a command.
+
+    The help names `column` as an example.
+    """
 
     def with_options(command: Command) -> Callable[..., None]:
         def listed(

@@ -1,6 +1,6 @@
 """Output forms of a result: a table for people; JSON, YAML or names for scripts.
 
-The JSON keys are the field names of `proto/evenhand/v1`; numbers are exact. JSON output is one object, and the output
+The JSON keys are the field names of `proto/evenhand/v1`. Numbers are exact. JSON output is one object, and the output
 stream has nothing else. Every field is present, even an empty one, so that scripts can rely on it. The value of an
 enumeration is its word in lower case (`active`, `error`). YAML has the same keys.
 """
@@ -72,7 +72,10 @@ def no_names() -> Fault:
 
 
 def console_for(form: Form) -> Console:
-    """Return a console for the output stream: as wide as the terminal or, for `wide`, as wide as the columns need."""
+    """Return a console for the output stream.
+
+    It is as wide as the terminal or, for `wide`, as wide as the columns need.
+    """
     return terminal.results(terminal.UNLIMITED if form is Form.WIDE else None)
 
 

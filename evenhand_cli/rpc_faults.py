@@ -1,6 +1,6 @@
 """The conversion of an RPC's error into a fault, which says what is wrong, where, and what to do.
 
-The core answers with `google.rpc.Status` and details (design 1.12); this module converts them to lines of text.
+The core answers with `google.rpc.Status` and details (design 1.12). This module converts them to lines of text.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The rules of docs/rules, stored with the command: `evenhand explain G4` needs neither a core nor these pages."""
+"""The rules of docs/rules, stored with the command.
+
+So `evenhand explain G4` works without a core and without these pages.
+"""
 
 import json
 import re

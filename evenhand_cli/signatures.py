@@ -10,7 +10,7 @@ Command = Callable[..., Any]
 def joined(command: Command, wrapper: Command, *, keep_first: bool = False) -> Command:
     """Return the wrapper with the options of the command before its own, so that the command line offers both.
 
-    The wrapper provides the command's first parameter; with `keep_first` the wrapper has that parameter as well. The
+    The wrapper provides the command's first parameter. With `keep_first` the wrapper has that parameter as well. The
     wrapper's last parameter is a mapping with the command's options.
     """
     first, *own = inspect.signature(command, eval_str=True).parameters.values()

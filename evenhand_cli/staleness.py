@@ -1,4 +1,4 @@
-"""Notices that an answer may be out of date, because a manager is away or has not reported everything yet."""
+"""Notices that an answer may be out of date: a manager is away, or has not reported everything yet."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,12 +29,15 @@ class Pictures:
                 terminal.say(line)
 
     def value(self) -> dict[str, Any]:
-        """Return the latest state of the managers for the JSON output; None under its key when no answer had one."""
+        """Return the latest state of the managers for the JSON output.
+
+        The value under its key is None when no answer had one.
+        """
         return {"picture": None if self._latest is None else plain(self._latest)}
 
 
 def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
-    """Yield a key and a line for each manager that is away, or that has not reported everything yet."""
+    """Yield a key and a line for each manager that is away or has not reported everything yet."""
     now = picture.taken_at_ms
     if picture.follows:
         yield (

@@ -1,6 +1,6 @@
 """The two streams of a command: results on the standard output, everything else on the error stream.
 
-Consoles are created when they are needed, because the streams may be replaced. Consoles respect NO_COLOR; a colour
+Consoles are created when they are needed, because the streams may be replaced. Consoles respect NO_COLOR. A colour
 only repeats what a word or a sign already says.
 """
 
@@ -21,10 +21,16 @@ from evenhand_cli.escaping import EscapingConsole, escaped
 from evenhand_cli.faults import Fault
 
 PIPE_WIDTH = 240
-"""Number of columns when the output is not a terminal and COLUMNS is not set; no key is longer."""
+"""Number of columns when the output is not a terminal and COLUMNS is not set.
+
+Every key fits into it.
+"""
 
 UNLIMITED = 10_000
-"""Number of columns of `--output wide`; no table is wider."""
+"""Number of columns of `--output wide`.
+
+Every table fits into it.
+"""
 
 PATIENCE_S = 1.0
 """Seconds after which a command prints what it is doing."""
@@ -40,7 +46,7 @@ _COMMAND = re.compile(
 )
 """A command within a sentence: in backquotes, or the program name with the words after it."""
 _BLANK = "\0"
-"""A character that replaces a blank at which a line must not end."""
+"""A character that replaces a blank where a line must not end."""
 
 THEME = Theme(
     {
@@ -132,7 +138,10 @@ def show_fault(fault: Fault) -> None:
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
-    """Return a text as lines that are broken between words, but never within a command; one line when `width` is None."""
+    """Return a text as lines that are broken between words, but never within a command.
+
+    Return one line when `width` is None.
+    """
     if width is None:
         return [text]
     bound = _COMMAND.sub(lambda found: found[0].replace(" ", _BLANK), text)
@@ -143,5 +152,8 @@ def wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _width_of(console: Console) -> int | None:
-    """Return the width for lines, from the terminal or from COLUMNS; None when lines may have any width."""
+    """Return the width for lines, from the terminal or from COLUMNS.
+
+    Return None when lines may have any width.
+    """
     return console.width if console.is_terminal or os.environ.get("COLUMNS") else None

@@ -5,9 +5,9 @@
 The input is `nodes.csv` and `pods.csv` of the public Alibaba trace cluster-trace-gpu-v2023. The pods are
 used as a set, not as a timeline: all of them want to run at once.
 
-A pod wants `num_gpu` whole devices: sharing inside a device (`gpu_milli`) is not modelled.  The
-list names no models, so a seeded rule gives a third of the GPU pods a model that nodes have, as
-node selector, in proportion to the GPUs of each model. Queues and priorities follow `qos`.
+A pod wants `num_gpu` whole devices: sharing inside a device (`gpu_milli`) is not modelled. The list names no
+models. So a seeded rule gives a third of the GPU pods a node selector with a model, in proportion to the
+GPUs of each model on the nodes. Queues and priorities follow `qos`.
 
 Documents are JSON, which is YAML too and loads much faster.
 """
@@ -43,7 +43,10 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The sum over all nodes, and for each GPU model the number of GPUs on nodes with at least a given number of them."""
+    """The sum over all nodes.
+
+    Also, for each GPU model and number, the GPUs on nodes with at least that number of them.
+    """
 
     cpu_milli: int
     memory_mib: int
@@ -162,7 +165,10 @@ def _pod(row: Row, application: str, model: str) -> dict[str, Any]:
 
 
 def _model(row: Row, totals: Totals, seed: int) -> str:
-    """Return the GPU model for the third of the GPU pods that the seed chooses; "" for the other pods."""
+    """Return the GPU model for the third of the GPU pods that the seed chooses.
+
+    Return "" for the other pods.
+    """
     models = totals.models.get(int(row["num_gpu"]))
     lot = crc32(f"{seed}/{row['name']}".encode())
     if not models or lot % 3:

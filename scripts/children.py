@@ -1,8 +1,8 @@
-"""Commands that end together with the process that runs them, so that no build continues after a stopped `make`.
+"""Commands that end together with the process that runs them.
 
-make sends SIGTERM only to its own child, and a Python process that is killed leaves its children running. So each
-command gets its own process group. When the `with` block ends, for whatever reason, the group is ended as Ctrl-C
-would end it.
+So no build continues after a stopped `make`. make sends SIGTERM only to its own child, and a Python process that
+is killed leaves its children running. So each command gets its own process group. When the `with` block ends, for
+whatever reason, the group is ended as Ctrl-C would end it.
 """
 
 import os
@@ -32,9 +32,10 @@ def started(
     stdout: int | None = None,
     end_s: float = END_S,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start a command without input; when the block ends, end the processes of the command that still run.
+    """Start a command without input.
 
-    `end_s` is how many seconds the command may take to clean up before it is killed.
+    When the block ends, end the processes of the command that still run. `end_s` is how many seconds
+    the command may take to clean up before it is killed.
     """
     with subprocess.Popen(  # noqa: S603 -- our words.
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,

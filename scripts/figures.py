@@ -2,15 +2,15 @@
 
 Run as `python -m scripts.figures [ROOT]`. Only the standard library is used, so that any commit can be measured from outside.
 
-- A comparison of policy names is a comparison (`==`, `!=`, `in`, `is`, `match`) with the name of a policy, with a constant that holds
-  it, or with a row of the table of policies, in a module other than that table. A tuple that is looked up is the key of a cache, and
-  no comparison of policies.
-- A file that a new policy touches is a file in which the name of a present policy stands as a whole string, or which uses a
-  constant that holds it. The three policies whose names have no other meaning are counted.
-- An unresolved id is a rule id (`G4`), a decision (`design 6.3`) or a seed's rule (`law 5`) that is cited, and for which
-  neither docs/rules nor docs/decisions has an anchor.
-- The import levels of a folder are the length of its longest chain of imports, where modules that import each other are one;
-  its arrows are the imports between two modules of the folder, all sub-folders included.
+- A comparison of policy names is a comparison (`==`, `!=`, `in`, `is`, `match`) in a module other than the table of
+  policies. It compares with the name of a policy, with a constant that holds it, or with a row of that table. A tuple
+  that is looked up is the key of a cache, and does not count as a comparison of policies.
+- A file that a new policy touches is a file with the name of a present policy as a whole string, or with a constant
+  that holds it. Only the three policies whose names have no other meaning are counted.
+- An unresolved id is cited but has no anchor in docs/rules and docs/decisions. It is a rule id (`G4`), a decision
+  (`design 6.3`) or a seed's rule (`law 5`).
+- The import levels of a folder are the length of its longest chain of imports. Modules that import each other count as
+  one. The arrows of a folder are the imports between two of its modules, all sub-folders included.
 """
 
 import argparse
@@ -37,7 +37,10 @@ POLICIES: Final = (
     "reservation",
 )
 UNAMBIGUOUS: Final = ("required-node", "in-queue", "trim")
-"""Policies whose names have no other meaning, so that a string is enough to find their uses."""
+"""Policies whose names have no other meaning.
+
+So a string is enough to find their uses.
+"""
 TABLE: Final = "server.model.policies"
 OTHER_MEANINGS: Final = ("cross_node", "key")
 """Names and attributes whose values can be equal to a policy's name without meaning the policy."""
@@ -136,8 +139,8 @@ def levels(arrows: Mapping[str, set[str]]) -> int:
         for one in arrows
     }
     depth: dict[frozenset[str], int] = {}
-    # A cycle reaches itself and all that the cycles below it reach, so in this order inner cycles
-    # come first.
+    # A cycle reaches itself and all that the cycles below it reach. So inner cycles come first in
+    # this order.
     for one in sorted(below, key=lambda members: len(reach[min(members)] | members)):
         depth[one] = 1 + max((depth[x] for x in below[one]), default=0)
     return max(depth.values(), default=0)
@@ -163,7 +166,10 @@ def folder_imports(folder: str, sources: Sources) -> Folder:
 
 
 class PolicyReader:
-    """The syntax tree of one module, and a way to find those of its expressions that are names of policies."""
+    """The syntax tree of one module.
+
+    It finds the expressions that are names of policies.
+    """
 
     def __init__(self, module: str, source: str, known: Mapping[str, dict[str, set[str]]]) -> None:
         self.module = module
@@ -236,7 +242,10 @@ class PolicyReader:
 
 
 def _sides(node: ast.AST) -> list[ast.expr]:
-    """Return the expressions that a comparison compares; nothing for other nodes, and for words with other meanings."""
+    """Return the expressions that a comparison compares.
+
+    Return [] for other nodes, and for words with other meanings.
+    """
     match node:
         case ast.MatchValue(value=value):
             return [value]
@@ -249,7 +258,10 @@ def _sides(node: ast.AST) -> list[ast.expr]:
 
 
 def policy_readers(sources: Sources) -> list[PolicyReader]:
-    """Return a reader for each module; every reader knows the constants of all modules."""
+    """Return a reader for each module.
+
+    Every reader knows the constants of all modules.
+    """
     known: dict[str, dict[str, set[str]]] = {}
     readers = [PolicyReader(name, text, known) for name, text in sources.items()]
     before = -1
@@ -337,7 +349,10 @@ def page_sentences(root: Path) -> Iterator[Row]:
 
 
 def sample(rows: Iterable[Row], size: int, seed: int) -> list[Row]:
-    """Return `size` rows, or all rows when there are fewer, in their order; a seed always draws the same rows."""
+    """Return `size` rows in their order, or all rows when there are fewer.
+
+    A seed always draws the same rows.
+    """
     given = list(rows)
     chosen = random.Random(seed).sample(range(len(given)), min(size, len(given)))  # noqa: S311 -- no secret.
     return [given[one] for one in sorted(chosen)]

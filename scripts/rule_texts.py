@@ -41,7 +41,7 @@ def _rule(text: str) -> dict[str, object]:
 
 
 def _statement(paragraphs: list[str]) -> tuple[str, list[str]]:
-    """Return the statement of a rule, which is its bold beginning, and the rest of its paragraphs."""
+    """Return the statement of a rule, which is its bold beginning, and its other paragraphs."""
     first = paragraphs[0]
     assert first.startswith("**"), f"a rule begins with its statement in bold: {first}"
     statement, _, rest = first[2:].partition("**")

@@ -1,9 +1,11 @@
-"""The tests in four runs: tests that can share the machine, beside them two runs with real programs, and last tests that measure.
+"""The tests in four runs.
 
+Tests that can share the machine come first, with two runs of real programs beside them. Tests that measure come last.
 Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker for each
-processor. At the same time the tests marked `real` run: those with an API server one by one, and beside them the others
-one by one (see tests/conftest.py); their output comes when they have ended. After these, the tests marked `alone` run,
-with nothing beside them. All runs are made even when one fails. At the end the summary says how long each run took, which tests were left out, and how to include them.
+processor. The tests marked `real` run beside it: those with an API server one by one, and the others one by one (see
+tests/conftest.py). Their output comes when they have ended. After these, the tests marked `alone` run, with nothing
+beside them. All runs are made even when one fails. At the end the summary says how long each run took. It also says
+which tests were left out, and how to include them.
 """
 
 import os
@@ -52,7 +54,10 @@ ALONE: Final = Run("alone", f"{ALWAYS_OUT} and alone and not real", ())
 
 @dataclass
 class Outcome:
-    """The outcome of a run: the exit status of pytest, seconds, tests, and how many were left out for each reason."""
+    """The outcome of a run: the exit status of pytest, seconds and tests.
+
+    Also how many tests were left out for each reason.
+    """
 
     status: int
     seconds: int
@@ -62,7 +67,10 @@ class Outcome:
 
 
 def read(report: Path, status: int, seconds: int) -> Outcome:
-    """Return the outcome from a JUnit report; when the run wrote no report, the outcome has only the exit status and the seconds."""
+    """Return the outcome from a JUnit report.
+
+    When the run wrote no report, the outcome has only the exit status and the seconds.
+    """
     found = Outcome(status, seconds)
     if not report.exists():
         return found
@@ -76,7 +84,10 @@ def read(report: Path, status: int, seconds: int) -> Outcome:
 
 
 def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None = None) -> Outcome:
-    """Run pytest once and return its outcome; its output goes to `output` or, without one, to the output of this process."""
+    """Run pytest once and return its outcome.
+
+    Its output goes to `output` or, without one, to the output of this process.
+    """
     command = [sys.executable, "-m", "pytest", "-q", "-m", one.marks, *one.options]
     command += [f"--junitxml={report}", *arguments]
     measured = {"COVERAGE_FILE": f".coverage.{one.name.replace(' ', '-')}"}
@@ -87,7 +98,10 @@ def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None
 
 
 def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
-    """Return the lines that end a run: tests and minutes of each part, then which tests were left out and how to include them."""
+    """Return the lines that end a run: tests and minutes of each part.
+
+    Then return which tests were left out, and how to include them.
+    """
     lines = [
         f"{name}: {one.tests} tests, {one.failed} failed, {one.seconds // 60} min {one.seconds % 60} s"
         for name, one in outcomes.items()
@@ -106,7 +120,10 @@ def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
 
 
 def verdict(outcomes: Sequence[Outcome]) -> int:
-    """Return the exit status for all runs: a run without tests counts as a failure only when no run had tests."""
+    """Return the exit status for all runs.
+
+    A run without tests is a failure only when all runs had none.
+    """
     failed = [one.status for one in outcomes if one.status not in {PASSED, NOTHING_SELECTED}]
     if failed:
         return failed[0]

@@ -43,7 +43,10 @@ class Classes:
         self.known[name] = document.item
 
     def resolves(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the known classes say which priority the pod has: its class is known or, without one, a global default."""
+        """Return whether the known classes say which priority the pod has.
+
+        They do if its class is known, or if it names none and there is a global default.
+        """
         name = spec.get("priorityClassName")
         if name:
             return name in self.known
@@ -52,8 +55,8 @@ class Classes:
     def otherwise(self, spec: Mapping[str, Any], pod: Document) -> dict[str, Any]:
         """Return priority, class and preemption policy of a pod whose priority the known classes do not say.
 
-        The option `--priority` takes precedence over the priority that is written in the pod; without both it is 0. Raises
-        Fault when the pod names an unknown class and there is neither.
+        The option `--priority` takes precedence over the priority that is written in the pod. Without both the priority
+        is 0. Raises Fault when the pod names an unknown class and there is neither.
         """
         name, written = spec.get("priorityClassName"), spec.get("priority")
         value = written if self.options.priority is None else self.options.priority
@@ -80,9 +83,10 @@ class Classes:
         return UNKNOWN_DEFAULT
 
     def allows_preemption(self, name: str) -> bool:
-        """Return whether pods of this class are ordinary victims; True for an unknown class.
+        """Return whether pods of this class are ordinary victims.
 
-        False means that the pods are evicted only if no other victims suffice.
+        Return True for an unknown class. False means that the pods are evicted only if no other
+        victims suffice.
         """
         found = self.known.get(name)
         return found is None or read_priority_class(found).allow_preemption

@@ -124,8 +124,8 @@ def _simulated(
 ) -> simulate_pb2.SimulatedAsk:
     """Return the ask to simulate.
 
-    The option `--queue` takes precedence. A queue that is written as a whole path is used as it is; any other name is passed to
-    the placement rules.
+    The option `--queue` takes precedence. A queue that is written as a whole path is used as it is. Any other name is
+    passed to the placement rules.
     """
     queue = options.queue or (written.queue if f"{written.queue}.".startswith("root.") else "")
     return simulate_pb2.SimulatedAsk(queue=queue, ask=message, application=application)
@@ -157,6 +157,9 @@ def _report(written: PlainAsk, options: Options) -> PodReport:
 
 
 def _resource(written: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Return quantities with the units of queues.yaml, where a vcore is a core; pods is 1 unless another number is given."""
+    """Return quantities with the units of queues.yaml, where a vcore is a core.
+
+    The amount of pods is 1 unless another number is given.
+    """
     listed = {("cpu" if kind == "vcore" else kind): amount for kind, amount in written.items()}
     return {"pods": 1, **amounts({"resources": listed}, "resources")}

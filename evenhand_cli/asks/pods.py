@@ -1,6 +1,7 @@
 """Kubernetes pods as asks: with the API server's defaults and priorities, and read as the shim reads them.
 
-A pod that already runs, or was printed by `kubectl get pod -o yaml`, is treated as if it were submitted now.
+A pod that already runs is treated as if it were submitted now, and so is one that `kubectl get pod -o yaml`
+printed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +69,10 @@ def _wanted(owner: dict[str, Any]) -> int:
 
 
 def _sized(pod: dict[str, Any], wanted: int) -> dict[str, Any]:
-    """Return the pod with the size of its job as a label; the shim would ask the owner for this size (J1)."""
+    """Return the pod with the size of its job as a label.
+
+    The shim would ask the owner for this size (J1).
+    """
     marks = pod["metadata"].get("labels") or {}
     known = marks.get(labels.JOB_MEMBERS) or marks.get(labels.JOB_MEMBERS_OWN)
     if known or not (marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN)):

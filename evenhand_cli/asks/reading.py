@@ -18,7 +18,10 @@ ONE_POD = "simulate one of its pods: kubectl get pod NAME -o yaml | evenhand sim
 
 @dataclass(slots=True)
 class Reading:
-    """The asks of a file; `ignored` has the number of objects by kind, for kinds that do not affect placement."""
+    """The asks of a file.
+
+    `ignored` has the number of objects by kind, for kinds that do not affect placement.
+    """
 
     asks: list[Ask] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)

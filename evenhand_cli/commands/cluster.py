@@ -347,9 +347,10 @@ def _tell_results(
     places: list[str],
     advice: Callable[[pb.ObjectReference], str] = lambda _: "",
 ) -> None:
-    """Write one line for each object, with its warnings; raise typer.Exit with code 1 when one was refused or is missing.
+    """Write one line for each object, with its warnings.
 
-    `places` has for each result the file of its object.
+    Raise typer.Exit with code 1 when one was refused or is missing. `places` has for each result the file of its
+    object.
     """
     found = list(results)
     if output.is_data:
@@ -392,7 +393,10 @@ def _outcome(one: pb.ObjectResult) -> str:
 def _advice(
     client: Client, missing: list[pb.ObjectReference]
 ) -> Callable[[pb.ObjectReference], str]:
-    """Return a function that returns advice on a missing object, such as names that are near; it is read from the cluster now."""
+    """Return a function that returns advice on a missing object, such as names that are near.
+
+    The names are read from the cluster now.
+    """
     told = {
         (one.kind, one.namespace, one.name): client.missing(
             one.kind, one.namespace, one.name

@@ -205,7 +205,10 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
 
 
 def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
-    """Yield lines that say which configuration is in force, who applied it and when, and whether it survives a restart."""
+    """Yield lines that say which configuration is in force, who applied it and when.
+
+    They also say whether it survives a restart.
+    """
     source = answer.source or "the built-in default"
     digest = f", digest {answer.digest[:12]}" if answer.digest else ""
     if not answer.revision:
@@ -219,9 +222,10 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 
 
 def _now(core: Core) -> Base:
-    """Return the revision in force as the base of an apply, so that the changes that are shown are those that are made.
+    """Return the revision in force as the base of an apply.
 
-    The request is that of `evenhand version`, which the role of a shim may also send.
+    So the changes that are shown are those that are made. The request is that of `evenhand version`, because the
+    role of a shim may send it, too.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

@@ -187,7 +187,7 @@ def set_context(
 
 
 def _warn(context: Context) -> None:
-    """Print warnings about files that do not exist, and about a token that others can read."""
+    """Print warnings about missing files, and about a token that others can read."""
     for key, value in context.values().items():
         if key in FILE_FIELDS and not Path(value).exists():
             terminal.say(f"warning: there is no {value} ({key})")

@@ -253,7 +253,10 @@ def _lost_work(
 
 
 def _ago(core: Core, since: str) -> int:
-    """Return the instant (Unix milliseconds) that lies `since` before now by the core's clock; 0 without `since`."""
+    """Return the instant (Unix milliseconds) that lies `since` before now by the core's clock.
+
+    Return 0 without `since`.
+    """
     if not since:
         return 0
     length = milliseconds(since)

@@ -45,7 +45,10 @@ PACKED = Path("evenhand_cli/examples/small")
 """The path of the example cluster in a wheel (see hatch_build.py)."""
 LIMIT_S = 600.0
 STOP_MS = 500
-"""Milliseconds that a deleted pod takes to end, at most its grace period, so that people can see it end."""
+"""Milliseconds that a deleted pod takes to end, at most its grace period.
+
+In this time people can see it end.
+"""
 QUEUES_MAX = 60
 """Maximum number of queues on the last screen, whose height is not limited."""
 
@@ -134,7 +137,10 @@ def _beside(live: LiveDirectory, listen: str) -> Beside:
 
 
 def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
-    """Return a function that runs a core for the demonstration; it raises Fault when the core cannot start or fails."""
+    """Return a function that runs a core for the demonstration.
+
+    The function raises Fault when the core cannot start or fails.
+    """
 
     async def core(ready: Ready) -> None:
         code = await run_core(options, ready=ready, errors=told.append)

@@ -1,4 +1,7 @@
-"""The command `evenhand explain`: why an ask waits, where a pod runs, what is set for a queue, what a rule says."""
+"""The command `evenhand explain`.
+
+It says why an ask waits, where a pod runs, what is set for a queue, or what a rule says.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -130,7 +133,11 @@ def _check_application(answer: explain_pb2.ExplainResponse, name: str) -> None:
 
 
 def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
-    """Write what a rule says; return False when the name has not the form of a rule's id. Raises Fault for an unknown id."""
+    """Write what a rule says.
+
+    Return False when the name has not the form of a rule's id. Raise Fault for an unknown id. Raises Fault for an
+    unknown id.
+    """
     if application or not is_rule_id(name):
         return False
     found = rules().get(name)
@@ -141,7 +148,10 @@ def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
 
 
 def _near_rules(name: str) -> str:
-    """Return a hint: the rules whose ids begin with the letter of this name or, when there are none, the letters of all rule ids."""
+    """Return a hint: the rules whose ids begin with the letter of this name.
+
+    When there are none, return the letters of all rule ids.
+    """
     alike = [one for one in rules() if one[0] == name[0]]
     if alike:
         return f"rules {alike[0]} to {alike[-1]} begin with {name[0]}"
@@ -182,9 +192,10 @@ def _show_workload(
 
 
 def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
-    """Return the key of the pod whose answer is shown for a workload, as a list; an empty list when it has no pods.
+    """Return the key of the pod whose answer is shown for a workload, as a list.
 
-    That pod is the first waiting pod or, when no pod waits, the first pod of the list.
+    Return an empty list when it has no pods. That pod is the first waiting pod or, when no pod waits, the first
+    pod of the list.
     """
     waiting = [one for one in pods if one.state in WAITING_STATES]
     return [one.allocation_key for one in (waiting or pods)[:1]]
@@ -202,7 +213,10 @@ def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
 
 
 def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
-    """Return whether a pod belongs to a Deployment, Job or gang, by its name, its label job-name or its gang's key."""
+    """Return whether a pod belongs to a Deployment, Job or gang.
+
+    This is judged by its name, its label job-name or its gang's key.
+    """
     namespace, _, bare = name.rpartition("/")
     space, _, pod = pod_name(one).partition("/")
     if namespace and namespace != space:
@@ -226,7 +240,7 @@ def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainRespo
 def _unknown(
     core: Core, key: str, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Fault:
-    """Return the fault for a name that no object has, or that several pods have."""
+    """Return the fault for a name that belongs to no object, or to several pods."""
     pods = [pod_name(one) for one in allocations if is_pod(one, key)]
     where = f"partition {partition}" if partition else f"core at {core.address}"
     if pods:
@@ -251,7 +265,10 @@ def _is_sibling(name: str, asked: str) -> bool:
 
 
 def _memory(core: Core) -> str:
-    """Return since when the core has recorded decisions, and where earlier ones can be found; "" if the core does not answer."""
+    """Return since when the core has recorded decisions, and where earlier ones can be found.
+
+    Return "" if the core does not answer.
+    """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         started = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).started_at_ms
@@ -279,7 +296,10 @@ def _allocations(
 def _names(
     core: Core, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Iterator[str]:
-    """Yield every name that the user may see, to find near matches; for a pod without a name, yield its key."""
+    """Yield every name that the user may see, to find near matches.
+
+    For a pod without a name, yield its key.
+    """
     for one in allocations:
         yield pod_name(one) or one.allocation_key
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)

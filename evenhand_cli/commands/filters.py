@@ -1,6 +1,7 @@
-"""Options that narrow a listing. When nothing matches, a name that does not exist is a fault.
+"""Options that narrow a listing.
 
-An empty listing of an existing queue is a correct answer; an empty listing of a misspelled queue would be wrong.
+When a listing is empty, the names in its options are checked: a name that does not exist is a fault. An empty
+listing of an existing queue is a correct answer. For a misspelled queue it would be wrong.
 """
 
 import re
@@ -76,7 +77,7 @@ PriorityRange = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """An option `--queue`, `--app`, `--node`, `--namespace` or `--user` with its value; empty when not given."""
+    """An option `--queue`, `--app`, `--node`, `--namespace` or `--user` with its value, which is empty when the option was not given."""
 
     option: str
     value: str
@@ -117,7 +118,10 @@ def check_labels(wanted: Sequence[str]) -> None:
 
 
 def priorities(text: str) -> Callable[[int], bool]:
-    """Return a function that tells whether a priority is in the range that the text describes. Raises typer.BadParameter."""
+    """Return a function that tells whether a priority is in the range of the text.
+
+    Raises typer.BadParameter.
+    """
     parts = _PRIORITY.fullmatch(text.strip())
     if parts is None or (text and not (parts[1] or parts[3])):
         raise typer.BadParameter(

@@ -122,8 +122,8 @@ def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
 def _manager_state(core: Core, manager: str) -> str:
     """Return the state of a resource manager in the core: `synced`, `syncing`, `away` or `unknown`.
 
-    A manager is `away` after 5 s without an open stream. A manager that is not registered, or that the user may not see, is
-    `unknown`.
+    A manager is `away` after 5 s without an open stream. A manager that is not registered is `unknown`, and so is one
+    that the user may not see.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

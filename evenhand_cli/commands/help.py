@@ -1,4 +1,4 @@
-"""The command `evenhand help`: it shows the help of a command that is named by its words."""
+"""The command `evenhand help`, which shows the help of another command."""
 
 from typing import Annotated, Any
 

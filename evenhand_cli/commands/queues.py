@@ -138,7 +138,7 @@ class _Tree:
     root: inspect_pb2.Queue
     limits: Mapping[str, int]
     none: str = ""
-    """The sentence that replaces a tree in which no asks wait."""
+    """The sentence that is shown instead of a tree when no asks wait."""
 
     def value(self) -> dict[str, Any]:
         """Return the tree as data."""
@@ -197,7 +197,10 @@ def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) 
 
 
 def _name_pods(core: Core, answer: reports_pb2.GetUnmetGuaranteesResponse) -> None:
-    """Replace the keys of pods in an answer, in place, by the names of the pods; a key without a known name stays."""
+    """Replace the keys of pods in an answer, in place, by the names of the pods.
+
+    A key without a known name stays.
+    """
     asks = [one for queue in answer.queues for one in queue.asks]
     if not any(UUID.search(text) for one in asks for text in _texts(one)):
         return
@@ -223,9 +226,10 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 def below(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str
 ) -> tuple[inspect_pb2.Queue, Mapping[str, int]]:
-    """Return the queue at a path (the root for an empty path), with the limits of the queues above it.
+    """Return the queue at a path (the root for an empty path).
 
-    Raises Fault if there is no such queue; the fault names near matches if there are any.
+    Also return the limits of the queues above it. Raises Fault if there is no such queue. The fault
+    names near matches if there are any.
     """
     found = list(picture.rows(root, capacity))
     for row in found:

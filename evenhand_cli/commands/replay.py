@@ -82,7 +82,10 @@ class Sinks:
     entries: int = 0
 
     def take(self, entry: Entry) -> None:
-        """Count an entry; write it if there is an output, and compare it with the recorded log if there is one."""
+        """Count an entry.
+
+        Write it if there is an output, and compare it with the recorded log if there is one.
+        """
         self.entries += 1
         if self.out is not None:
             written = self.chain.line(entry)
@@ -104,7 +107,10 @@ class Outcome:
 
     @property
     def same(self) -> bool:
-        """Return whether the replay made the decisions of the recorded core, as far as the record shows; False if the core failed."""
+        """Return whether the replay made the decisions of the recorded core, as far as the record shows.
+
+        Return False if the core failed.
+        """
         comparison = self.sinks.comparison
         differs = comparison is not None and comparison.difference is not None
         return not (differs or self.failure or self.replay.summary.parted)
@@ -148,7 +154,7 @@ def replay(
 
 
 def _say_version(recorded: str) -> None:
-    """Print a notice when another version recorded the trace, because that may explain a difference."""
+    """Print a notice when another version recorded the trace: the version may explain a difference."""
     own = metadata.version("evenhand")
     if recorded != own:
         terminal.say(
@@ -212,7 +218,10 @@ def _comparison(compare: Path | None, reader: TraceReader) -> Comparison | None:
 
 @contextmanager
 def progress(trace: Path) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; yield a function that is called with the number of bytes read so far."""
+    """Show a progress bar on a terminal.
+
+    Yield a function that is called with the number of bytes read so far.
+    """
     console = terminal.notices()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"replaying {trace.name}", total=trace.stat().st_size)
@@ -228,7 +237,10 @@ def progress(trace: Path) -> Iterator[Callable[[int], None]]:
 
 
 def _run(outcome: Outcome, trace: Path, tell: Callable[[int], None]) -> CoreFailedError | None:
-    """Replay the trace; return the error in the core that ended the replay, else None."""
+    """Replay the trace.
+
+    Return the error in the core that ended the replay, or None.
+    """
     try:
         for entry in outcome.replay.entries(tell):
             outcome.sinks.take(entry)
@@ -251,7 +263,7 @@ def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
 
 
 def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
-    """Return the answers of the core's explain service, as an operator would get them at the last instant of the replay."""
+    """Return the answers of the core's explain service: those that an operator would get at the last instant of the replay."""
     CALLER.set(LOCAL_OPERATOR)
     instant = cast("Pump", Instant(outcome.replay.summary.to_ms))
     service = ExplainService(outcome.replay.core, instant, outcome.decisions)
@@ -260,7 +272,10 @@ def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainRes
 
 
 def _key_of(outcome: Outcome, name: str) -> str:
-    """Return the key of the ask or allocation whose pod has this name at the end; the name itself when there is none."""
+    """Return the key of the ask or allocation whose pod has this name at the end.
+
+    Return the name itself when there is none.
+    """
     for known, state in outcome.replay.core.state.partitions.items():
         names = outcome.decisions.names(known)
         for key in state.asks if name not in state.asks else ():
@@ -271,7 +286,10 @@ def _key_of(outcome: Outcome, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The clock of a replay; the explain service needs nothing else of the loop that drives a running core."""
+    """The clock of a replay.
+
+    Of the loop that drives a running core, the explain service needs only the clock.
+    """
 
     ms: int
 

@@ -267,7 +267,7 @@ def check_config(file: Path) -> str:
 
 
 def serve_fault(code: int, listen: str, told: list[str]) -> Fault:
-    """Return the fault of a core that did not start, or that ended with an error."""
+    """Return the fault of a core that did not start or that ended with an error."""
     what = "\n".join(told) or "the core failed; its log says where"
     return Fault(
         what,
@@ -283,6 +283,9 @@ async def _serve(options: ServeOptions, told: list[str]) -> int:
 
 
 def _say_address(address: str) -> None:
-    """Write the core's address, the only line of output; a script that requested port 0 reads the port from it."""
+    """Write the core's address, the only line of output.
+
+    A script that requested port 0 reads the port from it.
+    """
     sys.stdout.write(f"listening on {address}\n")
     sys.stdout.flush()

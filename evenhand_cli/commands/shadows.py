@@ -19,7 +19,10 @@ from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 ALIKE_LISTED_MAX: Final = 10
-"""Maximum number of asks with equal decisions on both sides that are listed; with more only differing asks are listed."""
+"""Maximum number of asks with equal decisions on both sides that are listed.
+
+With more, only asks with a difference are listed.
+"""
 LISTED_MAX: Final = 8
 """Maximum number of asks with a line each; with more, asks with equal lines share one."""
 NONE = (
@@ -31,7 +34,7 @@ NO_ASK = "No ask yet for which either side decided something."
 
 
 def shadows_listing(core: Core, partition: str, queue: str) -> Listing[pb.ShadowDecision]:
-    """Return, for each ask with a live or a shadow decision, the latest decision of each side, and the sums."""
+    """Return the latest decision of each side for each ask with a live or a shadow decision, and the sums."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     request = pb.ListShadowDecisionsRequest(partition=partition, queue=queue)
     taken, shadows = 0, list[pb.Shadow]()

@@ -259,7 +259,7 @@ def _warn_of_objects(opened: bootstrap.OpenedDirectory) -> None:
 
 
 def _warn_of_files(*secrets: Path | None) -> None:
-    """Log which of the files that contain secrets can be read by other users."""
+    """Log which files with secrets can be read by other users."""
     for found in open_files([one for one in secrets if one is not None], ()):
         _log.warning(found.code, problem=found.message)
 
@@ -324,7 +324,10 @@ def open_live(
 def _check_content(
     directory: Path, opened: bootstrap.OpenedDirectory, *, may_be_empty: bool = False
 ) -> None:
-    """Say which objects are ignored. Raises Fault for a directory without a cluster, unless it was emptied by commands."""
+    """Say which objects are ignored.
+
+    Raises Fault for a directory without a cluster. A directory that was emptied by commands is accepted.
+    """
     if not (may_be_empty or any(opened.cluster.nodes()) or any(opened.cluster.pods())):
         refused = [one.message for one in object_faults(opened.cluster.events.all())]
         raise Fault(

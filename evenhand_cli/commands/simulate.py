@@ -132,7 +132,7 @@ def _tell(reading: Reading) -> None:
 
 
 def _partition(reading: Reading, wanted: str) -> str:
-    """Return the partition to simulate in: ``wanted``, else the one that all asks name.
+    """Return the partition to simulate in: ``wanted``, or else the one that all asks name.
 
     Raises Fault if ``wanted`` is empty and the asks name several partitions.
     """
@@ -194,7 +194,10 @@ def _foreseen(
     *,
     whole: bool,
 ) -> RenderableType:
-    """Return the consequences, the warnings and how to apply the file; for a file with errors, only the errors."""
+    """Return the consequences, the warnings and how to apply the file.
+
+    For a file with errors, return only the errors.
+    """
     problems, silenced = answer.problems, answer.silenced
     if not answer.valid:
         return Group(findings.problems(problems, read.source, silenced, read.notes))

@@ -1,4 +1,7 @@
-"""The command `evenhand story`: it runs the examples of a page, or stories of one's own, on a core in this process."""
+"""The command `evenhand story`.
+
+It runs the examples of a page, or stories of one's own, on a core in this process.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""Facts about the demonstration at an instant, as pure functions; instants are arguments.
+"""Facts about the demonstration at an instant, as pure functions.
 
-Queues and counts come from the core, pods come from the cluster; the demonstration compares the two.
+Instants are arguments. Queues and counts come from the core, pods come from the cluster; the
+demonstration compares the two.
 """
 
 from collections import Counter
@@ -13,7 +14,10 @@ from evenhand.v1 import inspect_pb2
 WINDOW_S = 1.0
 """Seconds over which the shown rate is measured."""
 TELLING_S = 1.0
-"""Shortest time for a mean rate, in seconds; over a shorter time, a rate would depend on when the screen was updated."""
+"""Shortest time for a mean rate, in seconds.
+
+Over a shorter time, a rate would depend on when the screen was updated.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,10 @@ class Picture:
         return self.pods.bound + self.pods.finished
 
     def waiting(self) -> int:
-        """Return the number of pods without a node, including pods that the core does not have as asks."""
+        """Return the number of pods without a node.
+
+        Pods that the core does not have as asks are included.
+        """
         return self.pods.pending + self.pods.refused
 
 
@@ -102,7 +109,10 @@ class Progress:
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
     def mean_rate(self) -> float:
-        """Return placements per second between the first and the last placement; 0 when that time was too short."""
+        """Return placements per second between the first and the last placement.
+
+        Return 0 when that time was too short.
+        """
         seconds = self.placing_s()
         if self.latest is None or seconds < TELLING_S:
             return 0.0

@@ -1,4 +1,4 @@
-"""Evicted pods of a demonstration and the asks for which they were evicted, from the core's decisions, as pure functions."""
+"""Evicted pods of a demonstration and the asks that got their capacity, from the core's decisions, as pure functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,10 @@ UNDONE = (
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Counts over all decisions, and one decision as an example; the example is None without decisions."""
+    """Counts over all decisions, and one decision as an example.
+
+    The example is None when there are no decisions.
+    """
 
     policies: Mapping[str, int]
     """Number of decisions by policy, the largest first."""
@@ -31,7 +34,7 @@ class Preempted:
     served: int
     """Number of asks that got capacity."""
     observed: int
-    """Number of decisions that were only evaluated, not carried out."""
+    """Number of decisions that were evaluated but not carried out."""
     example: pb.Decision | None
 
     @property
@@ -76,7 +79,8 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 def preempted_lines(found: Preempted) -> list[Text]:
     """Return lines of text for people; none without decisions.
 
-    The lines say how many decisions there were and by which policies, give an example, and say where to read more.
+    The lines say how many decisions there were and by which policies. They give an example, and say where to read
+    more.
     """
     if found.example is None:
         return []

@@ -1,4 +1,7 @@
-"""The requests of the demonstration to its core; they are sent over the network, like those of every other client."""
+"""The requests of the demonstration to its core.
+
+They are sent over the network, like those of every other client.
+"""
 
 import asyncio
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""Pods without a node, grouped by reason: the core's reason for an ask, otherwise the pod's own status."""
+"""Pods without a node, grouped by reason.
+
+For an ask this is the core's reason, for another pod its own status.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from evenhand.v1 import inspect_pb2
 from evenhand_cli.demo.facts import fate
 
 UNDECIDED = frozenset({"", "not-tried", "not-synced"})
-"""Codes that say that the core has not tried to place the ask yet."""
+"""Codes for asks that the core has not tried to place yet."""
 WITHOUT_NODE = frozenset({"pending", "refused"})
 
 
@@ -25,7 +28,10 @@ class WaitingGroup:
     pod: str
     """The example's namespace and name."""
     key: str
-    """The key of the example at the core, for `evenhand explain`; empty when the core does not know the pod."""
+    """The key of the example at the core, for `evenhand explain`.
+
+    It is empty when the core does not know the pod.
+    """
     why: str = ""
 
 
@@ -58,7 +64,10 @@ def _group(code: str, known: bool, members: list[tuple[str, str, str]]) -> Waiti
 
 
 def _own_reason(pod: Mapping[str, Any], event: Reason | None) -> Reason:
-    """Return reason and message of the pod's condition or status; when it has none, those of the last event on the pod."""
+    """Return reason and message of the pod's condition or status.
+
+    When it has none, return those of the last event on the pod.
+    """
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

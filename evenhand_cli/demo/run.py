@@ -34,7 +34,10 @@ CoreProcess = Callable[[Ready], Awaitable[None]]
 """A function that runs a core until cancelled, and reports its address when it listens."""
 
 Beside = Callable[[], Sequence[Coroutine[Any, Any, None]]]
-"""A function that returns the work that runs beside the shim; it is called when the event loop runs."""
+"""A function that returns the work beside the shim.
+
+It is called when the event loop runs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,9 @@ class Parts:
 async def demonstrate(
     plan: Plan, view: Callable[[Stage], AbstractContextManager[Update]], stop: asyncio.Event
 ) -> tuple[Progress, Outcome]:
-    """Run all parts until the cluster has settled, the time limit is over or `stop` is set; with `watch`, only `stop` ends them.
+    """Run all parts until the cluster has settled, the time limit is over or `stop` is set.
 
-    Raises Fault when a part ends by itself, and the error of a part that fails.
+    With `watch`, only `stop` ends them. Raises Fault when a part ends by itself, and the error of a part that fails.
     """
     clock = asyncio.get_running_loop().time
     progress = Progress(started_s=clock())
@@ -153,7 +156,7 @@ def _see(parts: Parts, progress: Progress, now_s: float) -> None:
 
 
 def _at_rest(parts: Parts, progress: Progress, now_s: float) -> bool:
-    """Return whether nothing changes in the core and the shim has no work left."""
+    """Return whether the core is unchanged and the shim has done all its work."""
     return progress.quiet_s(now_s) >= QUIET_S and parts.shim.progress().is_settled
 
 

@@ -22,12 +22,12 @@ BAR_WIDTH = 20
 BAR_WIDTH_MIDDLE = 14
 BAR_WIDTH_NARROW = 10
 MIDDLE, WIDE = 100, 130
-"""Smallest widths of the screen at which resource types have columns, and at which bars are longer."""
+"""Width of the screen from which on resource types have columns, and width from which on bars are longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Facts that stay the same during a demonstration."""
+    """Facts that do not change during a demonstration."""
 
     cluster: str
     address: str
@@ -54,7 +54,7 @@ def screen(
 
 
 def queue_table(picture: Picture, queues_max: int, console: Console) -> RenderableType:
-    """Return a table of the first queues of the tree, and the number of the queues that are not shown."""
+    """Return a table of the first queues of the tree, with the number of queues that are not shown."""
     capacity = picture.summary.capacity
     kinds = [kind for kind in in_order(capacity) if kind != PODS]
     kinds = kinds[:TYPES_MAX] if console.width >= MIDDLE else []

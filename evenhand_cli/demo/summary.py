@@ -169,7 +169,10 @@ def fault_table(faults: Sequence[ObjectFault], width: int) -> RenderableType:
 
 
 def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:
-    """Return a table of the reasons with an example each; the sentence is about the example, other pods may differ."""
+    """Return a table of the reasons with an example each.
+
+    The sentence is about the example; other pods may differ.
+    """
     columns = (
         Column("pods", [f"{one.pods:,}" for one in groups], right=True),
         Column("reason", [Text(one.code, style="warn") for one in groups]),

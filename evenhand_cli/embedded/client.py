@@ -73,7 +73,7 @@ class Client:
     ) -> Response:
         """Send one request and return its answer, within TIMEOUT_S seconds. Raises Fault.
 
-        For an object that is missing, the Fault is the one that `otherwise` returns.
+        If the object is missing, the Fault is the one that `otherwise` returns.
         """
         try:
             with terminal.patience(f"waiting for {self.address}"):
@@ -93,7 +93,8 @@ class Client:
     def check_namespace(self, namespace: str) -> None:
         """Raise Fault for a namespace that does not exist; an empty one means all namespaces.
 
-        `default` always exists, as in Kubernetes, although no object of it is kept before it has a pod.
+        As in Kubernetes `default` always exists, although it is kept as an object only once it has a
+        pod.
         """
         names = [one["metadata"]["name"] for one in self.objects("Namespace").items]
         names = list(dict.fromkeys(["default", *names]))
@@ -106,7 +107,10 @@ class Client:
             )
 
     def missing(self, kind: str, namespace: str, name: str) -> Fault:
-        """Return the fault of an object that does not exist, with names that are near. Raises Fault."""
+        """Return the fault of a missing object, with names that are near.
+
+        Raises Fault.
+        """
         found = self.objects(kind)
         here = scope(kind, namespace)
         names = [one["metadata"]["name"] for one in found.items if space(one) in ("", here)]

@@ -19,7 +19,10 @@ _log = structlog.get_logger("evenhand.shim")
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """The open state file of an embedded cluster; `file` is None where no state can be kept."""
+    """The open state file of an embedded cluster.
+
+    `file` is None where no state can be kept.
+    """
 
     file: StateFile | None
 
@@ -75,7 +78,7 @@ def service_of(
 ) -> Coroutine[Any, Any, None]:
     """Return the coroutine that answers cluster commands, and say its address; an event loop must run. Raises Fault.
 
-    When `listen` is empty and another cluster has the default address, a free port is taken, because two clusters may run at
+    When `listen` is empty and another cluster has the default address, a free port is taken: two clusters may run at
     once.
     """
     default = cluster_service.DEFAULT_ADDRESS

@@ -49,7 +49,10 @@ def kind_of(word: str) -> str:
 
 
 def target_of(words: list[str]) -> tuple[str, list[str]]:
-    """Return the kind and the names that `KIND NAME...` or `KIND/NAME...` mean; at least one word. Raises Fault."""
+    """Return the kind and the names that `KIND NAME...` or `KIND/NAME...` mean.
+
+    There is at least one word. Raises Fault.
+    """
     if words and all("/" in word for word in words):
         pairs = [word.split("/", 1) for word in words]
         kinds = {kind_of(kind) for kind, _ in pairs}

@@ -24,7 +24,7 @@ STANDARD_INPUT = Path("-")
 def read(paths: Iterable[Path]) -> list[FileObject]:
     """Return the objects of files and directories, kinds on which others depend first. Raises Fault, also when there are none.
 
-    The kinds that an embedded cluster does not keep are left out, and a message on standard error names them.
+    Objects of kinds that an embedded cluster does not keep are left out. A message on standard error names these kinds.
     """
     try:
         found = read_manifests(text for path in paths for text in _texts(path))
@@ -58,7 +58,10 @@ def as_json(one: FileObject) -> str:
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of a file, of each manifest in a directory, or of the standard input. Raises Fault."""
+    """Yield the name and the text of a file, or of each manifest in a directory, or of the standard input.
+
+    Raises Fault.
+    """
     if path == STANDARD_INPUT:
         yield "standard input", _standard_input()
     elif path.is_dir():

@@ -12,7 +12,10 @@ NOTHING = "-"
 ONE_CORE = 1000
 PODS = "pods"
 NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""Words for resource types; every other type is shown with its own name, so that no two types share a word."""
+"""Names for resource types.
+
+Every other type is shown with its own name, so that each name belongs to one type.
+"""
 
 
 def heading(kind: str) -> str:
@@ -77,7 +80,10 @@ def percent(part: int, whole: int) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """Return a duration: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 03 h`; a negative one is `0.0 s`."""
+    """Return a duration: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 03 h`.
+
+    A negative one is `0.0 s`.
+    """
     seconds = max(0, milliseconds) / 1000
     if seconds < 10:  # noqa: PLR2004
         return f"{seconds:.1f} s"

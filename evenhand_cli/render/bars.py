@@ -16,7 +16,10 @@ ASCII_SIGNS = {"full": "#", "free": ".", "mark": "|"}
 
 
 class Bar:
-    """A bar of `usage` relative to `limit`, `width` cells wide, with a mark at `guaranteed` when that is below the limit."""
+    """A bar of `usage` relative to `limit`, `width` cells wide.
+
+    If `guaranteed` is below the limit, the bar has a mark there.
+    """
 
     def __init__(self, usage: int, limit: int, guaranteed: int = 0, width: int = 20) -> None:
         self.usage = usage
@@ -45,7 +48,10 @@ class Bar:
         return Measurement(self.width, self.width)
 
     def _filled(self) -> int:
-        """Return the number of filled cells: at least one when anything is used, all only when the limit is reached."""
+        """Return the number of filled cells.
+
+        It is at least one when anything is used, and all only when the limit is reached.
+        """
         if self.usage <= 0 or self.limit <= 0:
             return 0
         return min(max(self._cells(self.usage), 1), self.width)

@@ -1,9 +1,10 @@
-"""Tables that fit the terminal: whole columns are left out, the least important first, and long text is folded between words.
+"""Tables that fit the terminal.
 
-Every column has a priority. A column whose cells are all equal is left out before one that distinguishes rows, unless
-the column carries the answer. Names get their width before columns that carry no answer. A name that still does not
-fit is shortened in its middle, because a name that is broken over two lines cannot be copied. A note below the table
-says what was left out or shortened; `--output wide` shows all of it.
+Whole columns are left out, the least important first, and long text is folded between words. Every column has a
+priority. A column whose cells are all equal is left out before one that distinguishes rows. Columns that carry the
+answer are an exception. Names get their width before columns that carry no answer. A name that still does not fit is
+shortened in its middle, because a name on two lines cannot be copied. A note below the table says what was left out or
+shortened. `--output wide` shows all of it.
 """
 
 import re
@@ -27,7 +28,10 @@ GAP = 2
 ALWAYS = 0
 """Priority of a column that is never left out."""
 ANSWER = 1
-"""Priority of a column that carries the answer: it is left out after all others, even when its cells are all equal."""
+"""Priority of a column that carries the answer.
+
+It is left out after all others, even when its cells are all equal.
+"""
 FIRST = 9
 """Smallest priority of columns that are left out before all others, even before columns with equal cells."""
 NEVER_FOLDED = 0
@@ -36,7 +40,7 @@ NAME_MAX = 40
 NAME_LEAST = 16
 """Smallest width to which names are shortened when their column sets no other."""
 NAME_FIRST = 40
-"""Width up to which a name takes precedence over columns that carry no answer."""
+"""Width up to which a name takes precedence over columns without the answer."""
 CONTINUED = Text()
 """The cell of a line that continues the row above it."""
 _WORDS = re.compile(r"(?<= )")
@@ -48,16 +52,25 @@ _LEAD = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column with one cell for each row; of two columns, the one with the greater `gives_way` is left out first."""
+    """A column with one cell for each row.
+
+    Of two columns, the one with the greater `gives_way` is left out first.
+    """
 
     name: str
     cells: Sequence[RenderableType]
     gives_way: int = ALWAYS
     right: bool = False
     least: int = NEVER_FOLDED
-    """Smallest width to which the column's text may be folded; 0: the text is never folded."""
+    """Smallest width to which the column's text may be folded.
+
+    With 0 the text is never folded.
+    """
     names: bool = False
-    """Whether the cells are names, which are shortened and not folded; their width is at least `least` or `NAME_LEAST`."""
+    """Whether the cells are names.
+
+    Names are shortened and not folded, and their width is at least `least` or `NAME_LEAST`.
+    """
 
     def width(self) -> int:
         """Return the width that shows every cell in one line."""
@@ -71,7 +84,7 @@ class Column:
         return min(self.width(), max(least, cell_len(self.name)))
 
     def wanted(self) -> int:
-        """Return the width that the column gets before other columns that carry no answer get any width."""
+        """Return the width that the column gets before columns without the answer get any width."""
         if not self.names:
             return self.narrowest()
         return min(self.width(), max(NAME_FIRST, self.narrowest()))
@@ -89,9 +102,10 @@ class Column:
 def table(
     columns: Sequence[Column], width: int, *, headers: bool = True, noted: bool = True
 ) -> RenderableType:
-    """Return the table at this width; columns without any content are left out without a note, unless their priority is ALWAYS.
+    """Return the table at this width.
 
-    With `noted` False the table has no note; that is meant for commands that have no `--output wide`.
+    Empty columns are left out without a note, unless their priority is ALWAYS. With `noted` False the table has no
+    note. That is meant for commands without `--output wide`.
     """
     telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)
@@ -122,7 +136,10 @@ def _telling(columns: Iterable[Column]) -> list[Column]:
 
 
 def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
-    """Return a note about the columns that did not fit; for a column with equal cells the note has their value."""
+    """Return a note about the columns that did not fit.
+
+    For a column with equal cells the note has their value.
+    """
     names = [
         one.name if one.constant() in {"", NOTHING} else f"{one.name} ({one.constant()} everywhere)"
         for one in hidden
@@ -191,7 +208,10 @@ class Hanging:
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Return a text as lines that are broken between words or, within a long word such as a path, after dots."""
+    """Return a text as lines.
+
+    They are broken between words or, within a long word such as a path, after dots.
+    """
     lines = [""]
     for piece in (_WORDS if " " in text else _PARTS).split(text):
         if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
@@ -201,7 +221,10 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """Return the columns that fit next to each other, in their order; those with the priority ALWAYS stay even if they do not fit."""
+    """Return the columns that fit next to each other, in their order.
+
+    Those with the priority ALWAYS stay even if they do not fit.
+    """
     if width >= PIPE_WIDTH:
         columns = [_unshortened(one) for one in columns]
     shown = list(columns)
@@ -288,9 +311,10 @@ class Shortened:
 
 
 def shortened(name: str, width: int, sign: str) -> str:
-    """Return a name of at most this width, without its middle when it is longer; the indent before it stays.
+    """Return a name of at most this width, without its middle when it is longer.
 
-    A name is returned unchanged when the width has no place for a character beside the indent and the sign.
+    The indent before it stays. A name is returned unchanged when the width has no space for a character
+    beside the indent and the sign.
     """
     lead = _LEAD.match(name)[0]  # type: ignore[index] # It matches the empty text, too.
     kept = width - cell_len(lead) - 1

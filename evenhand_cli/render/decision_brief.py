@@ -1,6 +1,6 @@
-"""A decision in at most 30 lines: what was evicted, for which pod, by which rule, with numbers and the next step.
+"""A decision in at most 30 lines: the victims, the pod that gets the capacity, the rule, the numbers and the next step.
 
-Equal victims share a line, and so do equal asks; `--all` shows each of them.
+Equal victims share a line, and so do equal asks. `--all` has a line for each.
 """
 
 from collections import Counter
@@ -25,16 +25,19 @@ Row = TypeVar("Row")
 ROWS_MAX = 8
 """Maximum number of victims with a line each; of more victims, equal ones share a line."""
 QUEUES_NAMED_MAX = 2
-"""Maximum number of queues that are named for one rule that protects candidates; the others are counted."""
+"""Maximum number of queues that are named for one rule that protects candidates.
+
+The others are counted.
+"""
 
 
 class Detail(NamedTuple):
     """The amount of detail with which a decision is shown.
 
-    `table` says whether each victim has a line. Each other field is the maximum number of things that are shown;
-    the rest is only counted. `rules`: rules that protect candidates, in full. `codes`: further such rules, by code.
-    `groups`: groups of equal asks, equal victims, reasons or queues. `names`: names in a group. `order`: sentences
-    about the order of victims.
+    `table` says whether each victim has a line. Each other field is the maximum number of things that are shown.
+    Further ones are only counted. `rules`: rules that protect candidates, in full. `codes`: further such rules, by
+    code. `groups`: groups of equal asks, equal victims, reasons or queues. `names`: names in a group. `order`:
+    sentences about the order of victims.
     """
 
     table: bool = False
@@ -54,7 +57,10 @@ DETAILS = (
     Detail(codes=2, groups=0, order=0),
     Detail(codes=0, groups=0, order=0),
 )
-"""Levels of detail from the most to the least; the first level whose lines fit is used."""
+"""Levels of detail from the most to the least.
+
+The first level whose lines fit is used.
+"""
 
 
 def decision_brief(
@@ -142,7 +148,10 @@ def numbers(
 
 
 def _held(one: pb.DecidingLevel) -> str:
-    """Return a phrase: what a queue held of its guarantee or share, and its max if it held more than that or has no guarantee."""
+    """Return a phrase: what a queue held of its guarantee or share.
+
+    It has the max, too, if the queue held more than that or has no guarantee.
+    """
     kind, name = one.resource_type, heading(one.resource_type)
     told = [f"{amount(kind, one.held)} {name}, no guarantee"]
     if one.by_weight:
@@ -165,7 +174,10 @@ def _ends(found: pb.Decision, now: int) -> Iterator[tuple[str, str | Text]]:
 
 
 def _folded(found: pb.Decision, asked: str, detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """Yield the victims, equal ones in one line; the group of the victim that the user asked about comes first."""
+    """Yield the victims, equal ones in one line.
+
+    The group of the victim that the user asked about comes first.
+    """
     groups = _groups(
         found.victims,
         lambda one: (one.queue, _amounts(one), one.priority, one.opted_out, one.originator),
@@ -193,7 +205,7 @@ def _elsewhere(found: pb.Decision) -> Iterator[tuple[str, str | Text]]:
 
 
 def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, str | Text]]:
-    """Yield the rules by which victims were picked, except the rule that the answer has already named."""
+    """Yield the rules that chose victims, except the rule that the answer has already named."""
     told = {one.because for one in found.victims if one.allocation_key == asked}
     why = Counter(one.because for one in found.victims if one.because)
     others = [(rule, count) for rule, count in why.most_common() if rule not in told]
@@ -205,7 +217,10 @@ def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, s
 
 
 def _stay(found: Sequence[pb.SparedCandidates], detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """Yield the protected candidates: a line for each of the first rules, then the codes of further rules with counts."""
+    """Yield the protected candidates.
+
+    Each of the first rules has a line; then come the codes of further rules with counts.
+    """
     rules: dict[str, list[pb.SparedCandidates]] = {}
     for one in found:
         rules.setdefault(one.law, []).append(one)

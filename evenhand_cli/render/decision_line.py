@@ -1,4 +1,4 @@
-"""A decision in one line: which pods are evicted, from which node, for which ask."""
+"""A decision in one line: the victims, their node, and the ask that gets the capacity."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,10 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
 
 
 def decision_line(one: pb.Decision, most: int = NAMED_MAX) -> str:
-    """Return a line about a decision for an ask, of a quota run, or of a surplus reclaim; at most this number of names each."""
+    """Return a line about a decision for an ask, of a quota run, or of a surplus reclaim.
+
+    It has at most this number of names of each kind.
+    """
     if facts(one.policy).shrinks_partition:
         return f"queues above their shares give back {victims(one, most)}"
     if one.HasField("quota_run"):
@@ -33,7 +36,10 @@ def decision_line(one: pb.Decision, most: int = NAMED_MAX) -> str:
 
 
 def _for_asks(one: pb.Decision, most: int) -> str:
-    """Return the asks of a decision as the end of a sentence; nothing when none of them is known, such as after a restart."""
+    """Return the asks of a decision as the end of a sentence.
+
+    Return "" when all of them are unknown, such as after a restart.
+    """
     if not one.beneficiaries:
         return ""
     asks = [each.name or each.allocation_key for each in one.beneficiaries]

@@ -21,9 +21,12 @@ ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STA
 CORES = "vcore"
 ELSEWHERE = "another queue"
 SHARES = "shares below"
-"""Text in place of a preemptor for a surplus reclaim, in which queues below the named queue give back their surplus."""
+"""Text in place of a preemptor for a surplus reclaim: queues below the named queue give back their surplus."""
 VICTIMS_SHOWN_MAX = 50
-"""Maximum number of victims in a table; further ones are counted below it, and JSON has all of them."""
+"""Maximum number of victims in a table.
+
+Further ones are counted below it, and JSON has all victims.
+"""
 REASONS_SHOWN_MAX = 10
 STATE_WIDTH = len("fulfilled")
 SPARED_SHOWN_MAX = 8
@@ -104,7 +107,10 @@ def _victims(found: Sequence[pb.Victim]) -> list[Column]:
 def spared(
     found: Sequence[pb.SparedCandidates], most: int = SPARED_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return the protected candidates by rule and queue: a line for each large group, and the number of the others."""
+    """Return the protected candidates by rule and queue.
+
+    Each large group has a line, and the others are counted.
+    """
     if not found:
         return []
     lines = [(f"{one.count:,} of {one.queue}", _rule(one)) for one in found[:most]]
@@ -165,7 +171,10 @@ def _news(found: pb.DecisionChange) -> str:
 
 
 def beneficiary(found: pb.Decision) -> str:
-    """Return the preemptor as a pod's name or a number of pods; a quota run or a surplus reclaim has none."""
+    """Return the preemptor as a pod's name or a number of pods.
+
+    A quota run or a surplus reclaim has no preemptor.
+    """
     everybody = len(found.beneficiaries) + found.beneficiaries_elsewhere
     if found.beneficiaries and everybody == 1:
         one = found.beneficiaries[0]
@@ -189,7 +198,7 @@ def _in_favour_of(found: pb.Decision) -> str:
 
 
 def queue(found: pb.Decision) -> str:
-    """Return the queue that gets capacity, or the queue that has to come down to its max."""
+    """Return the queue that gets capacity, or that has to come down to its max."""
     if found.HasField("quota_run"):
         return found.quota_run.queue
     named = list(dict.fromkeys(one.queue for one in found.beneficiaries))

@@ -28,7 +28,10 @@ from server.model import policies
 SHORT = "short-"
 """Beginning of the reason codes for a resource type that nodes lack."""
 REASONS_SHOWN_MAX = 4
-"""Maximum number of reasons that exclude nodes, in a table; `--output wide` has all of them."""
+"""Maximum number of reasons in a table of nodes that are excluded.
+
+`--output wide` has all reasons.
+"""
 EXAMPLES_MAX = 3
 """Maximum number of nodes that are named for each reason."""
 EXAMPLES_LEAST = 24
@@ -47,8 +50,8 @@ def explanation(
 ) -> RenderableType:
     """Return the explanation as text.
 
-    `asked` is the name that the user gave, which may differ from the key. With `full` nothing is left out. `also` is
-    a last line about another object with this name.
+    `asked` is the name that the user gave. It may differ from the key. With `full` nothing is left out. `also` is a
+    last line about another object with this name.
     """
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
     if asked == answer.waiting.job_key:
@@ -171,7 +174,8 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
 def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
     """Yield what preemption does, in one sentence each, and how many candidates each rule protects.
 
-    A gang has other facts to show; for a gang, only differences between shadow and live settings are added.
+    For a gang there is no line on protected candidates, and a line on the shadow only if it differs from
+    the live settings.
     """
     if ask.HasField("preemption"):
         yield "preemption", brief(ask.preemption, now)
@@ -200,7 +204,10 @@ def _reservation(held: explain_pb2.AskReservation) -> str:
 def _levels(
     levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str], width: int
 ) -> list[Column]:
-    """Return the columns of the queue levels; free amounts that would make the table too wide are only in the JSON."""
+    """Return the columns of the queue levels.
+
+    Free amounts that would make the table too wide are only in the JSON.
+    """
     queue = Column("queue", [one.queue for one in levels], names=True)
     columns = [queue, *_headroom(levels, kinds)]
     if fits(columns, width):
@@ -214,7 +221,10 @@ def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> l
 
 
 def _headroom(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
-    """Yield a column for each resource type that has a max on some level, and a column for the headroom."""
+    """Yield a column for each resource type that has a max on some level.
+
+    Also yield a column for the headroom.
+    """
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
     for place, kind in enumerate(limited, start=ANSWER + 1):
         cells = [_used_of_max(one, kind, free=free) for one in levels]
@@ -226,7 +236,7 @@ def _headroom(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Ite
 def _used_of_max(
     level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str, *, free: bool
 ) -> str:
-    """Return the usage of a level: `6/8 (2)` with its max and what is free, or `6/-` without a max."""
+    """Return the usage of a level: `6/8 (2)` with its max and what is free, or `6/-` if it has no max."""
     used = level.usage.get(kind, 0)
     text = pair(kind, used, level.max[kind]) if kind in level.max else f"{amount(kind, used)}/-"
     return (

@@ -14,7 +14,10 @@ from evenhand_cli.render.words import STYLES, instant, plural
 from server.config.codes import counted
 
 INDENT = 10
-"""Column at which the facts of a problem begin; lines that continue a fact begin there too."""
+"""Column at which the facts of a problem begin.
+
+Lines that continue a fact begin there, too.
+"""
 KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
 
 
@@ -158,7 +161,10 @@ def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
 
 
 def event(record: watch_pb2.EventRecord, console: Console) -> Text:
-    """Return an event in one line or in as many as the width requires; its code is added when the text lacks it."""
+    """Return an event in one line, or in as many as the width requires.
+
+    Its code is added when the text lacks it.
+    """
     head = Text.assemble(
         (f"{record.number:>6}  ", "faint"),
         (instant(record.time_ms), "faint"),

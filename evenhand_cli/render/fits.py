@@ -46,7 +46,7 @@ def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
 def nodes(
     fit: explain_pb2.GroupFit, width: int, most: int = NODES_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return a table of the nearest nodes: how many members each can take, and what it lacks for further ones."""
+    """Return a table of the nearest nodes: how many members each can take, and what the node lacks for further ones."""
     shown = fit.nodes[:most]
     if not shown:
         return []
@@ -81,7 +81,7 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
     """Return the limits to show: with `full` all of them in their order, else the tightest LIMITS_SHOWN_MAX.
 
-    For a gang with a single limit there is none without `full`, because its sentence already names the limit.
+    Without `full`, no limit is shown for a gang with a single one: its sentence already names that limit.
     """
     if full:
         return fit.limits

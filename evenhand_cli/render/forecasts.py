@@ -22,9 +22,15 @@ ROWS_MAX = 4
 EVICTS_LEAST = 24
 """Smallest width to which the names of victims are folded."""
 NAMED_MAX = 2
-"""Maximum number of victims of a decision that its row names; of more, the row has their number by queue."""
+"""Maximum number of victims of a decision that its row names.
+
+If there are more, the row has their number by queue.
+"""
 LISTED_MAX = 8
-"""Maximum number of victims that are named below the table when rows have only their number; `--all` names all."""
+"""Maximum number of victims that are named below the table when rows have only their number.
+
+`--all` names all.
+"""
 RULES_MAX = 2
 """Maximum number of rules for choosing victims that are shown in full; `--all` shows all."""
 QUEUES_NAMED_MAX = 2
@@ -50,7 +56,10 @@ DETAILS = (
     Detail(1, 3, 2),
     Detail(0, 2, 1),
 )
-"""Levels of detail from the most to the least; the first level with which an answer fits the screen is used."""
+"""Levels of detail from the most to the least.
+
+The first level with which an answer fits the screen is used.
+"""
 
 
 def configuration(
@@ -93,7 +102,10 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def _drains(found: pb.SimulateConfigurationResponse) -> str:
-    """Return which queues drain, and what happens to their pods and asks; "" when no queue drains."""
+    """Return which queues drain, and what happens to their pods and asks.
+
+    Return "" when no queue drains.
+    """
     queues = [
         one
         for part in found.partitions
@@ -241,7 +253,10 @@ def _partition(
 
 
 def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
-    """Return whether a decision brings the queue within its max; then its own numbers add nothing."""
+    """Return whether a decision brings the queue within its max.
+
+    Then the queue's own numbers add nothing.
+    """
     runs = {
         one.decision.quota_run.queue
         for one in decided
@@ -313,7 +328,10 @@ def _own(one: pb.ForeseenDecision) -> str:
 
 
 def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
-    """Return the names of the victims when one decision has few of them; otherwise their number by queue."""
+    """If there is exactly one decision and it has few victims, return their names.
+
+    Else return the number of victims by queue.
+    """
     goes = [each for one in found for each in one.decision.victims]
     if not goes:
         return "nothing"
@@ -348,14 +366,14 @@ def _together(line: Sequence[pb.ForeseenDecision]) -> tuple[str, ...]:
 
 
 def _victims_named(one: pb.PartitionSimulation, width: int) -> Iterator[RenderableType]:
-    """Yield a table of victims for each decision that evicts several pods, and the rules that chose them."""
+    """Yield a table of victims for each decision with several victims, and the rules that chose them."""
     for found in one.decisions:
         if len(found.decision.victims) > 1:
             yield from victims(found.decision.victims, f"evicted {_when(found)}", width)
 
 
 def _victims_listed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
-    """Yield the first victims that no row names, and the rules by which most victims are evicted."""
+    """Yield the first victims without a row of their own, and the rules that chose most victims."""
     folded = len(one.decisions) > ROWS_MAX
     every = [each for found in one.decisions for each in found.decision.victims]
     unnamed = [
@@ -418,7 +436,10 @@ class _Row:
 
 
 def _most_telling(rows: Sequence[_Row], most: int) -> Sequence[_Row]:
-    """Return the most important rows in their order; the root comes last, because it repeats what other queues have."""
+    """Return the most important rows in their order.
+
+    The root comes last, because it repeats what other queues have.
+    """
 
     def rank(at: int) -> tuple[bool, tuple[bool, int], int]:
         return "." not in rows[at].queue, rows[at].rank, at
@@ -440,7 +461,7 @@ def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
 def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
     """Yield a row for each resource type, except pods, whose usage, guarantee or deserved share changes in a queue.
 
-    A queue that is new or removed has one row that says so.
+    A queue that is new or removed has one row about that.
     """
     for one in found:
         if not one.HasField("before") or not one.HasField("applied"):

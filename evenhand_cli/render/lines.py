@@ -15,9 +15,10 @@ INDENT: Final = 10
 
 
 def line(head: Text, body: str, console: Console, tail: str = "") -> Text:
-    """Return a record in one line or, when it does not fit the console, with its text below its head.
+    """Return a record in one line.
 
-    On an output of unknown width each record has one line.
+    When it does not fit the console, its text is below its head. On an output of unknown width each
+    record has one line.
     """
     told = Text.assemble(head, "  ", body, (f"  {tail}" if tail else "", "faint"))
     if console.width >= PIPE_WIDTH or told.cell_len <= console.width:

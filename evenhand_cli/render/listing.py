@@ -1,4 +1,7 @@
-"""Listings: rows with named fields; the fields determine the columns, the sort order and the names."""
+"""Listings: rows with named fields.
+
+The fields determine the columns, the sort order and the names.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,12 +20,18 @@ _NUMBERS = re.compile(r"(\d+)")
 
 Row = TypeVar("Row")
 Given = bool | str | Sequence[str] | None
-"""The value of an option that narrows a listing; a false value means that the option was not given."""
+"""The value of an option that narrows a listing.
+
+A false value means that the option was not given.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Field(Generic[Row]):
-    """A column of a listing: a function for the cell of a row, and a function for the value by which rows are sorted."""
+    """A column of a listing.
+
+    It has a function for the cell of a row, and a function for the value by which rows are sorted.
+    """
 
     name: str
     cell: Callable[[Row], RenderableType]
@@ -32,7 +41,10 @@ class Field(Generic[Row]):
     names: bool = False
     """Whether the cells are names, which are shortened instead of folded."""
     order: Callable[[Row], Any] | None = None
-    """The function for the sort value; None: rows are sorted by the cell's text, in which numbers compare as numbers."""
+    """The function for the sort value.
+
+    If it is None, rows are sorted by the cell's text, in which numbers compare as numbers.
+    """
 
     def column(self, rows: Sequence[Row]) -> Column:
         """Return the column of these rows."""
@@ -65,7 +77,10 @@ class Listing(Generic[Row]):
     none: str = ""
     """The sentence that replaces a table without rows."""
     draw: "Callable[[Sequence[Row], Console, bool], RenderableType] | None" = None
-    """A function that draws the rows, with or without headers, when a row has several lines; None: one line for each row."""
+    """A function that draws rows of several lines each, with or without headers.
+
+    If it is None, each row has one line.
+    """
 
     def sorted_by(self, wanted: str) -> Sequence[Row]:
         """Return the rows sorted by a field, in descending order with `-` before its name. Raises Fault."""

@@ -19,7 +19,7 @@ ROWS_MAX = 4
 NAME_LEAST = 18
 """Smallest width to which the name of a row may be folded."""
 UNNAMED = "unknown"
-"""Word for a user or an application that is unknown, or whose name the user may not read."""
+"""Word for an unknown user or application, or for one whose name the user may not read."""
 OTHER = "of "
 """Beginning of the key for a resource type in the sums."""
 
@@ -68,7 +68,10 @@ _OWNERS: Sequence[tuple[str, _Key]] = (
 def _side_by_side(
     views: Sequence[tuple[str, _Sums]], rows: int, width: int
 ) -> Iterator[RenderableType]:
-    """Yield one table with the first rows of every view; one more row has the sum of the others."""
+    """Yield one table with the first rows of every view.
+
+    One more row has the sum of the others.
+    """
     lines = [
         (title if first else "", name, sums)
         for title, view in views
@@ -85,7 +88,10 @@ def _side_by_side(
 
 
 def _first_rows(view: _Sums, most: int) -> Iterator[tuple[bool, tuple[str, Counter[str]]]]:
-    """Yield the largest sums, then the sum of the others; each with a flag that marks the first row."""
+    """Yield the largest sums, then the sum of the others.
+
+    A flag marks the first row.
+    """
     ranked = _ranked(view)
     shown = ranked if len(ranked) <= most else ranked[: most - 1]
     rest = ranked[len(shown) :]
@@ -117,7 +123,10 @@ def _others(sums: Iterable[Counter[str]]) -> list[str]:
 
 
 def type_time(kind: str, held: int) -> str:
-    """Return `12 GiB h` for MiB seconds, `20 gpu h` for GPU seconds; less than an hour is shown in seconds."""
+    """Return `12 GiB h` for MiB seconds, or `20 gpu h` for GPU seconds.
+
+    Less than an hour is shown in seconds.
+    """
     value, noun = (held / 1024, "GiB") if kind == "memory" else (held, heading(kind))
     return _held_for(value, noun)
 

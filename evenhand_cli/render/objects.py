@@ -131,7 +131,10 @@ def _group_fields(world: World) -> list[Field[Item]]:
 
 
 def _gang_size(item: Item) -> str:
-    """Return the least number of pods that are placed together; nothing for a group whose pods are placed one by one."""
+    """Return the minimum number of pods that are placed together.
+
+    Return "" for a group whose pods are placed one by one.
+    """
     gang = (item["spec"].get("schedulingPolicy") or {}).get("gang") or {}
     return str(gang.get("minCount", NOTHING))
 

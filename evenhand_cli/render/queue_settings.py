@@ -104,7 +104,10 @@ def _is_default(one: inspect_pb2.QueueSetting) -> bool:
 
 
 def _is_of_queue(one: inspect_pb2.QueueSetting) -> bool:
-    """Return whether a listing shows the setting; limits and access lists are shown only for the queue that sets them."""
+    """Return whether a listing shows the setting.
+
+    Limits and access lists are shown only for the queue that sets them.
+    """
     inherited = one.origin == inspect_pb2.SETTING_ORIGIN_INHERITED
     return not _is_default(one) and not (inherited and one.name in OF_PEOPLE)
 

@@ -50,16 +50,20 @@ class Row:
     """The smallest max on the path to the root, by type; at the root the partition's capacity."""
 
     def dominant(self) -> str:
-        """Return the dominant resource type: the type with the greatest ratio of usage to limit; "" when no type has a limit.
+        """Return the dominant resource type: the type with the greatest ratio of usage to limit.
 
-        The number of pods counts only if the queue itself has a max for it, or if no other type has a limit.
+        Return "" when no type has a limit. The number of pods counts only if the queue itself has a max for it, or if
+        all other types are without a limit.
         """
         limited = [kind for kind in in_order(self.limits) if self.limits[kind] > 0]
         telling = [kind for kind in limited if kind != PODS or kind in self.queue.max]
         return max(telling or limited, key=self._used_ppm, default="")
 
     def kinds(self) -> list[str]:
-        """Return the types with a line: those with a guarantee, a max or an uneven share; otherwise the dominant type."""
+        """Return the types that get a line: those with a guarantee, a max or an uneven share.
+
+        If there are none, return the dominant type.
+        """
         own = in_order((*self.queue.guaranteed, *self.queue.max, *self._uneven()))
         return own or [kind for kind in (self.dominant(),) if kind]
 
@@ -156,7 +160,10 @@ def _tells(column: Column) -> bool:
 
 
 def ordered(root: inspect_pb2.Queue, wanted: str) -> inspect_pb2.Queue:
-    """Return the tree with the children of each queue sorted by a field, in descending order with `-` before its name."""
+    """Return the tree with the children of each queue sorted by a field.
+
+    With `-` before its name the order is descending.
+    """
     if not wanted:
         return root
     chosen = named_field(SORTED_BY, wanted)
@@ -239,7 +246,10 @@ COLUMNS = (
 
 
 def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
-    """Yield the cells of `COLUMNS`, one line for each type; facts about the whole queue are on the first line."""
+    """Yield the cells of `COLUMNS`, one line for each type.
+
+    Facts about the whole queue are on the first line.
+    """
     queue = row.queue
     lead: Text = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
     told = _facts(row)
@@ -266,14 +276,20 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
 
 
 def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
-    """Return the share that the queue deserves by weight; it is a warning when the queue has less and wants more."""
+    """Return the share that the queue deserves by weight.
+
+    It is shown as a warning when the queue has less and wants more.
+    """
     share = queue.proportional_share
     under = share.standing.get(kind) == "under"
     return Text(maybe(kind, share.deserved), style="warn" if under else "")
 
 
 def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:
-    """Return the colour of a usage: bad above the max; a warning when terminating pods will bring it below the max."""
+    """Return the colour of a usage: bad above the max.
+
+    It is a warning if terminating pods will bring the usage below the max.
+    """
     if kind in queue.over_max:
         return "bad"
     return "warn" if kind in queue.max and queue.usage[kind] > queue.max[kind] else ""
@@ -289,7 +305,10 @@ def _is_over(queue: inspect_pb2.Queue) -> bool:
 
 
 def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
-    """Return by how much a queue is over its max, and when pods are evicted for that or why none are."""
+    """Return by how much a queue is over its max.
+
+    Also return when pods are evicted for that, or why none are.
+    """
     beyond = [f"{phrase(queue.over_max)} too much"] if queue.over_max else []
     if queue.quota_due_ms:
         due = f"enforced in {span(queue.quota_due_ms - now)}"

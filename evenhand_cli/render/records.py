@@ -152,7 +152,7 @@ def verified_value(found: Verified) -> dict[str, Any]:
 
 
 def verified(found: Verified) -> RenderableType:
-    """Return the result of a log's verification: whether the log can be trusted, if not why, and facts about it."""
+    """Return the result of a log's verification: whether the log can be trusted, why not, and facts about it."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.most_common())
     told = f": {kinds}" if kinds else ""
     told_facts = [

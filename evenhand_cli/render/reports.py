@@ -12,7 +12,10 @@ from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import plural
 
 UNMET_ROWS_MAX = 8
-"""Maximum number of pairs of queue and type below their guarantee that are listed; `--all` lists all."""
+"""Maximum number of pairs of queue and type below their guarantee that are listed.
+
+`--all` lists all.
+"""
 CASES_MAX = 3
 """Maximum number of groups of asks that are shown for unmet guarantees; `--all` shows all."""
 
@@ -20,10 +23,11 @@ CASES_MAX = 3
 def unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
 ) -> RenderableType:
-    """Return a line for each queue and type, then for each group of asks what prevents it and what would help.
+    """Return a line for each queue and type.
 
-    With `whole` nothing is left out. Otherwise only the first rows and groups are shown. The reason why a remedy does not
-    help the next ask is left out, too, when the answer would not fit the screen.
+    Then return for each group of asks what prevents it and what would help. With `whole` nothing is left out. Otherwise
+    only the first rows and groups are shown. If the answer would not fit the screen, one reason is left out, too: why a
+    remedy does not help the next ask.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)
@@ -80,11 +84,14 @@ def _bindings(queue: pb.UnmetQueue) -> str:
 
 
 _Case = tuple[Sequence[str], pb.UnmetAsks]
-"""Asks with one reason and remedy, and those queues on their path that lack something, in the order of the report."""
+"""Asks with one reason and remedy, with those queues on their path that lack something, in the order of the report."""
 
 
 def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
-    """Return each group of asks once; without this, a leaf and its parents would repeat the same asks."""
+    """Return each group of asks once.
+
+    Otherwise a leaf and its parents would each show those asks.
+    """
     cases: dict[tuple[str, ...], tuple[list[str], pb.UnmetAsks]] = {}
     for queue in found.queues:
         for one in queue.asks:
@@ -94,7 +101,7 @@ def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
 
 
 def _uncounted(found: pb.GetUnmetGuaranteesResponse, left: int) -> Iterator[RenderableType]:
-    """Yield lines about what is not shown: groups that this output leaves out, and asks and queues that the report lacks."""
+    """Yield lines about what is not shown: groups that this output leaves out, and asks and queues that are missing in the report."""
     if left:
         yield Text(f"\n{plural(left, 'more kind')} of asks: --all", style="faint")
     for queue in found.queues:
@@ -113,7 +120,7 @@ def _title(one: pb.UnmetAsks) -> Text:
 
 
 def _facts(queues: Sequence[str], one: pb.UnmetAsks, *, then: bool) -> list[tuple[str, str | Text]]:
-    """Return the ask, the queues above its own that also lack their guarantee, what prevents the ask, and the remedy."""
+    """Return the ask, the queues above its own that also lack their guarantee, the obstacle, and the remedy."""
     name, rest = one.name or one.allocation_key, one.because or one.rule
     above = [queue for queue in queues if queue != one.leaf]
     counts = f" (counts for {', '.join(above)})" if above else ""

@@ -13,7 +13,10 @@ LINES_MAX = 30
 
 
 def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableType:
-    """Return the first form that has at most 30 lines at this width; otherwise the last form."""
+    """Return the first form that has at most 30 lines at this width.
+
+    If there is none, return the last form.
+    """
     shown: RenderableType = Group()
     for shown in forms:
         if height(shown, width) <= LINES_MAX:

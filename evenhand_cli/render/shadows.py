@@ -26,7 +26,7 @@ CHOICE_LEAST: Final = 16
 
 
 def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
-    """Return the fields of an ask: what each side does for it, how they differ, and why a side gives it nothing."""
+    """Return the fields of an ask: what each side does for it, how the sides differ, and why a side gives it nothing."""
     return (
         Field("ask", lambda one: Text(name(one), style="key"), names=True),
         Field(
@@ -41,7 +41,7 @@ def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
 
 
 def together(found: Sequence[pb.ShadowDecision]) -> list[Column]:
-    """Return one line for all asks of a queue for which both sides differ in the same way, most asks first."""
+    """Return one line for all asks of a queue for which both sides differ in one way, most asks first."""
     groups: dict[tuple[str, str, str], list[pb.ShadowDecision]] = {}
     for one in found:
         sides = (_policy(one, "live"), _policy(one, "shadow"))
@@ -61,7 +61,10 @@ def _policy(one: pb.ShadowDecision, side: str) -> str:
 
 
 def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
-    """Return decisions in words: `28 victims of root.batch.etl`; a decision for several asks counts its victims once."""
+    """Return decisions in words: `28 victims of root.batch.etl`.
+
+    A decision for several asks counts its victims once.
+    """
     choices = [getattr(one, side) for one in line if one.HasField(side)]
     if not choices:
         return NOTHING

@@ -82,7 +82,7 @@ class Block:
 def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
     """Return a single ask in full, or a table of several asks, and the assumptions.
 
-    Below the table, asks that are not placed without evictions are shown in detail.
+    Below the table there are details for asks that are placed only with evictions, or not at all.
     """
     blocks, now = _blocks(found), found.taken_at_ms
     parts: list[RenderableType] = []
@@ -103,7 +103,10 @@ def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
 def _detailed(
     blocks: Sequence[Block], now: int, width: int, *, full: bool
 ) -> Iterator[RenderableType]:
-    """Yield a single answer in full; of several answers, only those that the table does not show completely."""
+    """Yield a single answer in full.
+
+    Of several answers, yield only those that the table does not show completely.
+    """
     several = len(blocks) > 1 and not full
     if several:
         yield from _rules(blocks)
@@ -194,7 +197,10 @@ def _block(
 
 
 def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
-    """Return the sentences of the answer; for asks that wait only the first sentence, because facts say the others."""
+    """Return the sentences of the answer.
+
+    For asks that wait return only the first sentence, because facts say the others.
+    """
     if len(one.asks) > 1 and one.is_placed:
         return [f"All {len(one.asks):,} would be placed at once."]
     waits = one.first.outcome == simulate_pb2.ASK_OUTCOME_WAITS
@@ -202,7 +208,10 @@ def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
 
 
 def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple[str, str]]:
-    """Yield the facts, the most important first; with `several` answers on the screen, yield fewer of them."""
+    """Yield the facts, the most important first.
+
+    With `several` answers on the screen, yield fewer facts.
+    """
     first, group = one.first, one.group
     gang = group is not None and group.fit.gang
     if gang and full and group is not None:
@@ -238,8 +247,8 @@ def _lacking(
 ) -> Iterator[tuple[str, str]]:
     """Yield the rows of facts about what a group lacks.
 
-    The rows are the limits without headroom (unless ``several``), and in one row the total that the nodes lack (with ``many``, if
-    the group is no gang).
+    There is a row for each limit without headroom, unless ``several``. With ``many``, one row has the total that the
+    nodes lack, but not for a gang.
     """
     if not several:
         yield from limits(most_limits(fit, full=full))
@@ -263,9 +272,10 @@ def _of_preemption(
 def _assumed(
     found: Sequence[simulate_pb2.AskSimulation], *, full: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield each assumption once, with the number of asks that it concerns unless it concerns all of them.
+    """Yield each assumption once.
 
-    For the priority the source of the value is always shown; for other values only with `full`.
+    Add the number of asks that it concerns, unless it concerns all asks. For the priority the source
+    of the value is always shown; for other values only with `full`.
     """
     counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
     first, others = [], []
@@ -335,7 +345,7 @@ def queues_over(
 ) -> Iterator[RenderableType]:
     """Yield the queues over their new max: by how much, how much cannot be freed, and when the max is enforced.
 
-    A simulation that stopped at `until_ms` did not judge quota runs that begin later.
+    A simulation that stopped at `until_ms` did not judge later quota runs.
     """
     yield Text("\nqueues over their new max", style="heading")
     lines = [line for one in found for line in _lines(one, now, until_ms)]
@@ -356,7 +366,10 @@ def queues_over(
 def _lines(
     one: simulate_pb2.QueueSimulation, now: int, until_ms: int | None
 ) -> Iterable[Sequence[RenderableType]]:
-    """Yield the cells of a line for each resource type; facts about the whole queue are on the first line."""
+    """Yield the cells of a line for each resource type.
+
+    Facts about the whole queue are on the first line.
+    """
     queue: RenderableType = Text(one.queue, style="key")
     goes = len(one.victims) + one.victims_left_out
     rest: Sequence[RenderableType] = (f"{goes:,}", _result(one), _begins(one, now))

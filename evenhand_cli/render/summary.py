@@ -18,7 +18,10 @@ NAMED_MAX: Final = 30
 
 
 def summary(found: Sequence[inspect_pb2.Allocation], *, full: bool = False) -> RenderableType:
-    """Return two or more lines for the pods of each queue that have equal state, reason to wait and protection."""
+    """Return two or more lines for the pods of each queue.
+
+    Pods with equal state, reason to wait and protection are counted together.
+    """
     alike: dict[tuple[str, str], list[inspect_pb2.Allocation]] = {}
     for one in found:
         alike.setdefault((one.queue, _kind(one)), []).append(one)

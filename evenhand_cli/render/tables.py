@@ -66,7 +66,10 @@ def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str]
 def partitions(
     found: Sequence[inspect_pb2.Partition], width: int, *, headers: bool = True
 ) -> RenderableType:
-    """Return a line for each partition, and a line with a bar for each resource type; viewers see no nodes."""
+    """Return a line for each partition, and a line with a bar for each resource type.
+
+    Viewers see no nodes.
+    """
     own = [one.visible_queue for one in found if one.visible_queue]
     drawn = table(_partitions(found), width, headers=headers)
     if not own:
@@ -192,7 +195,7 @@ def allocation_fields(*, named: bool) -> Sequence[Field[inspect_pb2.Allocation]]
 
 
 def protection(one: inspect_pb2.Allocation) -> str:
-    """Return how a pod is protected from preemption: the level that its manager reported, or that it opted out."""
+    """Return how a pod is protected from preemption: the level that its manager reported, or its opt-out."""
     if one.state == inspect_pb2.ALLOCATION_STATE_FOREIGN or one.protection not in {"", NORMAL}:
         return one.protection
     return NORMAL if one.may_be_preempted else OPTED_OUT
@@ -227,7 +230,10 @@ def _node_state(one: inspect_pb2.Node) -> Text:
 
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:
-    """Return namespace and name of the allocation's pod, as the core sent them or from its tags; empty when neither has them."""
+    """Return namespace and name of the allocation's pod, as the core sent them or from its tags.
+
+    Return "" when neither has them.
+    """
     if allocation.name:
         return allocation.name
     tags = allocation.tags

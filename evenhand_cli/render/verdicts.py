@@ -16,7 +16,7 @@ from evenhand_cli.render.fits import by_rule
 def verdict(
     found: pb.PreemptionVerdict, now: int, width: int, title: str = "preemption"
 ) -> list[RenderableType]:
-    """Return the verdict with its numbers, and which candidates are protected by which rule."""
+    """Return the verdict with its numbers, and the protected candidates by rule."""
     return [
         Text(f"\n{title}", style="heading"),
         facts(_facts(found, now)),

@@ -61,7 +61,10 @@ def enum_state(enum: EnumTypeWrapper, number: int) -> Text:
 
 
 def instant(milliseconds: int) -> str:
-    """Return Unix milliseconds as local time with its zone, with the date unless that is today; a dash for 0."""
+    """Return Unix milliseconds as local time with its zone.
+
+    The date is added unless it is today. Return a dash for 0.
+    """
     if not milliseconds:
         return NOTHING
     at = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()

@@ -1,4 +1,4 @@
-"""Pods of a gang or another workload that all have a node: where they run, and what protects or threatens them."""
+"""Pods of a gang or another workload that all have a node: where they run, what protects them, and what threatens them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,10 @@ from evenhand_cli.render.words import plural, some
 
 NODES_NAMED_MAX = 4
 SENTENCES_MAX = 5
-"""Maximum number of different sentences about the pods; those about only some pods come first; `--all` shows all."""
+"""Maximum number of different sentences about the pods.
+
+Those about only some pods come first. `--all` shows all.
+"""
 PODS_NAMED_MAX = 3
 _OF_FACTS = ("It has run on", "It uses ")
 """Beginnings of sentences whose content the facts already have."""
@@ -83,9 +86,9 @@ def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
 def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text]]:
     """Yield each sentence about the pods once, with the number of pods of which it is true.
 
-    Sentences about only some pods come first, the most frequent of them first; those about all pods come last. Without ``full``
-    only the first SENTENCES_MAX are shown. Sentences that repeat the table's facts (how long a pod has run, what it uses) or say
-    where in an order a pod is are left out.
+    Sentences about only some pods come first, the most frequent first. Those about all pods come last. Without ``full``
+    only the first SENTENCES_MAX are shown. Some sentences are left out: those that repeat the table's facts (how long a
+    pod has run, what it uses), and those that give a pod's place in an order.
     """
     total = len(found.answers)
     pods: dict[str, list[str]] = {}
@@ -106,7 +109,10 @@ def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text
 
 
 def _told(answer: explain_pb2.ExplainResponse) -> Iterator[str]:
-    """Yield the sentences about one pod, without those that the facts repeat or that say where in an order it is."""
+    """Yield the sentences about one pod.
+
+    Those that repeat facts, or give the pod's place in an order, are left out.
+    """
     placed = answer.placed
     ranked = {one.sentence for one in placed.quota_outlook}
     ranked.update(one.sentence for one in placed.not_evicted)

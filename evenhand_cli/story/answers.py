@@ -1,4 +1,4 @@
-"""The answers of the core's explain service about a story: those that `evenhand explain` would print at that instant."""
+"""The answers of the core's explain service about a story, as `evenhand explain` would print them at that instant."""
 
 from collections.abc import Iterable
 from contextvars import copy_context
@@ -37,7 +37,11 @@ class Answers:
         return copy_context().run(self._explained, list(keys))
 
     def now(self) -> int:
-        """Return the instant of the story in Unix milliseconds; the explain service needs no other part of a pump."""
+        """Return the instant of the story in Unix milliseconds.
+
+        This method takes the place of the pump (the loop that drives a running core), of which the explain
+        service needs only the instant.
+        """
         return self.player.now
 
     def _explained(self, keys: list[str]) -> list[explain_pb2.ExplainResponse]:

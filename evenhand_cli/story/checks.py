@@ -23,7 +23,7 @@ Told = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One expectation: the key of the step, the lines that the story wants, and those that were found."""
+    """One expectation: the key of the step, the lines that the story wants, and the lines that were found."""
 
     what: str
     wanted: tuple[str, ...]

@@ -31,7 +31,7 @@ from server.model.shadow import Choice, ShadowRecord
 NAMES_MAX: Final = 4
 """Maximum number of names, or rows of names, in a line."""
 DECISIONS_MAX: Final = 8
-"""Maximum number of decisions with the same reason that have a line each."""
+"""Maximum number of decisions with one reason that have a line each."""
 QUEUES_MAX: Final = 2
 """Maximum number of queues whose numbers are part of a reason."""
 SILENT: Final = (Code.CONFIGURATION_APPLIED, Code.MANAGER_REGISTERED)
@@ -45,7 +45,10 @@ _RULE: Final = re.compile(r"\b[A-Z][0-9]{1,2}\b")
 
 @dataclass(slots=True)
 class Entry:
-    """What was decided, in one line or several: in full and in short, with the queues' numbers and the rule behind it."""
+    """What was decided, in one line or several: in full and in short.
+
+    It has the queues' numbers and the rule behind it.
+    """
 
     lines: list[str] = field(default_factory=list)
     short: list[str] = field(default_factory=list)
@@ -65,7 +68,7 @@ def decided(
 ) -> list[Entry]:
     """Return the decisions of a step in the order in which they were made.
 
-    `answers` are the decisions of preemption as the core explains them, by id; `names` are the names of earlier ones.
+    `answers` are the decisions of preemption as the core explains them, by id. `names` are the names of earlier ones.
     """
     every = list(decisions)
     writer = _Writer(answers, names, _ordered(every))
@@ -82,7 +85,10 @@ def _ordered(decisions: Iterable[Decision]) -> set[str]:
 
 @dataclass(slots=True)
 class _Writer:
-    """The lines of one step: names by what was decided about them, in the order of the first of each."""
+    """The lines of one step.
+
+    Names are grouped by what was decided about them, in the order of the first name of each group.
+    """
 
     answers: Mapping[str, pb.Decision]
     names: Mapping[str, str]
@@ -190,7 +196,10 @@ class _Writer:
         self._whole(f"{one.decision_id} {one.state}", line)
 
     def _released(self, one: Released) -> None:
-        """Add a release that no other line says: the manager's own ones and the victims of new decisions have theirs."""
+        """Add a release that no other line says.
+
+        Releases by the manager, and victims of new decisions, have lines already.
+        """
         if one.termination is Termination.STOPPED_BY_RM or one.key in self.ordered:
             return
         ((line, _),) = as_lines([one], (), {})

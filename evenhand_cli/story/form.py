@@ -1,7 +1,7 @@
-"""The form of a story: a configuration, a series of events for the core, and the core's expected decisions at each step.
+"""The form of a story: a configuration, and a series of steps with events for the core and the decisions that are expected.
 
-Reading is strict (`reading.py`): an unknown or repeated key and an unknown word are errors, so that a misspelt
-expectation cannot be mistaken for one that holds.
+Reading is strict (`reading.py`): unknown or repeated keys, and unknown words, are errors. So a misspelt expectation is
+not mistaken for one that holds.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,10 @@ class Step(BaseModel):
     partition: dict[str, Any] | None = None
     """The other settings of the partition in that configuration; None means the settings of the story."""
     shadow: list[str] | None = None
-    """The decisions of the shadow, as `x1 only-shadow n1 y1|y2 ~ reason`: the live choice, a slash, the shadow's choice."""
+    """The decisions of the shadow, as `x1 only-shadow n1 y1|y2 ~ reason`.
+
+    Before a slash stands the live choice, after it the shadow's choice.
+    """
     would: dict[str, str] = Field(default_factory=dict)
     """What the shadow would do for a waiting ask: the rule that prevents a decision, or the node."""
     reserved: dict[str, list[str]] | None = None
@@ -45,8 +48,8 @@ class Step(BaseModel):
     stood: dict[str, list[str]] = Field(default_factory=dict)
     """Why the latest decisions did not evict a running allocation.
 
-    This is the rule, the place of the allocation among the candidates, the first key that differs with both values,
-    and the victim or the node that was chosen.
+    This is the rule, the place of the allocation among the candidates, and the first key that differs, with both
+    values. It also has the victim or the node that was chosen.
     """
     taken_from: dict[str, list[str]] = Field(default_factory=dict)
     """The victims' queues with use, entitlement and max by type, by beneficiary or by queue of a quota run."""
@@ -60,7 +63,10 @@ class Step(BaseModel):
     """The allocated share, as it is reported (W5)."""
     preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
     standing: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Types in which a queue is over or under its deserved share (W4); in the other types it is even."""
+    """Types in which a queue is over or under its deserved share (W4).
+
+    In the other types it is even.
+    """
     limits: dict[str, dict[str, int]] = Field(default_factory=dict)
     guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
@@ -88,7 +94,8 @@ class Story(BaseModel):
 class Text:
     """A configuration as text. ``line`` is the line of the file at which the text begins.
 
-    A ``made`` text is not in the file as such: the keys `queues` and `partition` of a story make it.
+    A ``made`` text is not in the file as such: it is made from the keys `queues` and `partition` of
+    a story.
     """
 
     text: str
@@ -98,7 +105,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A step in its file: ``applied`` is the configuration that is applied before its events; ``lines`` are those of `do`."""
+    """A step in its file.
+
+    ``applied`` is the configuration that is applied before its events, and ``lines`` are those of `do`.
+    """
 
     step: Step
     line: int

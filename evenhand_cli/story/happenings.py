@@ -1,4 +1,4 @@
-"""The lines of a step in plain words: `crunch-1 to crunch-3 of crunch run on node-1, with 2 cores each`."""
+"""The lines of a step in plain words, such as `crunch-1 to crunch-3 of crunch run on node-1, with 2 cores each`."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -53,9 +53,10 @@ ON_DEMAND: Final[dict[str, type | tuple[type, ...]]] = {
 def told(
     decisions: Iterable[Decision], also: Iterable[str], names: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """Return each decision of the listed kinds as a line with its reason or message; a release also has its delivery in [].
+    """Return each decision of the listed kinds as a line with its reason or message.
 
-    ``names`` maps the ids of preemption decisions to their names in the story; new decisions are added.
+    A release also has its delivery in []. ``names`` maps the ids of preemption decisions to their names in the story;
+    new decisions are added.
     """
     kinds = (*ALWAYS, *(ON_DEMAND[word] for word in also))
     lines = []
@@ -189,6 +190,9 @@ def _on_demand(decision: Decision) -> tuple[str, str]:
 
 
 def matches(expected: str, line: str, reason: str) -> bool:
-    """Return whether this is the expected line; the text after ``~`` must occur in the reason, in upper or lower case."""
+    """Return whether this is the expected line.
+
+    The text after ``~`` must occur in the reason, in upper or lower case.
+    """
     head, tilde, words = (part.strip() for part in expected.partition("~"))
     return head == line and (not tilde or words.lower() in reason.lower())

@@ -1,4 +1,4 @@
-"""The run of a story: a core in this process, simulated time, and the decisions and checks of each step."""
+"""The run of a story: a core in this process on simulated time, and the decisions and checks of each step."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,9 @@
-"""The stories of a file: a Markdown page, a list of stories in YAML, or the blocks of one example, one after another.
+"""The stories of a file.
 
-A page has an example for each block `yaml queues`, with the blocks `yaml queues applied` and `yaml story` that follow.
-The blocks of one example may also be given without their page, as they are copied from it: a configuration, then steps,
-perhaps further configurations and further steps.
+The file is a Markdown page, a list of stories in YAML, or the blocks of one example, one after another. A page has an
+example for each block `yaml queues`. The blocks `yaml queues applied` and `yaml story` that follow belong to it. The
+blocks of one example may also be given without their page, as they are copied from it. First comes a configuration,
+then steps; further configurations and steps may follow.
 """
 
 import difflib
@@ -29,7 +30,7 @@ KINDS: Final = (QUEUES, APPLIED, STEPS)
 OF_PAGES: Final = ("decisions", "notes")
 """The kinds of decisions that the steps of a page list beside the usual ones."""
 LIKELY_MISSPELT: Final = 0.8
-"""Similarity to the words of a block that is run above which other words count as misspelt."""
+"""Similarity above which words count as misspelt words of a block that is run."""
 STEPS_MAX: Final = 10_000
 """Maximum number of steps in a file."""
 ADVICE: Final = (
@@ -46,9 +47,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block of a page: the words after its backquotes, its content, where that begins and ends, and its first line.
+    """A fenced block of a page: the words after its backquotes, its content, where the content begins and ends, and its first line.
 
-    Only the last block of a page can be not `closed`.
+    A block that is not `closed` is the last one of its page.
     """
 
     info: str
@@ -131,7 +132,7 @@ def _of_page(text: str, found: Iterable[Block], source: str) -> list[Example]:
 
 
 def _check_block(block: Block, source: str) -> None:
-    """Refuse a block that would be left out by mistake: one that is not closed, or whose words are misspelt."""
+    """Refuse a block that would be left out by mistake, because it is not closed or its words are misspelt."""
     if block.info in KINDS:
         if not block.closed:
             what = f"a block `{block.info}` that is not closed"

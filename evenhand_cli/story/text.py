@@ -1,4 +1,7 @@
-"""A story as text for people and as plain values for programs: its queues, its steps, and whether its expectations hold."""
+"""A story as text for people and as plain values for programs.
+
+Both have its queues and steps, and whether its expectations hold.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -175,7 +178,7 @@ def verdict(told: Sequence[Told], width: int, *, brief: bool = False) -> Rendera
 
 
 def rule_ids(told: Iterable[Told]) -> list[str]:
-    """Return the ids of the rules that reasons name, in the order in which they are named first."""
+    """Return the ids of the rules in reasons, in the order of their first appearance."""
     named = (rule for one in told for entry in one.entries for rule in entry.rules)
     return list(dict.fromkeys(named))
 
@@ -285,7 +288,10 @@ def _failed(check: Check, width: int) -> Iterator[Text]:
 
 
 def _hanging(mark: str, text: str, width: int, style: str = "") -> Iterator[Text]:
-    """Yield the lines of a text behind a mark; further lines are indented by as much as the mark is wide."""
+    """Yield the lines of a text behind a mark.
+
+    Further lines are indented by as much as the mark is wide.
+    """
     for number, line in enumerate(wrapped(_line(text), width - len(mark))):
         yield Text((mark if not number else " " * len(mark)) + line, style=style)
 

@@ -13,12 +13,12 @@
     replaced p1                  (confirms that a placeholder is gone)
     agrees x1                    refuses x1 of=x2          (answers to the plan check of x1)
 
-An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8,
-below=cores:8, tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP.
-A gang of the published interface: ask p1 x memory=10 placeholder group=g, then ask x1 x memory=10 group=g.
-How it takes part in preemption: allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable,
-disrupts=shop/web, class=firm|lendable, trigger=yes|no, and for what runs already started=-1000, dying, mark=DECISION/beneficiary/node.
-Instants are milliseconds after the story's start. A word that is not known is an error.
+An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8, below=cores:8,
+tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP. A gang of the published
+interface: ask p1 x memory=10 placeholder group=g, then ask x1 x memory=10 group=g. How it takes part in preemption:
+allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable, disrupts=shop/web, class=firm|lendable,
+trigger=yes|no. For a pod that runs already also: started=-1000, dying, mark=DECISION/beneficiary/node. Instants are
+milliseconds after the story's start. A word that is not known is an error.
 """
 
 import re
@@ -93,7 +93,10 @@ _Value = TypeVar("_Value")
 
 
 class UnknownWordError(ValueError):
-    """A line of a story with a word that is unknown, missing or repeated; `advice` offers similar words."""
+    """A line of a story with a word that is unknown, missing or repeated.
+
+    `advice` offers similar words.
+    """
 
     def __init__(self, what: str, advice: str = "") -> None:
         super().__init__(what)
@@ -377,7 +380,10 @@ def _yes(words: Words, name: str) -> bool:
 
 
 def _said(words: Words, name: str, values: dict[str, bool]) -> bool | None:
-    """Return the value of an option; None when the line does not have it."""
+    """Return the value of an option.
+
+    Return None when the line does not have it.
+    """
     words.known.add(name)
     return words.choice(name, values) if name in words.options else None
 

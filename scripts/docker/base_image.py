@@ -1,7 +1,7 @@
 """The base image for machines that cannot pull one: Debian with its Python, created by debootstrap.
 
 The archive with the image's files is in the cache; its name depends on the recipe. Every engine loads the image from
-there. The image trusts the certificates that this machine trusts, so that the Dockerfile need not mention a mirror of
+there. The image trusts the certificates that this machine trusts. So the Dockerfile need not name a mirror of
 packages.
 """
 
@@ -46,7 +46,10 @@ def is_wanted() -> bool:
 
 
 def environment(engine: Engine) -> dict[str, str]:
-    """Return the environment variables for a build on this engine; engines other than the private one can pull images."""
+    """Return the environment variables for a build on this engine.
+
+    Engines other than the private one can pull images.
+    """
     return {"BASE_IMAGE": IMAGE} if engine.private and is_wanted() else {}
 
 
@@ -86,7 +89,10 @@ def make() -> None:
 
 
 def _prepare(root: Path) -> None:
-    """Add the files that a container image of Python is expected to have, and remove files that it does not need."""
+    """Add the files that a container image of Python is expected to have.
+
+    Remove files that it does not need.
+    """
     if CERTIFICATES.exists():
         shutil.copy(CERTIFICATES, root / CERTIFICATES.relative_to("/"))
     for mark in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):

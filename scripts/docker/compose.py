@@ -8,7 +8,10 @@ ANSWER_S = 20.0
 
 
 def command() -> tuple[str, ...] | None:
-    """Return the command that runs compose, preferring the plugin; None when neither is installed."""
+    """Return the command that runs compose, preferring the plugin.
+
+    Return None when neither is installed.
+    """
     if engine.has("docker") and _answers(engine.program("docker"), "compose"):
         return ("docker", "compose")
     return ("docker-compose",) if engine.has("docker-compose") else None

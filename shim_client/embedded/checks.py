@@ -1,4 +1,4 @@
-"""The check of a manifest: what an API server would refuse, and what has no effect in an embedded cluster.
+"""The check of a manifest: what an API server would refuse, and what an embedded cluster ignores.
 
 A manifest that is refused creates no object. A warning creates the object, with an event that names what has no
 effect. Both are pure functions; `EmbeddedCluster` records the events.

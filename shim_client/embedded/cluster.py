@@ -88,7 +88,10 @@ class EmbeddedCluster:
         return self.store.listing(kind)
 
     async def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
-        """Yield every change after a version; errors: GoneError when changes after it are no longer kept."""
+        """Yield every change after a version.
+
+        Raises GoneError when changes after it are no longer kept.
+        """
         changed = asyncio.Event()
         self._wakers.add(changed)
         try:
@@ -104,7 +107,10 @@ class EmbeddedCluster:
     # The part of the interface that writes.
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod, unless it is bound to that node already; errors: MissingError, ElsewhereError, ConflictError."""
+        """Bind a pod, unless it is bound to that node already.
+
+        Raises MissingError, ElsewhereError, ConflictError.
+        """
         pod = self._same_pod(order.pod)
         name = order.pod.name
         if pod["metadata"].get("deletionTimestamp"):
@@ -121,7 +127,10 @@ class EmbeddedCluster:
         self.store.put({**pod, "spec": spec, "status": status})
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod, unless an equal copy exists; errors: ConflictError when the pod is refused, or when another pod has its name."""
+        """Create a pod, unless an equal copy exists.
+
+        Raises ConflictError when the pod is refused, or when another pod has its name.
+        """
         there = self.store.get("Pod", (order.pod.namespace, order.pod.name))
         if there is not None and is_copy(order.item, there):
             return
@@ -131,21 +140,27 @@ class EmbeddedCluster:
             raise ConflictError(str(bad)) from bad
 
     async def delete_pod(self, order: DeletePod) -> None:
-        """Delete a pod with its grace period; errors: MissingError, ConflictError."""
+        """Delete a pod with its grace period.
+
+        Raises MissingError, ConflictError.
+        """
         self._same_pod(order.pod)
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def evict_pod(self, order: EvictPod) -> None:
-        """Delete a pod with its grace period if its disruption budget allows it; errors: those of `PodWriter.evict_pod`."""
+        """Delete a pod with its grace period if its disruption budget allows it.
+
+        Raises the errors of `PodWriter.evict_pod`.
+        """
         pod = self._same_pod(order.pod)
         if why := self._disruptions.refusal(pod):
             raise BudgetError(why)
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch labels, annotations, condition or phase of a pod; errors: MissingError, ConflictError.
+        """Patch labels, annotations, condition or phase of a pod.
 
-        A label or annotation with the value None is removed.
+        Raises MissingError, ConflictError. A label or annotation with the value None is removed.
         """
         pod = self._same_pod(order.pod)
         metadata, status = pod["metadata"], pod["status"]
@@ -164,7 +179,10 @@ class EmbeddedCluster:
         self.store.put({**pod, "metadata": metadata, "status": status})
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
-        """Return how many pods an owner wants to run now; errors: MissingError, ConflictError."""
+        """Return how many pods an owner wants to run now.
+
+        Raises MissingError, ConflictError.
+        """
         item = self.store.get(owner.kind, (owner.namespace, owner.name))
         if item is None or (owner.uid and item["metadata"]["uid"] != owner.uid):
             raise MissingError(f"{owner.kind} {owner.name} is not there")
@@ -180,9 +198,10 @@ class EmbeddedCluster:
     # Requests of users of the API.
 
     def create(self, item: dict[str, Any], *, from_manifest: bool = False) -> KubeObject:
-        """Create an object, and its namespace when that is missing; errors: InvalidError, ConflictError when the name is taken.
+        """Create an object, and its namespace when that is missing.
 
-        `from_manifest` records its labels and annotations as those of a manifest, which a later manifest can remove.
+        Raises InvalidError, ConflictError when the name is taken. `from_manifest` records its labels and annotations as
+        those of a manifest, which a later manifest can remove.
         """
         self._serial += 1
         kept = self.admitted(item)
@@ -196,7 +215,10 @@ class EmbeddedCluster:
         return self.store.put(kept)
 
     def create_checked(self, item: dict[str, Any]) -> KubeObject:
-        """Check, create and return an object of a manifest, with events on what has no effect; errors: those of `create`."""
+        """Check, create and return an object of a manifest.
+
+        Record events on what has no effect. Raises the errors of `create`.
+        """
         check(item, self.has_node)
         made = self.create(item, from_manifest=True)
         self.warn(item, made)
@@ -208,17 +230,26 @@ class EmbeddedCluster:
             self.complain(self.ref_of(made), reason, message)
 
     def admitted(self, item: KubeObject) -> dict[str, Any]:
-        """Return a manifest as an object with all defaults, without storing it; errors: InvalidError."""
+        """Return a manifest as an object with all defaults, without storing it.
+
+        Raises InvalidError.
+        """
         return self._admission.admit(item, self._now_ms(), self._serial)
 
     def replace(self, item: KubeObject) -> KubeObject:
-        """Store and return a changed object, without a check of it; errors: MissingError when there is no such object."""
+        """Store and return a changed object without checking it.
+
+        Raises MissingError when there is no such object.
+        """
         if self.store.get(item["kind"], key_of(item)) is None:
             raise MissingError(f"{item['kind']} {key_of(item)[1]} is not there")
         return self.store.put(item)
 
     def delete(self, kind: str, key: Key) -> None:
-        """Delete an object, if it exists; a pod on a node gets its grace period first, other objects are removed at once."""
+        """Delete an object, if it exists.
+
+        A pod on a node gets its grace period first; other objects are removed at once.
+        """
         item = self.store.get(kind, key)
         if item is None:
             return
@@ -263,7 +294,10 @@ class EmbeddedCluster:
         return at_rest and (due is None or due > now_ms)
 
     def next_due(self) -> int | None:
-        """Return the next instant (Unix milliseconds) at which a pod may end; None when no pod is going to end."""
+        """Return the next instant (Unix milliseconds) at which a pod may end.
+
+        Return None when no pod is going to end.
+        """
         return self._kubelet.next_due()
 
     async def run(self) -> None:
@@ -323,7 +357,8 @@ class EmbeddedCluster:
     def restore(self, saved: Saved) -> None:
         """Put the objects of a saved state into this new cluster; nodes and controllers go on from there.
 
-        Objects of the same name are overwritten. Nothing is checked, because the objects were admitted before.
+        An existing object with the name of a saved one is overwritten. Nothing is checked, because the objects
+        were admitted before.
         """
         for item in saved.objects.values():
             self.store.put(item)

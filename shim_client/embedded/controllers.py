@@ -1,8 +1,8 @@
 """The controllers: they create and delete pods until every workload has what it wants.
 
 Only the owners that an event concerns are checked. A pod that is deleted is replaced. A failed pod of a ReplicaSet,
-StatefulSet or DaemonSet is not, because a pod that the scheduler refuses would otherwise be created again without end.
-A Job replaces failed pods until its `backoffLimit` is passed.
+StatefulSet or DaemonSet is not replaced, because a pod that the scheduler refuses would be created again for ever. A
+Job replaces failed pods until its `backoffLimit` is passed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from shim_client.translate.fields import BadObjectError
 
 KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet")
 FAILURES_MAX = 6
-"""The `backoffLimit` of a Job that sets none: with more failed pods than this number, a Job creates no more pods."""
+"""The `backoffLimit` of a Job that sets none.
+
+When more pods than this have failed, the Job creates no further ones.
+"""
 _FINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -28,7 +31,10 @@ class Hands(Protocol):
     """The operations of the cluster that controllers need."""
 
     def create(self, item: dict[str, Any]) -> KubeObject:
-        """Create an object; errors: InvalidError, ConflictError when the name is taken."""
+        """Create an object.
+
+        Raises InvalidError, ConflictError when the name is taken.
+        """
         ...
 
     def delete(self, kind: str, key: Key) -> None:
@@ -41,7 +47,10 @@ class Hands(Protocol):
 
 
 class Controllers:
-    """The reconciliation of workloads; changes of the store are noticed at once, and `step` does the work that is due."""
+    """The reconciliation of workloads.
+
+    Changes of the store are noticed at once, and `step` does the work that is due.
+    """
 
     def __init__(self, store: Store, hands: Hands) -> None:
         self._store = store
@@ -60,7 +69,10 @@ class Controllers:
         return not self._dirty
 
     def step(self) -> None:
-        """Reconcile every workload that an event concerned; a workload whose pods are refused gets a warning."""
+        """Reconcile every workload that an event concerned.
+
+        A workload whose pods are refused gets a warning.
+        """
         while self._dirty:
             kind, key = next(iter(self._dirty))
             del self._dirty[kind, key]

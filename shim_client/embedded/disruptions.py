@@ -1,7 +1,7 @@
 """PodDisruptionBudgets: each status says how many pods may be evicted now, as the disruption controller computes it.
 
-A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the number that the
-ReplicaSets and StatefulSets of the pods want, plus one for each other pod that was not deleted.
+A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is what the ReplicaSets and
+StatefulSets of the pods want, plus the number of other pods that were not deleted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Disruptions:
                 self._refresh(budget)
 
     def refusal(self, pod: KubeObject) -> str:
-        """Return why the eviction API would refuse to evict a pod; "" when it would evict the pod, as one that does not run."""
+        """Return why the eviction API would refuse to evict a pod.
+
+        Return "" when it would evict the pod, as one that does not run.
+        """
         if pod["status"]["phase"] != "Running" or pod["metadata"].get("deletionTimestamp"):
             return ""
         counting = [one for one in self._of(key_of(pod)[0]) if _counts(_facts(one), pod)]
@@ -139,14 +142,20 @@ def _is_healthy(pod: KubeObject) -> bool:
 
 
 def desired(spec: KubeObject, expected: int) -> int:
-    """Return how many healthy pods a budget's spec requires, given the expected number of pods; errors: BadObjectError."""
+    """Return how many healthy pods a budget's spec requires, given the expected number of pods.
+
+    Raises BadObjectError.
+    """
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - _share(spec["maxUnavailable"], expected, "maxUnavailable"))
     return _share(spec.get("minAvailable", 1), expected, "minAvailable")
 
 
 def _share(value: object, expected: int, field: str) -> int:
-    """Return a number of pods that is given as a number, or in percent of `expected` and rounded up; errors: BadObjectError."""
+    """Return a number of pods that is given as a number, or in percent of `expected` and rounded up.
+
+    Raises BadObjectError.
+    """
     if type(value) is int and value >= 0:
         return value
     digits = value.removesuffix("%") if isinstance(value, str) and value.endswith("%") else ""

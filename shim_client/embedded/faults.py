@@ -38,7 +38,7 @@ WITHOUT_EFFECT = frozenset(
         "PriorityClassUnknown",
     }
 )
-"""Reasons of events about an object that exists, and of which a part has no effect."""
+"""Reasons of events about an object that exists although a part of it has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,10 @@ class ObjectFault:
 
 
 def object_faults(events: Iterable[KeptEvent]) -> list[ObjectFault]:
-    """Return the faults that events report, refusals first, otherwise in the order of the events."""
+    """Return the faults that events report.
+
+    Refusals come first; apart from that, the order is that of the events.
+    """
     found: dict[tuple[str, str, str], list[KeptEvent]] = {}
     for one in events:
         if one.reason in REFUSED or one.reason in WITHOUT_EFFECT:

@@ -70,7 +70,7 @@ def difference(
     """Return what is to be done so that a cluster follows its files.
 
     `known` has the digest of the manifest that was last carried out for each object. `kept` are the objects of files
-    that cannot be read at present; these objects stay as they are.
+    that cannot be read at present. Such objects stay as they are.
     """
     seen: dict[Id, None] = {}
     changed, doubled = [], []
@@ -109,7 +109,7 @@ class Folder:
     def start(self, manifests: Manifests, saved: Saved) -> Report:
         """Restore the saved state, save every change from now on, and carry out what the files say differently.
 
-        The result says what was carried out. Errors: NoStateError.
+        The result says what was carried out. Raises NoStateError.
         """
         self._stamps = self._seen = stamps(self.directory)
         self._cluster.restore(saved)
@@ -121,7 +121,10 @@ class Folder:
         return self._carry_out(manifests)
 
     async def follow(self, say: Say, sleep: Sleep = asyncio.sleep) -> None:
-        """Carry out changes of the files until cancelled, and `say` what was done; a missing directory changes nothing."""
+        """Carry out changes of the files until cancelled, and `say` what was done.
+
+        A missing directory changes nothing.
+        """
         while True:
             await sleep(LOOK_SECONDS)
             if self._is_due():
@@ -134,7 +137,7 @@ class Folder:
             self._take(self._read(), say)
 
     def _is_due(self) -> bool:
-        """Return whether files have changed and the change is complete: two checks in succession find the same files."""
+        """Return whether files have changed and the change is complete: two checks in succession found equal files."""
         now = stamps(self.directory)
         complete, self._seen = now == self._seen, now
         if not complete or now == self._stamps:
@@ -143,7 +146,10 @@ class Folder:
         return True
 
     def _read(self) -> Manifests | BadFileError:
-        """Return what the files say; an error when there is no directory."""
+        """Return what the files say.
+
+        Return an error when there is no directory.
+        """
         try:
             return read_good_files(self.directory)
         except BadFileError as bad:
@@ -252,7 +258,10 @@ class Folder:
 
 
 def stamps(directory: Path) -> Stamps:
-    """Return time of change, size and inode of each file that is read; a file that vanishes meanwhile is left out."""
+    """Return time of change, size and inode of each file that is read.
+
+    A file that vanishes meanwhile is left out.
+    """
     found = {}
     for path in manifest_files(directory):
         try:

@@ -1,8 +1,9 @@
-"""The file that holds the state of an embedded cluster, so that a shim that is killed goes on where it was.
+"""The file that holds the state of an embedded cluster.
 
-Each change is appended when it happens, before a watch delivers it, so that a kill loses nothing. A power loss can
-lose the last changes. The file is rewritten, atomically, when the process starts and whenever it has grown to several
-times the state; a lock keeps a second process from the same file.
+With it, a shim that was killed continues where it was. Each change is appended when it happens, before a watch
+delivers it, so that a kill loses nothing. A power loss can lose the last changes. The file is rewritten, atomically,
+when the process starts and whenever it has grown to several times the state. A lock keeps a second process from the
+file.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ NAME_MAX = 40
 
 
 class NoStateError(Exception):
-    """A folder in which no state can be kept; the message says which and why."""
+    """A folder in which no state can be kept.
+
+    The message says which and why.
+    """
 
 
 class StateInUseError(NoStateError):
-    """A folder whose state belongs to another process that runs."""
+    """A folder whose state belongs to another running process."""
 
 
 def default_folder(directory: Path, environment: Mapping[str, str]) -> Path:
@@ -42,7 +46,8 @@ def default_folder(directory: Path, environment: Mapping[str, str]) -> Path:
 class StateFile:
     """The open state file of one cluster; `append` writes a record, and `close` releases the lock.
 
-    Creating it takes the lock of the folder; errors: NoStateError, StateInUseError. Nothing is written before `rewrite`.
+    Creating the object takes the lock of the folder. Raises NoStateError or StateInUseError. Nothing is written before
+    `rewrite`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +59,10 @@ class StateFile:
         """Why nothing is saved any more; empty while the state is saved."""
 
     def read(self) -> Saved:
-        """Return the saved state, empty when there is none; errors: NoStateError, BadStateError."""
+        """Return the saved state, empty when there is none.
+
+        Raises NoStateError, BadStateError.
+        """
         try:
             with self.path.open("rb") as file:
                 return fold(file)
@@ -66,7 +74,10 @@ class StateFile:
             raise _no_state(self.path, error) from error
 
     def read_for(self, directory: Path) -> Saved:
-        """Return the saved state of a cluster directory; errors: those of `read`, BadStateError for that of another directory."""
+        """Return the saved state of a cluster directory.
+
+        Raises the errors of `read`, BadStateError for that of another directory.
+        """
         saved, path = self.read(), str(directory.resolve())
         if saved.directory not in ("", path):
             raise BadStateError(
@@ -75,7 +86,10 @@ class StateFile:
         return saved
 
     def rewrite(self, saved: Saved) -> None:
-        """Replace the file by one with this state; errors: NoStateError."""
+        """Replace the file by one with this state.
+
+        Raises NoStateError.
+        """
         new = self.path.with_suffix(".new")
         try:
             new.unlink(missing_ok=True)
@@ -132,7 +146,10 @@ def _private(path: str, flags: int) -> int:
 
 
 def _locked(folder: Path) -> int:
-    """Return a file descriptor that holds the lock of a folder; errors: NoStateError, StateInUseError."""
+    """Return a file descriptor that holds the lock of a folder.
+
+    Raises NoStateError, StateInUseError.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

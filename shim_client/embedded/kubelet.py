@@ -1,4 +1,7 @@
-"""The kubelet of all nodes: it runs bound pods, ends finished and deleted ones, and removes those of lost nodes."""
+"""The kubelet of all nodes.
+
+It runs bound pods, ends finished and deleted ones, and removes pods of lost nodes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from shim_client.quantity import counted
 from shim_client.translate.fields import BadObjectError, instant_ms
 
 RUN_SECONDS = "evenhand.io/run-seconds"
-"""Annotation of a pod of the embedded cluster: the seconds after which it succeeds; without it the pod runs on."""
+"""Annotation of a pod of the embedded cluster: the seconds after which the pod succeeds.
+
+Without it the pod runs on.
+"""
 RUN_SECONDS_MAX = 10**9
 
 
@@ -36,11 +42,17 @@ class Kubelet:
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether no pod waits to be examined because of an event; work that time makes due is not considered."""
+        """Return whether all pods that an event concerned have been examined.
+
+        Work that becomes due by time is not considered.
+        """
         return not self._news
 
     def next_due(self) -> int | None:
-        """Return the instant (Unix milliseconds) at which a pod has to be checked next; None when there is none."""
+        """Return the instant (Unix milliseconds) at which a pod has to be checked next.
+
+        Return None when there is none.
+        """
         return self._due[0][0] if self._due else None
 
     def step(self, now_ms: int) -> None:
@@ -103,7 +115,10 @@ class Kubelet:
             self._later(started_ms + 1000 * seconds, pod)
 
     def _advance(self, pod: KubeObject, now_ms: int) -> None:
-        """Remove a pod that is being deleted, or let a pod succeed whose running time has passed."""
+        """Remove a pod that is being deleted.
+
+        Let a pod succeed whose running time has passed.
+        """
         if pod["metadata"].get("deletionTimestamp"):
             self._store.remove("Pod", key_of(pod))
         elif pod["status"].get("phase") == "Running":

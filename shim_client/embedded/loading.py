@@ -1,7 +1,7 @@
 """The loading of a directory of Kubernetes YAML or JSON files into objects that know their file and line.
 
 A file that is not YAML is an error with its line. A file that begins with `{` is first read as a series of JSON
-documents, which is fifty times as fast; large clusters are written in that form.
+documents, which is fifty times as fast. Large clusters are written in that form.
 """
 
 from __future__ import annotations
@@ -41,11 +41,17 @@ KINDS_IN_ORDER = (
 )
 """The kinds of objects that are kept, in the order in which they are created."""
 _GROUPS = {"PodGroup": "scheduling.k8s.io/"}
-"""Kinds of which other software has one of the same name, with the group that is kept."""
+"""Kinds whose names other software uses, too.
+
+Each has the group that is kept.
+"""
 
 
 class BadFileError(Exception):
-    """A file that cannot be read; the message says which file, where and why."""
+    """A file that cannot be read.
+
+    The message says which file, where and why.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,10 @@ class Manifests:
     """Number of objects of each kind that the embedded cluster does not keep."""
     queues: str = ""
     broken: dict[str, BadFileError] = field(default_factory=dict)
-    """Files that cannot be read, by name; none of their objects is in `objects`."""
+    """Files that cannot be read, by name.
+
+    Their objects are not in `objects`.
+    """
 
 
 class _Loader(yaml.CSafeLoader):
@@ -86,7 +95,10 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_directory(directory: Path) -> Manifests:
-    """Return all objects under a directory in creation order; errors: BadFileError when any file cannot be read."""
+    """Return all objects under a directory in creation order.
+
+    Raises BadFileError when any file cannot be read.
+    """
     found = read_good_files(directory)
     for bad in found.broken.values():
         raise bad
@@ -94,7 +106,10 @@ def read_directory(directory: Path) -> Manifests:
 
 
 def read_good_files(directory: Path) -> Manifests:
-    """Return the objects of all files that can be read, and the errors of the others; errors: BadFileError without a directory."""
+    """Return the objects of all readable files, and the errors of the others.
+
+    Raises BadFileError when there is no directory.
+    """
     if not directory.is_dir():
         raise BadFileError(f"{directory}: there is no such directory")
     found = Manifests()
@@ -120,7 +135,10 @@ def manifest_files(directory: Path) -> list[Path]:
 
 
 def read_manifests(texts: Iterable[tuple[str, str]]) -> Manifests:
-    """Return the objects of several texts in creation order; each is given as its name and its text; errors: BadFileError."""
+    """Return the objects of several texts in creation order.
+
+    Each text comes with its name. Raises BadFileError.
+    """
     found = Manifests()
     for name, text in texts:
         _read_text(text, name, found)
@@ -167,7 +185,10 @@ class _Place:
     name: str
     text: str
     offset: int | None
-    """Offset in characters at which the document begins; None in a YAML file, whose parser does not report the offset."""
+    """Offset in characters at which the document begins.
+
+    It is None in a YAML file, because the parser does not report the offset.
+    """
     document: int
     nth: int | None
 
@@ -201,7 +222,10 @@ def _flattened(document: object) -> Iterator[tuple[int | None, object]]:
 
 
 def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
-    """Return the documents of a file, each after its offset in characters (None for YAML); errors: BadFileError."""
+    """Return the documents of a file, each with its offset in characters (None for YAML).
+
+    Raises BadFileError.
+    """
     if text.lstrip().startswith("{"):
         try:
             return list(_json_documents(text))
@@ -219,7 +243,10 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
 
 
 def _json_documents(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield JSON documents, separated by white space or `---`, each after its offset; errors: ValueError, RecursionError."""
+    """Yield JSON documents that are separated by white space or `---`, each with its offset.
+
+    Raises ValueError or RecursionError.
+    """
     decoder = json.JSONDecoder()
     at, end = 0, len(text)
     while True:

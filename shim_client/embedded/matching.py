@@ -23,9 +23,10 @@ DAEMON_TAINTS = (
 
 
 def nodes_for(spec: Fields, nodes: Iterable[KubeObject]) -> list[str]:
-    """Return the names of the nodes that match a DaemonSet's pod spec; errors: BadObjectError.
+    """Return the names of the nodes that match a DaemonSet's pod spec.
 
-    A node that cannot be read gets no DaemonSet pod; the shim's state machine records an event on that node.
+    Raises BadObjectError. A node that cannot be read gets no DaemonSet pod. The shim's state machine records
+    an event on that node.
     """
     wanted = node_constraints(spec) or NodeConstraints()
     readable = filter(None, map(_readable, nodes))

@@ -53,9 +53,9 @@ class Drained:
 
 
 def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
-    """Create or change an object, and return CREATED, CONFIGURED or UNCHANGED; errors: InvalidError, ConflictError.
+    """Create or change an object, and return CREATED, CONFIGURED or UNCHANGED.
 
-    An object that is being deleted is a conflict.
+    Raises InvalidError, ConflictError. An object that is being deleted is a conflict.
     """
     if not is_kept(item):
         raise InvalidError(f"kind: an embedded cluster has no use for {item.get('kind')!r:.80}")
@@ -77,9 +77,10 @@ def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
 
 
 def delete(cluster: EmbeddedCluster, of: Id) -> None:
-    """Delete an object, and all objects in a Namespace; errors: MissingError, ConflictError for a class of the system.
+    """Delete an object, and all objects in a Namespace.
 
-    The controllers delete the pods of a workload in their next step.
+    Raises MissingError, ConflictError for a class of the system. The controllers delete the pods of a workload in
+    their next step.
     """
     kind, namespace, name = of
     _there(cluster, of)
@@ -94,7 +95,10 @@ def delete(cluster: EmbeddedCluster, of: Id) -> None:
 
 
 def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
-    """Cordon a node (`unschedulable`) or uncordon it; return whether that is a change; errors: MissingError."""
+    """Cordon a node (`unschedulable`) or uncordon it; return whether that is a change.
+
+    Raises MissingError.
+    """
     node = _there(cluster, ("Node", "", name))
     spec = node.get("spec") or {}
     if bool(spec.get("unschedulable")) == unschedulable:
@@ -104,9 +108,10 @@ def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
 
 
 def scale(cluster: EmbeddedCluster, of: Id, count: int) -> int:
-    """Set how many pods a workload wants, and return how many it wanted before; errors: MissingError, ConflictError.
+    """Set how many pods a workload wants, and return how many it wanted before.
 
-    A kind without a number of pods, an impossible number, and a workload that another one owns are conflicts.
+    Raises MissingError, ConflictError. A kind without a number of pods, an impossible number, and a workload
+    that another one owns are conflicts.
     """
     kind = of[0]
     if kind not in SCALED:
@@ -122,10 +127,10 @@ def scale(cluster: EmbeddedCluster, of: Id, count: int) -> int:
 
 
 async def drain(cluster: EmbeddedCluster, name: str, *, force: bool = False) -> Drained:
-    """Cordon a node and evict its pods one after the other, as their budgets allow; errors: MissingError.
+    """Cordon a node and evict its pods one after the other, as their budgets allow.
 
-    The result says which pods were evicted and which were left. A pod of a DaemonSet stays. A pod without a controller is lost
-    when it is evicted, so that only `force` evicts it.
+    Raises MissingError. The result says which pods were evicted and which stayed. A pod of a DaemonSet stays. A pod
+    without a controller is lost when it is evicted. So only `force` evicts it.
     """
     cordon(cluster, name, unschedulable=True)
     evicted: list[tuple[str, str]] = []
@@ -146,7 +151,10 @@ async def drain(cluster: EmbeddedCluster, name: str, *, force: bool = False) -> 
 
 
 def stays_because(pod: KubeObject, controller: KubeObject | None, *, force: bool) -> Left | None:
-    """Return why a drain does not evict a pod; None when it evicts the pod if the pod's budget allows it."""
+    """Return why a drain does not evict a pod.
+
+    Return None when it evicts the pod as soon as the pod's budget allows.
+    """
     if controller is not None and controller["kind"] == OF_NODES:
         because = f"belongs to DaemonSet {controller['metadata']['name']}"
         return Left(*key_of(pod), because, may_stay=True)

@@ -1,12 +1,12 @@
-"""The saved state of an embedded cluster, as records that are appended to a file; reading folds them into one value.
+"""The saved state of an embedded cluster, as records that are appended to a file.
 
-Each record is a JSON object in a line of its own:
+Reading folds them into one value. Each record is a JSON object in a line of its own:
 
 - `{"format": 1, "directory": PATH}`: the first record of a file; the path of the manifests of the cluster.
-- `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers from which new names are made.
+- `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers that new names are made from.
 - `{"gone": [KIND, NAMESPACE, NAME]}`: an object that was removed.
-- `{"manifest": [KIND, NAMESPACE, NAME], "digest": TEXT}`: the manifest that was carried out for an object; an empty
-  digest: no file describes the object any more.
+- `{"manifest": [KIND, NAMESPACE, NAME], "digest": TEXT}`: the manifest that was carried out for an object. An empty
+  digest means that no file describes the object any more.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ DIGEST_BYTES = 12
 Id = tuple[str, str, str]
 """Kind, namespace and name of an object; the namespace is empty for kinds without one."""
 Serials = tuple[int, int]
-"""Two numbers: that of the last object, from which uids are made, and that of the last pod of the controllers."""
+"""Two numbers.
+
+The first is that of the last object: uids are made from it. The second is that of the last pod of the
+controllers.
+"""
 
 
 class BadStateError(Exception):
-    """A saved state that cannot be read; the message says where and why."""
+    """A saved state that cannot be read.
+
+    The message says where and why.
+    """
 
 
 @dataclass(slots=True)
@@ -68,7 +75,10 @@ def change_record(event: WatchEvent, serials: Serials) -> dict[str, Any]:
 
 
 def manifest_record(of: Id, made: str) -> dict[str, Any]:
-    """Return the record of a manifest that was carried out; with an empty digest, of one that is gone."""
+    """Return the record of a manifest that was carried out.
+
+    With an empty digest the manifest is gone.
+    """
     return {"manifest": list(of), "digest": made}
 
 
@@ -87,9 +97,10 @@ def line(record: Mapping[str, Any]) -> bytes:
 
 
 def fold(lines: Iterable[bytes]) -> Saved:
-    """Return the state that the lines of a file describe; errors: BadStateError.
+    """Return the state that the lines of a file describe.
 
-    A last line without its end was cut off when the process was killed; the change that it describes did not happen.
+    Raises BadStateError. If the last line has no end, the process was killed while it wrote. The change that this
+    line describes did not happen.
     """
     saved = Saved()
     for number, text in enumerate(lines, 1):

@@ -1,7 +1,7 @@
-"""The pods of a StatefulSet: which of them to create and which to delete next, as a pure function.
+"""The pods of a StatefulSet to create and to delete next, as a pure function.
 
 Pods are NAME-0, NAME-1 and so on. With the policy OrderedReady, the default, a pod is created when all before it are
-ready, and the last one is deleted first; with Parallel all are created and deleted at once. Pods of an old template
+ready, and the last one is deleted first. With Parallel all are created and deleted at once. Pods of an old template
 are replaced one by one, the last one first, while all others are ready.
 """
 
@@ -40,7 +40,10 @@ class Steps:
 
 
 def steps(owner: KubeObject, pods: Mapping[int, KubeObject]) -> Steps:
-    """Return what to do next, given the existing pods by ordinal; errors: BadWorkloadError."""
+    """Return what to do next, given the existing pods by ordinal.
+
+    Raises BadWorkloadError.
+    """
     spec = owner.get("spec") or {}
     ordinals = _ordinals(spec, wanted(owner, "replicas"))
     parallel = _one_of(spec, "podManagementPolicy", POLICIES) == PARALLEL
@@ -70,7 +73,10 @@ def name_of(owner: KubeObject, ordinal: int) -> str:
 
 
 def stateful_pod(owner: KubeObject, ordinal: int) -> dict[str, Any]:
-    """Return a new pod of a StatefulSet with this ordinal; errors: BadWorkloadError."""
+    """Return a new pod of a StatefulSet with this ordinal.
+
+    Raises BadWorkloadError.
+    """
     pod = pod_of(owner, ordinal)
     name = name_of(owner, ordinal)
     marks = {
@@ -103,9 +109,9 @@ def _missing(ordinals: range, pods: Mapping[int, KubeObject], *, parallel: bool)
 
 
 def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]) -> list[int]:
-    """Return the pod of an old template that is replaced next; [] for none, while another pod is not ready, and with OnDelete.
+    """Return the pod of an old template that is replaced next.
 
-    Errors: BadWorkloadError.
+    Return [] if there is none, if another pod is not ready, or with OnDelete. Raises BadWorkloadError.
     """
     strategy = (owner.get("spec") or {}).get("updateStrategy") or {}
     if not isinstance(strategy, Mapping):
@@ -123,7 +129,10 @@ def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]
 def _one_of(
     fields: Mapping[str, Any], field: str, words: tuple[str, ...], path: str = "spec."
 ) -> str:
-    """Return the word of a field, the first word when it is absent; errors: BadWorkloadError."""
+    """Return the text of a field, or the first allowed text when it is absent.
+
+    Raises BadWorkloadError.
+    """
     value = fields.get(field) or words[0]
     if value not in words:
         raise BadWorkloadError(f"{path}{field}: {value!r:.40} is none of {', '.join(words)}")

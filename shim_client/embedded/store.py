@@ -1,6 +1,6 @@
 """A store of objects with resource versions, and with the history that watches read.
 
-Objects are never changed in place: each change stores a new mapping, so that a reader's object stays as it was read.
+Objects are never changed in place. Each change stores a new mapping, so a reader's object stays as it was read.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEvent
 
 HISTORY_MAX = 20_000
-"""The number of latest changes of one kind that are kept at least, and twice that number at most.
+"""The number of latest changes of each kind that are kept.
 
-A watch from an older version gets HTTP 410 (GoneError).
+At least these are kept, and at most twice as many. A watch from an older version gets HTTP 410
+(GoneError).
 """
 
 Key = tuple[str, str]
@@ -27,7 +28,10 @@ def key_of(item: KubeObject) -> Key:
 
 
 class Store:
-    """All objects by kind. `version` is that of the last change; each function in `noticed` is called at once for every change."""
+    """All objects by kind.
+
+    `version` is that of the last change. Each function in `noticed` is called at once for every change.
+    """
 
     def __init__(self, history_max: int = HISTORY_MAX) -> None:
         self.version = 0
@@ -78,7 +82,10 @@ class Store:
         self._remember(WatchEvent(Change.DELETED, kind, item, self.version))
 
     def since(self, kind: str, version: int) -> list[WatchEvent]:
-        """Return the changes after a version; errors: GoneError when some of these are no longer kept."""
+        """Return the changes after a version.
+
+        Raises GoneError when some of these are no longer kept.
+        """
         if version < self._forgotten.get(kind, 0):
             raise GoneError(f"resource version {version} of {kind} is too old")
         history = self._history.get(kind, [])

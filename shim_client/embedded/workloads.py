@@ -24,7 +24,10 @@ class BadWorkloadError(ValueError):
 
 
 def wanted(item: KubeObject, field: str, default: int = 1) -> int:
-    """Return a count from a workload's spec, `default` when the field is missing; errors: BadWorkloadError."""
+    """Return a count from a workload's spec, `default` when the field is missing.
+
+    Raises BadWorkloadError.
+    """
     value = (item.get("spec") or {}).get(field)
     if value is None:
         return default
@@ -34,7 +37,10 @@ def wanted(item: KubeObject, field: str, default: int = 1) -> int:
 
 
 def replica_set(deployment: KubeObject) -> dict[str, Any]:
-    """Return the ReplicaSet for the present template of a Deployment; errors: BadWorkloadError."""
+    """Return the ReplicaSet for the present template of a Deployment.
+
+    Raises BadWorkloadError.
+    """
     template = _template(deployment)
     digest = letters(crc32(json.dumps(template, sort_keys=True, default=str).encode()), 9)
     marks = {**_map(template, "metadata", "labels"), "pod-template-hash": digest}
@@ -56,9 +62,9 @@ def replica_set(deployment: KubeObject) -> dict[str, Any]:
 
 
 def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
-    """Return a new pod from the template of a workload, its owner; errors: BadWorkloadError.
+    """Return a new pod from the template of a workload, its owner.
 
-    `serial` makes the generated name unique.
+    Raises BadWorkloadError. `serial` makes the generated name unique.
     """
     template = _template(owner)
     uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
@@ -77,7 +83,10 @@ def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
 
 
 def job_of(cron_job: KubeObject) -> dict[str, Any]:
-    """Return the Job of one run of a CronJob; errors: BadWorkloadError."""
+    """Return the Job of one run of a CronJob.
+
+    Raises BadWorkloadError.
+    """
     spec = cron_job.get("spec")
     template = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
     wanted_of = template.get("spec") if isinstance(template, Mapping) else None
@@ -88,7 +97,10 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 
 
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
-    """Return a new pod of a Job; its containers are not restarted unless the template says so; errors: BadWorkloadError."""
+    """Return a new pod of a Job.
+
+    Its containers are not restarted unless the template says so. Raises BadWorkloadError.
+    """
     pod = pod_of(job, serial)
     marks = {**labels_of(pod), "job-name": job["metadata"]["name"]}
     pod["metadata"]["labels"] = marks
@@ -99,7 +111,7 @@ def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
 def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
     """Return a DaemonSet's pod for one node, which the pod's affinity names as with the real controller.
 
-    Errors: BadWorkloadError.
+    Raises BadWorkloadError.
     """
     pod = pod_of(daemon, serial)
     spec = pod["spec"]
@@ -116,13 +128,19 @@ def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
 
 
 def pod_spec(owner: KubeObject) -> Mapping[str, Any]:
-    """Return the pod spec of a workload's template; errors: BadWorkloadError."""
+    """Return the pod spec of a workload's template.
+
+    Raises BadWorkloadError.
+    """
     spec: Mapping[str, Any] = _template(owner)["spec"]
     return spec
 
 
 def labels_of(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the labels of a pod that was made from a template, {} for none; errors: BadWorkloadError."""
+    """Return the labels of a pod that was made from a template, {} for none.
+
+    Raises BadWorkloadError.
+    """
     return _map(pod, "metadata", "labels")
 
 
@@ -147,7 +165,10 @@ def _owner(item: KubeObject) -> dict[str, Any]:
 
 
 def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
-    """Return the map at a path, empty when absent; errors: BadWorkloadError."""
+    """Return the map at a path, empty when absent.
+
+    Raises BadWorkloadError.
+    """
     value: Any = item
     for field in path:
         value = value.get(field) or {}

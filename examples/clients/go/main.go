@@ -1,5 +1,5 @@
 // A resource manager in Go: report nodes, ask for pods, end a pod when the core orders it. The argument is HOST:PORT.
-// The exit code is 1 when the core refuses something; the error stream then has the core's words.
+// The exit code is 1 when the core refuses something. The error stream then has the core's message.
 package main
 
 import (
@@ -28,7 +28,7 @@ partitions:
             properties: {preemption.delay: 1s}
 `
 
-// refuse ends the program with the core's words.
+// refuse ends the program with the core's message.
 func refuse(words string) {
 	fmt.Fprintln(os.Stderr, "refused:", words)
 	os.Exit(1)
@@ -51,7 +51,7 @@ func check[Rejected interface{ GetReason() string }](rejected []Rejected) {
 	}
 }
 
-// finish ends this side of a stream, and reads until the core has handled every message and ends its side.
+// finish ends this side of a stream. It reads until the core has handled every message and ends its side.
 func finish[Message, Answer any](stream grpc.BidiStreamingClient[Message, Answer]) {
 	for err := stream.CloseSend(); err != io.EOF; _, err = stream.Recv() {
 		must(stream, err)

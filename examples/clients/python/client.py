@@ -2,7 +2,7 @@
 
     python client.py [HOST:PORT]
 
-The exit code is 1 when the core refuses something; the error stream then has the core's words.
+The exit code is 1 when the core refuses something. The error stream then has the core's message.
 """
 
 import sys
@@ -32,7 +32,7 @@ Message = si.NodeRequest | si.ApplicationRequest | si.AllocationRequest
 
 
 class RefusedError(Exception):
-    """A refusal by the core, in the core's words."""
+    """A refusal by the core, with the core's message."""
 
 
 class Stream:
@@ -66,7 +66,10 @@ def ask(key: str, application: str, millicores: int) -> si.Allocation:
 
 
 def accepted(stream: Stream, field: str, wanted: int) -> None:
-    """Read answers until the core has accepted so many nodes or applications; `field` has the name."""
+    """Read answers until the core has accepted this number of nodes or applications.
+
+    `field` is the field of the answer.
+    """
     for answer in stream.answers:
         for refused in answer.rejected:
             raise RefusedError(refused.reason)

@@ -2,7 +2,7 @@
 //
 //     node build/client.js [HOST:PORT]
 //
-// The exit code is 1 when the core refuses something; the error stream then has the core's words.
+// The exit code is 1 when the core refuses something. The error stream then has the core's message.
 
 import { once } from "node:events";
 import { argv, exit, stdin } from "node:process";

@@ -1,14 +1,15 @@
 // Package bridge lets a resource manager use an Evenhand core in another process.
 //
 // The resource manager is written against the published scheduler interface of Apache YuniKorn, as YuniKorn's
-// Kubernetes shim is. The bridge gives it an api.SchedulerAPI, sends its reports on the three streams of
-// si.v1.Scheduler, and calls it back with the answers. What the published messages cannot say, such as which
-// nodes suit a pod, the bridge asks the resource manager in this process and adds to the messages: see
-// placements.go and screening.go.
+// Kubernetes shim is. The bridge gives it an api.SchedulerAPI. It sends the reports of the resource manager
+// on the three streams of si.v1.Scheduler, and calls the resource manager back with the answers. Some facts
+// have no field in the published messages, such as which nodes suit a pod. The bridge asks the resource
+// manager for them in this process and adds them to the messages: see placements.go and screening.go.
 //
 // An in-process core cannot be lost, and the interface has no call for it. The bridge therefore reports a lost
 // core to Options.Lost. From then on every call fails until the resource manager registers again and reports
-// everything, as the interface asks of it. A program that cannot do this ends, and recovers when it starts.
+// everything, as the interface demands. A program that cannot do this ends, and reports everything when it
+// starts again.
 package bridge
 
 import (
@@ -45,7 +46,7 @@ type Bridge struct {
 
 var _ api.SchedulerAPI = &Bridge{}
 
-// New returns a bridge to the core of the options. It connects when the resource manager registers.
+// New returns a bridge to the core of the options. The bridge connects when the resource manager registers.
 func New(options Options) (*Bridge, error) {
 	options = options.withDefaults()
 	conn, err := options.dial()
@@ -60,8 +61,8 @@ func New(options Options) (*Bridge, error) {
 // RegisterResourceManager registers, waits for the core if need be, and opens the streams.
 //
 // A configuration with errors is refused, and the error names its lines. Without an `instance` in BuildInfo the
-// name of the host is sent as one. So of two hosts with the same rmID the older one cannot return while the
-// younger one is connected, even after a restart.
+// name of the host is sent as one. The core may then have two hosts with one rmID. The older one cannot return
+// while the younger one is connected, even after a restart.
 func (b *Bridge) RegisterResourceManager(
 	request *si.RegisterResourceManagerRequest, callback api.ResourceManagerCallback,
 ) (*si.RegisterResourceManagerResponse, error) {
@@ -102,7 +103,7 @@ func (b *Bridge) UpdateApplication(request *si.ApplicationRequest) error { retur
 func (b *Bridge) UpdateNode(request *si.NodeRequest) error { return b.report(request) }
 
 // UpdateConfiguration applies a queue configuration. For a text that the core refuses, the error names each
-// problem with its line; the configuration in force stays.
+// problem with its line. The configuration in force stays.
 func (b *Bridge) UpdateConfiguration(request *si.UpdateConfigurationRequest) error {
 	ctx, cancel := context.WithTimeout(context.Background(), b.options.Patience)
 	defer cancel()
@@ -146,12 +147,13 @@ type Options struct {
 	Address string
 	// Files of the connection. All empty: no TLS, for a core on the loopback.
 	Files Files
-	// Lost is called once for each session that the core ended or that broke. Nil: the process ends.
+	// Lost is called once for each session that the core ended, or whose connection broke. Nil: the process
+	// ends.
 	Lost func(error)
 	// Patience is the longest wait for the answer to a registration, a configuration or a report. 0: 1 minute.
 	Patience time.Duration
-	// Recheck is the time after which nodes that did not suit a waiting ask are tried again. 0: 1 minute, for
-	// which the core avoids a node after a refusal.
+	// Recheck is the time after which nodes that did not suit a waiting ask are tried again. 0: 1 minute,
+	// because the core avoids a node for that long after a refusal.
 	Recheck time.Duration
 	// Log takes what the bridge has to say. Nil: slog.Default().
 	Log *slog.Logger

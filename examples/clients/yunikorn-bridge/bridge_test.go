@@ -11,7 +11,8 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 )
 
-// refusalsMax is one refusal before the bridge looks at the nodes, and those that cross its word to the core.
+// refusalsMax allows one refusal before the bridge looks at the nodes, and those refusals that cross its
+// message to the core.
 const refusalsMax = 10
 
 func TestPodsEndOnNodesThatSuitThem(t *testing.T) {
@@ -47,8 +48,8 @@ func TestPodsEndOnNodesThatSuitThem(t *testing.T) {
 	})
 }
 
-// More nodes than the core itself avoids for one ask: without the bridge's constraints the asks would be placed and
-// refused without end. What only the call for a placement finds out costs one refusal a node.
+// There are more nodes than the core avoids for one ask. Without the bridge's constraints the asks would be placed
+// and refused without end. What only the call for a placement finds out costs one refusal a node.
 func TestAnAskThatNoNodeSuitsIsRefusedABoundedNumberOfTimes(t *testing.T) {
 	m := newManager(t)
 	m.connect(m.options(startCore(t).address), queues)
@@ -104,7 +105,7 @@ func TestALabelThatChangesIsFoundLater(t *testing.T) {
 	m.runs(map[string]string{"picky": "n1"})
 }
 
-// No node changes when the port is free again, so that the end of a pod is what lets the bridge look again.
+// No node changes when the port is free again. So only the end of a pod lets the bridge look again.
 func TestAPodWaitsForThePortOfAnother(t *testing.T) {
 	m := newManager(t)
 	m.connect(m.options(startCore(t).address), queues)
@@ -122,7 +123,8 @@ func TestAPodWaitsForThePortOfAnother(t *testing.T) {
 	}
 }
 
-// Victims are evicted on nodes that suit the ask, although no published field says which these are.
+// Victims are evicted only on nodes that suit the ask, although the published messages have no field for
+// these nodes.
 func TestPreemptionReachesTheManagerAndSparesOtherNodes(t *testing.T) {
 	config := `
 partitions:
@@ -216,8 +218,8 @@ func TestPlaceholdersArePlacedTogether(t *testing.T) {
 	})
 }
 
-// A new bridge reports what runs and opens the node behind it. Pods of many sizes take the core a while to read;
-// if the node opened meanwhile, an ask that came first would get capacity that is in use.
+// A new bridge reports what runs and opens the node behind it. The core needs a while to read pods of many
+// sizes. If the node opened meanwhile, an ask that came first would get capacity that is in use.
 func TestARestartedManagerFindsItsPodsCounted(t *testing.T) {
 	address := startCore(t).address
 	m := newManager(t)

@@ -28,7 +28,8 @@ type Files struct {
 	CA string
 	// Certificate and Key are the bridge's own, for a core with --tls-client-ca.
 	Certificate, Key string
-	// Token is for a core with --tokens. It is read at each call, so that a renewed token counts. Needs CA.
+	// Token is for a core with --tokens. The file is read at each call, so that a renewed token counts. Needs
+	// CA.
 	Token string
 }
 

@@ -26,8 +26,8 @@ partitions:
 `
 )
 
-// manager is a small resource manager: nodes with labels and taints, pods with selectors and tolerations. It
-// keeps what the core has told it, and confirms what it is told to end.
+// manager is a small resource manager: nodes with labels and taints, pods with selectors and tolerations. The
+// manager keeps what the core has sent, and confirms what the core orders it to end.
 type manager struct {
 	t        *testing.T
 	bridge   *Bridge
@@ -320,8 +320,8 @@ func (m *manager) until(what string, is func() bool) {
 	}
 }
 
-// handled waits until the core has handled every ask and allocation so far. It refuses an ask of an application
-// that it does not know, after all others.
+// handled waits until the core has handled every ask and allocation so far. The core refuses an ask of an
+// application that it does not know, after it has handled all others.
 func (m *manager) handled() {
 	m.t.Helper()
 	key := ""

@@ -7,11 +7,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// objectsMax keeps messages below the core's limits, 10,000 objects and 4 MiB, which a call in one process does
-// not have.
+// objectsMax keeps messages below the core's limits of 10,000 objects and 4 MiB. Calls within one process have
+// no such limits.
 const objectsMax = 1_000
 
-// parts returns a message in as many messages as it needs, in the order in which the core handles its objects.
+// parts splits a message into as many as it needs, and returns them in the order in which the core handles its
+// objects.
 func parts(message proto.Message) []proto.Message {
 	var found []proto.Message
 	switch request := message.(type) {

@@ -20,7 +20,7 @@ func (s *session) allocationsAnswered(response *si.AllocationResponse) func() er
 	return func() error { return s.pass(response, refused) }
 }
 
-// pass checks placements and passes the rest to the resource manager.
+// pass checks placements, and passes everything else to the resource manager.
 func (s *session) pass(response *si.AllocationResponse, refused []*si.RejectedAllocation) error {
 	var events []*si.EventRecord
 	states := schedulingStates(response)
@@ -59,7 +59,7 @@ func (s *session) pass(response *si.AllocationResponse, refused []*si.RejectedAl
 	return err
 }
 
-// mayRun asks the resource manager whether the pod of a placement may run on its node, and gives a refused
+// mayRun asks the resource manager whether the pod of a placement may run on its node. It gives a refused
 // placement back. The core then looks for another node and avoids this one for a minute.
 //
 // A placement that crossed the withdrawal of its ask is dropped: the resource manager has ended it already.
@@ -149,8 +149,8 @@ type pod struct {
 
 func newPods() pods { return pods{all: map[string]*pod{}, nodes: map[string]string{}} }
 
-// reported records a message of the resource manager, and returns it with the node constraints that its asks
-// have: a report without them would lift them.
+// reported records a message of the resource manager. It returns the message with the node constraints of its
+// asks, because a report without them would lift them.
 func (p *pods) reported(request *si.AllocationRequest) *si.AllocationRequest {
 	sent := request
 	for i, allocation := range request.GetAllocations() {

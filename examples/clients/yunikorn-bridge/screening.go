@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A published ask names no nodes. When one waits or was refused a node, the bridge asks the resource manager
-// about each node once and tells the core which ones suit (field 100 of Allocation). Otherwise an ask that no
-// node suits would be placed and refused for ever, and pods would be evicted for it in vain.
+// A published ask names no nodes. When an ask waits or was refused a node, the bridge asks the resource
+// manager about each node once. It tells the core which nodes suit (field 100 of Allocation). Without this,
+// an ask that suits no node would be placed and refused for ever, and pods would be evicted for it in vain.
 //
-// An ask with a required node, such as a DaemonSet's pod, names its node in a published tag and needs no look.
+// Some asks need no look, such as a DaemonSet's pod: a published tag names the node that the ask requires.
 //
-// What suits is asked again when a node comes or changes and when a pod ends, and after Options.Recheck, because
-// the interface reports no change of labels and taints.
+// The question is asked again when a node comes or changes, and when a pod ends. It is also asked after
+// Options.Recheck, because the interface reports no change of labels and taints.
 
 const (
 	// refusalsBetween is the number of refusals of one ask after which its nodes are looked at again. The core
@@ -25,8 +25,8 @@ const (
 	refusalsBetween = 16
 	// namesMax is the largest number of nodes that the core takes in one list.
 	namesMax = 5_000
-	// restMin and restShare are the pause after a look at all asks with constraints: at least a second, and nine
-	// times as long as the look took, so that the looks take at most a tenth of a processor.
+	// restMin and restShare are the pause after a look at all asks with constraints. It is at least a second,
+	// and nine times as long as the look took. So the looks take at most a tenth of a processor.
 	restMin   = time.Second
 	restShare = 9
 
@@ -196,8 +196,9 @@ func (s *session) toScreen(key string) (*pod, []string) {
 	return pod, nodes
 }
 
-// suits asks the resource manager about one node. A node that it refused lately although it says now that the
-// node suits, as for volumes, which only the call for a placement looks at, does not suit yet.
+// suits asks the resource manager about one node. The resource manager may have refused the node lately and
+// say now that it suits. This happens with volumes, which only the call for a placement checks. Such a node
+// does not suit yet.
 func (s *session) suits(pod *pod, key, node string) bool {
 	err := s.callback.Predicates(&si.PredicatesArgs{AllocationKey: key, NodeID: node})
 	s.mu.Lock()

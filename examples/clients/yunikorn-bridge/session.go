@@ -14,7 +14,7 @@ import (
 )
 
 // barrierApplication is an application that no core knows. The core refuses an ask of it, after everything that
-// was sent on the stream before, and counts it as no fault.
+// was sent on the stream before. It counts the refusal as no fault.
 const barrierApplication = "evenhand.io/barrier"
 
 // session is one registration with its three streams.
@@ -35,7 +35,7 @@ type session struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	queue   []proto.Message
-	// unanswered holds each node, application and barrier that was sent and that the core has not answered yet.
+	// unanswered holds each node, application and barrier that was sent and has no answer yet.
 	unanswered map[string]bool
 	// answers are calls of the resource manager that are still to be made, in the order of arrival.
 	answers []func() error
@@ -85,7 +85,7 @@ func (s *session) start() {
 	go readAll(s, s.allocations, s.allocationsAnswered)
 }
 
-// report takes a message of the resource manager. It never waits for the core, so a callback may call it.
+// report takes a message of the resource manager. It does not wait for the core, so a callback may call it.
 func (s *session) report(message proto.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,10 +166,10 @@ func (s *session) next() proto.Message {
 
 // write sends one message, after what it builds on:
 //   - allocations after the nodes and applications that were sent before are accepted;
-//   - a node that opens after the allocations that were sent before are counted, or their capacity would be
-//     given away.
+//   - a node that opens after the allocations that were sent before are counted, because otherwise their
+//     capacity would be given away.
 //
-// A stream that broke says why when it is read, so that an error of Send is no more than io.EOF.
+// When a stream breaks, the reason comes from reading it. An error of Send is only io.EOF.
 func (s *session) write(message proto.Message) error {
 	switch request := message.(type) {
 	case *si.NodeRequest:
@@ -253,7 +253,7 @@ func (s *session) answered() error {
 }
 
 // readAll reads a stream to its end, and loses the session with it. Calls of the resource manager may take long,
-// and the writer waits for answers, so that a call is only noted here.
+// and the writer waits for answers. So a call is only noted here.
 func readAll[Q, A any](s *session, stream grpc.BidiStreamingClient[Q, A], read func(*A) func() error) {
 	for {
 		answer, err := stream.Recv()

@@ -13,8 +13,8 @@ import (
 )
 
 // Fields that the published messages do not have. proto/si/v1/si.proto and proto/evenhand/v1/config.proto say
-// what they mean. The published messages keep them as unknown fields, so that no second set of generated
-// messages is needed, which could not be linked beside the published one.
+// what they mean. The published messages keep them as unknown fields. A second set of generated messages
+// could not be linked beside the published one, and is not needed.
 const (
 	fieldSchedulingStates = 100 // AllocationResponse
 	fieldConstraints      = 100 // Allocation
@@ -49,8 +49,8 @@ func schedulingStates(response *si.AllocationResponse) []*si.UpdateContainerSche
 	return states
 }
 
-// nodeConstraints returns a NodeConstraints message that limits an ask to the nodes that suit it, in the
-// shorter one of two ways. Empty: each node suits.
+// nodeConstraints returns a NodeConstraints message that limits an ask to the nodes that suit it. Of two
+// forms it takes the shorter one. Empty: each node suits.
 func nodeConstraints(suited, excluded []string) []byte {
 	if len(excluded) == 0 {
 		return nil
@@ -77,8 +77,8 @@ func withConstraints(ask *si.Allocation, constraints []byte) {
 	}
 }
 
-// apply sends a configuration to the core, and returns the warnings about it. A text that is not applied is an
-// error, although the call itself succeeds.
+// apply sends a configuration to the core, and returns the warnings about it. If the text is not applied, an
+// error is returned, although the call itself succeeds.
 func apply(ctx context.Context, conn *grpc.ClientConn, request *si.UpdateConfigurationRequest) ([]string, error) {
 	var fields []byte
 	fields = appendText(fields, fieldYaml, request.GetConfig())
@@ -145,8 +145,8 @@ func appendText(message []byte, number protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(message, number, protowire.BytesType), text)
 }
 
-// each calls a function with each number and each text or message in a message; a message that cannot be read
-// ends there.
+// each calls a function with each number and each text or message in a message. It stops at the first part
+// that cannot be read.
 func each(message []byte, field func(number protowire.Number, value uint64, data []byte)) {
 	for len(message) > 0 {
 		number, kind, size := protowire.ConsumeTag(message)

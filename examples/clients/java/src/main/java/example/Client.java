@@ -11,7 +11,7 @@ import si.v1.Si.*;
 import si.v1.Si.NodeInfo.ActionFromRM;
 
 // A resource manager in Java: report nodes, ask for pods, end a pod when the core orders it. The argument is HOST:PORT.
-// The exit code is 1 when the core refuses something; the error stream then has the core's words.
+// The exit code is 1 when the core refuses something. The error stream then has the core's message.
 public final class Client {
   private static final String MANAGER = "example";
   private static final String QUEUES = """
