@@ -1,6 +1,7 @@
 """Sizes of jobs without a size label (J1).
 
-The owners of the pods say the size; otherwise it is known when no further member arrives for a while.
+The owners of the pods say the size. If they do not, a job has the members that are there when no new one has come for a
+while.
 """
 
 from __future__ import annotations

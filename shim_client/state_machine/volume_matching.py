@@ -1,10 +1,10 @@
 """The existing volumes for a pod's claims whose class waits for the first pod (volumeBindingMode WaitForFirstConsumer).
 
-For such a claim Kubernetes leaves the choice of a volume to the scheduler. It must be a free volume of the claim's
-class that is large enough, and that the pod's node can mount. It must also have the access modes, volume mode and
-labels that the claim demands. Of several the smallest is taken, of equal ones the first by name. A claim without such a
-volume gets a new one if its class provisions volumes for that node. A volume is pledged to a pod when the order to bind
-the pod is given, until the claim is written into the volume.
+For such a claim Kubernetes leaves the choice of a volume to the scheduler. The volume must be free, of the claim's
+class, large enough, and one that the pod's node can mount. It must also have the access modes, volume mode and labels
+that the claim demands. Of several the smallest is taken, of equal ones the first by name. A claim without such a volume
+gets a new one if its class provisions volumes for that node. A volume is pledged to a pod when the order to bind the
+pod is given, until the claim is written into the volume.
 """
 
 from __future__ import annotations
