@@ -1,7 +1,9 @@
-"""The core: `handle` applies an event, `tick` decides, `next_due` returns when to call again. Synchronous and single-threaded, without I/O.
+"""The core of the scheduler, synchronous and single-threaded, without I/O.
 
-``now`` is Unix milliseconds and never decreases. The same events at the same instants give the same decisions, byte for byte. A
-budget counts steps (placements and candidates examined), never time (design 1.3).
+`handle` applies an event, `tick` decides, and `next_due` returns when to call again.
+
+``now`` is Unix milliseconds and never decreases. Events that come in one order, at one set of instants, always give one result,
+byte for byte. A budget counts steps (placements and candidates examined), never time (design 1.3).
 """
 
 import hashlib
@@ -57,7 +59,7 @@ PLANNING: Final = 1_100
 CATCH_UP_ALLOCATIONS: Final = 2_000
 """The number of changed allocations at which they are written to the columns during a sync. Writing as many takes about 6 ms."""
 RANKED_ALONE: Final = 15_000
-"""The number of queues and applications from which a tick that ranks them does nothing else: with 20,000 it takes 45 ms."""
+"""The number of queues and applications from which a tick that ranks them does nothing else. Ranking 20,000 of them takes 45 ms."""
 
 Handler = Callable[[State, Any, int], list[Decision]]
 
@@ -127,7 +129,7 @@ _ALARMS: dict[str, Alarm] = {
         partition, subject, now
     ),
 }
-"""The action of each kind of timer. Each action checks whether its timer is still valid, and does nothing if it is not."""
+"""The action of each kind of timer. Each action checks whether its timer is still valid. It does nothing if the timer is outdated."""
 
 
 class Core:
@@ -138,8 +140,8 @@ class Core:
     ) -> None:
         """Start with the given configuration, or with the default configuration until a registration brings another.
 
-        The default configuration allows any queue name. Without a ``beginning`` the configuration is revision 1: a given one
-        counts as read from a file, and the default one has no source.
+        The default configuration allows any queue name. Without a ``beginning``, the configuration is revision 1. A given
+        configuration counts as read from a file. The default one has no source.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
@@ -171,9 +173,10 @@ class Core:
         return configuration.drop_prepared(self.state)
 
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
-        """Apply many events, in order, before a tick, which then places the plain asks among them in a batch; return the replies.
+        """Apply many events, in order, before a tick, and return the replies. The tick then places the plain asks among them in a batch.
 
-        Plain asks stay unqueued, in no group, until that tick, or until an event needs them enqueued or too many are unqueued.
+        Plain asks stay unqueued, in no group, until that tick. They are enqueued earlier if an event needs that, or if too many
+        are unqueued.
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
@@ -191,7 +194,7 @@ class Core:
                 at += 1
 
     def _catch_up(self) -> None:
-        """Write changed allocations to the columns during a sync, once there are many, so that the end of the sync is short."""
+        """Write changed allocations to the columns during a sync once there are many, so that the end of the sync takes less time."""
         for partition in self.state.partitions.values():
             many = len(partition.columns.changed) >= CATCH_UP_ALLOCATIONS
             if many and not self.state.synced(partition):
@@ -246,9 +249,9 @@ class Core:
         return Tick(decisions, more or self._shadows_go_on())
 
     def next_due(self) -> int | None:
-        """Return the next instant at which `tick` could decide something without an event; None if there is none.
+        """Return the next instant at which `tick` could decide something without an event. Return None if there is none.
 
-        The answer holds until the next event, and only if the last tick did not set ``more``.
+        The result holds until the next event, and only if the last tick left ``more`` unset.
         """
         live, shadows = self._live_due(), self._shadow_due()
         return min((one for one in (live, shadows) if one is not None), default=None)
@@ -267,8 +270,8 @@ class Core:
     def _may_burst(self, partition: Partition) -> bool:
         """Return whether unqueued asks may stay unqueued until placement, which then places them in a batch.
 
-        They are enqueued first if ticks leave the partition out, if shares follow weights, or if open decisions wait for their
-        recovery, asks for placeholders, or gangs for members.
+        They are enqueued first in these cases: ticks leave the partition out, shares follow weights, or open decisions wait for
+        their recovery, asks for placeholders, or gangs for members.
         """
         if sharing.is_shared_out(partition):
             return False
@@ -312,7 +315,7 @@ class Core:
         return Tick(decisions, self._shadows_go_on())
 
     def validate(self) -> None:
-        """Enqueue unqueued asks, and assert every invariant of the state (design 5); AssertionError names the one that is broken."""
+        """Enqueue unqueued asks, and assert every invariant of the state (design 5). AssertionError names the invariant that is broken."""
         self._take_in_fresh()
         for partition in self.state.partitions.values():
             validate(partition)
@@ -320,7 +323,7 @@ class Core:
     def digest(self) -> str:
         """Enqueue unqueued asks, and return a hash of the state in hexadecimal: equal states have equal hashes.
 
-        Timers and earlier configurations are left out, and of each partition what `server.state.digest` leaves out.
+        Timers and earlier configurations are left out. So is the state of each partition that `server.state.digest` leaves out.
         """
         self._take_in_fresh()
         state = self.state

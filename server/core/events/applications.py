@@ -25,7 +25,7 @@ from server.state.placement_rules import PlacementFacts, Refused, place_applicat
 from server.state.queues import Queue, QueueState
 
 APPLICATIONS_MAX = 200_000
-"""The number of applications that one partition accepts at most."""
+"""The largest number of applications that one partition accepts."""
 
 
 class QueueLookup:
@@ -35,7 +35,7 @@ class QueueLookup:
         self._partition = partition
 
     def find(self, path: str) -> PlacementFacts | None:
-        """Return the facts of an existing queue; None for an unknown path."""
+        """Return the facts of an existing queue. Return None for an unknown path."""
         queue = self._partition.queues.get(path)
         if queue is None:
             return None
@@ -167,10 +167,10 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
 
 
 def retag(state: State, event: ApplicationRetagged) -> list[Decision]:
-    """Replace the tags of an application, and apply the quota in them to its queue, as when an application enters it.
+    """Replace the tags of an application, and apply the quota in them to its queue, as when an application enters the queue.
 
-    A value that the former tags set and the new ones do not is again that of the queue's template. The application stays in its
-    queue, even if the tags would lead a new application to another one.
+    A value that the former tags set and the new ones do not set becomes that of the queue's template again. The application
+    stays in its queue, even if the tags would lead a new application to another one.
     """
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
@@ -196,9 +196,9 @@ def _not_retagged(event: ApplicationRetagged, reason: str) -> ApplicationUpdateR
 def _take_tags(
     partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota, gone: frozenset[str]
 ) -> bool:
-    """Apply the quota in a namespace's annotations to the leaf if it is dynamic (Q17); return whether the leaf's quota changed.
+    """Apply the quota in a namespace's annotations to the leaf if the leaf is dynamic (Q17). Return whether the leaf's quota changed.
 
-    ``gone`` are the properties that tags had set before and do not set any more.
+    ``gone`` are the properties that the former tags had set and the new ones do not set.
     """
     if leaf.managed or (wanted == quota_tags.NO_QUOTA and not gone):
         return False

@@ -38,7 +38,7 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add a new ask, or update in place a known ask that waits or runs; return a rejection if the event is invalid."""
+    """Add a new ask, or update in place a known ask that waits or runs. Return a rejection if the event is invalid."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -88,7 +88,7 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
 
 
 def owned_by_other(partition: Partition) -> str:
-    """Return why a manager may not use the partition: it has no nodes yet, or serves another manager's cluster (design 1.10)."""
+    """Return why a manager may not use the partition (design 1.10): it has no nodes yet, or serves another manager's cluster."""
     if not partition.owner:
         return f"partition {partition.name!r} has no nodes yet: register them first"
     return (
@@ -166,14 +166,16 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
 def _update(
     state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """Update a known ask or allocation in place; a waiting ask keeps its place in the order (design 6.3), but not its pledge.
+    """Update a known ask or allocation in place. A waiting ask keeps its place in the order (design 6.3), but loses its pledge.
 
-    Only an ask that still replaces its placeholder keeps its pledge. An event with the same spec changes nothing.
+    Only an ask that still replaces its placeholder keeps its pledge. If the event has the spec that the ask already has,
+    nothing changes.
     """
     if ask.spec is spec:
         return []
     if spec.constraints != ask.spec.constraints:
-        # The nodes on which the ask failed to bind may suit the changed ask, so they are allowed again at once.
+        # The nodes on which the ask failed to bind may suit the changed ask. They are therefore allowed again
+        # at once.
         partition.avoided.pop(ask.key, None)
     if ask.node is not None:
         before = ask.ask_class.demand
@@ -329,7 +331,10 @@ def _nothing_to_release(event: ReleaseRequested) -> Noted:
 def _release_all(
     state: State, partition: Partition, event: ReleaseRequested, now: int
 ) -> list[Decision]:
-    """Release all asks and allocations of an application, as an event with an empty key requests; its asks alone with `asks_only`."""
+    """Release all asks and allocations of an application, as an event with an empty key requests.
+
+    With `asks_only`, release only its asks.
+    """
     application = partition.applications.get(event.application_id)
     if application is None:
         return [_nothing_to_release(event)]
@@ -358,7 +363,7 @@ def _release_one(
 
 
 def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int) -> list[Decision]:
-    """Turn an allocation whose binding failed back into an ask that avoids the node for a while (design 1.8)."""
+    """Turn an allocation whose binding failed back into an ask, which avoids the node for a while (design 1.8)."""
     node = ask.node
     assert node is not None
     journal.unsettle(partition, ask)
@@ -377,7 +382,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int
 
 
 def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
-    """Release an ask that has waited for its execution timeout; an earlier timer does nothing."""
+    """Release an ask that has waited for its execution timeout. An earlier timer does nothing."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None or not 0 < ask.expires_ms <= now:
         return []

@@ -1,6 +1,6 @@
 """The fast path of adding asks: new asks of a known template that affect only their queue.
 
-`asks.add_ask` is the general path with the same result; this path is for tens of thousands of asks.
+`asks.add_ask` is the general path with the same result. This path is for tens of thousands of asks.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from server.state.partition import Partition
 GATHERED_MAX: Final = 2_100
 """The number of unqueued asks above which all of them are enqueued at once, without waiting for the tick.
 
-A tick of the server has a budget of this many steps (`rpc.limits.TICK_BUDGET`) and places no larger batch, so that it would only
-have to enqueue them itself.
+A tick of the server has a budget of this many steps (`rpc.limits.TICK_BUDGET`) and places no larger batch. It would have to
+enqueue the asks itself.
 """
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
@@ -29,7 +29,7 @@ _ACCEPTED: Final = ApplicationState.ACCEPTED
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add an ask by the fast path if that gives the same result as the general path; else by the general path."""
+    """Add an ask by the fast path if that gives the same result as the general path. Otherwise add it by the general path."""
     partition = state.partitions.get(event.partition)
     if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
@@ -39,7 +39,7 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
-    """Add the asks of the events from ``first`` on; stop before any other event, and before an ask that affects more than its queue.
+    """Add the asks of the events from ``first`` on. Stop before any other event, and before an ask that affects more than its queue.
 
     These asks stay unqueued, in no group, because the next tick places most of them without one. If there are more than
     GATHERED_MAX, they are enqueued. Return the number of the event after the last one taken.
@@ -64,7 +64,7 @@ def _has_classes(partition: Partition) -> bool:
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:
-    """Return whether the event is a new ask with a plain template, of an application whose state does not change."""
+    """Return whether the event is a new ask with a plain template, of an application whose state stays the same."""
     application = partition.applications.get(event.application_id)
     return (
         application is not None
@@ -80,7 +80,7 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
-    """Return whether a new template is plain and small; if so, record it for later asks. False for a known template."""
+    """Return whether a new template is plain and small. If so, record it for later asks. Return False for a known template."""
     new = spec not in partition.classes.by_spec and spec.is_plain
     if not new or partition.classes.crowded or not is_small(spec.resource):
         return False  # a check of totals has to count the asks that came just now
@@ -91,7 +91,7 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
 
 
 def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
-    """Take the first event, which qualifies, and the following events as long as they qualify; return the number of events taken."""
+    """Take the first event, which must qualify, and the following events as long as they qualify. Return the number of events taken."""
     name, known, foreign = partition.name, partition.asks, partition.foreign.pods
     applications, classes = partition.applications, partition.classes.plain
     cycles, arrival, taken = partition.round.cycles, partition.arrivals, []

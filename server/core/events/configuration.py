@@ -1,7 +1,7 @@
-"""The application of a valid configuration: the configuration that was sent last wins (design 1.11), unless it is based on an outdated revision.
+"""The application of a valid configuration: the one that was sent last wins, unless it is based on an outdated revision (design 1.11).
 
-A manager sends its text again in each of its sessions. The text replaces a configuration that was applied since the last
-session only if it differs from the text that the manager sent then.
+A manager sends its text again in each of its sessions. That text does not replace a configuration that was applied since the
+manager's last session, unless the text has changed since then.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
 """The limits on earlier configurations that are kept for comparisons: their number, and the length of all their texts."""
 GIVEN_MAX: Final = 256
-"""At most this many managers have the digest of their last text stored; the oldest digest is dropped first."""
+"""The largest number of managers for which the digest of their last text is stored. The oldest digest is dropped first."""
 
 
 def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
@@ -47,7 +47,7 @@ def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision
 
 
 def prepare(state: State, configuration: Configuration) -> Iterator[None]:
-    """Make, in pieces, the queues that a configuration adds, so that it takes less time to apply; see `Prepared`.
+    """Make the queues that a configuration adds, in pieces, so that it takes less time to apply (see `Prepared`).
 
     Other events may come between two pieces. The caller applies the configuration next, or not, and calls `drop_prepared`.
     """
@@ -66,7 +66,7 @@ def drop_prepared(state: State) -> Iterator[None]:
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
-    """Return the reply to a configuration that would not come into force; an empty list if the configuration would come into force."""
+    """Return the reply to a configuration that would not come into force. Return an empty list if it would."""
     if is_stale(state, event):
         message = (
             f"it was made from {event.base}, and {state.revision.without_source()} is in force"
@@ -79,7 +79,10 @@ def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
 
 
 def is_stale(state: State, event: ConfigurationApplied) -> bool:
-    """Return whether a configuration is based on a revision that is no longer in force; False for the configuration in force itself."""
+    """Return whether a configuration is based on a revision that is no longer in force.
+
+    Return False for the configuration in force itself.
+    """
     is_there = event.configuration.digest == state.revision.digest
     return event.base.is_stale(state.revision) and not is_there
 
@@ -101,7 +104,7 @@ def counts(state: State, rm_id: str, digest: str) -> bool:
     """Return whether a text that a manager sends in each of its sessions comes into force.
 
     A text that the manager also sent last time does not replace a configuration that was applied since. If the manager sent no
-    text before, a change cannot be detected, so a configuration that an operator applied stays in force.
+    text before, a change cannot be detected. Then a configuration that an operator applied stays in force.
     """
     if not digest or digest == state.revision.digest:
         return True
@@ -118,7 +121,7 @@ def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
 
 
 def past(state: State, base: Base) -> Configuration | None:
-    """Return the configuration of a revision, which a digest or else a number names; None if it is not kept."""
+    """Return the configuration of a revision, which is named by a digest or else by a number. Return None if it is not stored."""
     for number, configuration in [
         *state.past.items(),
         (state.revision.number, state.configuration),
@@ -143,7 +146,7 @@ def _is_same(one: Configuration, other: Configuration) -> bool:
 
 
 def _keep_past(state: State) -> None:
-    """Store the configuration in force for later comparisons; drop the oldest stored configurations above the limits."""
+    """Store the configuration in force for later comparisons. Drop the oldest stored configurations above the limits."""
     kept = [*state.past.items(), (state.revision.number, state.configuration)][-PAST_MAX:]
     while sum(len(one.text) for _, one in kept) > PAST_CHARACTERS_MAX:
         del kept[0]
@@ -202,7 +205,7 @@ def drop_retired(state: State) -> None:
 
 
 def _retire(partition: Partition) -> list[Decision]:
-    """Stop a partition that is no longer configured. It is removed when it is empty."""
+    """Stop a partition that is no longer configured. The partition is removed when it is empty."""
     tree.stop(partition)
     message = "not configured any more: nothing is placed until it is empty or configured again"
     return [Noted("queue", "root", Code.QUEUE_DRAINING, message, partition.name)]

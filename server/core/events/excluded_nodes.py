@@ -1,4 +1,4 @@
-"""The nodes on which an ask could not be bound: the ask avoids them for a while, or until the node changes (design 1.8)."""
+"""The nodes on which an ask could not be bound. The ask avoids them for a while, or until the node changes (design 1.8)."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ def avoid(state: State, partition: Partition, ask: Ask, node_id: str, now: int) 
 
 
 def over(partition: Partition, key: str, now: int) -> None:
-    """Let an ask use those nodes again that it had to avoid until ``now`` or earlier."""
+    """Let an ask use the nodes again that it had to avoid until ``now`` or earlier."""
     avoided = partition.avoided.get(key)
     if avoided is None:
         return

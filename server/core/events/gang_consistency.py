@@ -1,7 +1,7 @@
 """The rule that members of a gang agree on class and preemption policy (J1).
 
-Members have the same queue because they belong to one application. Classes have a meaning only if policy `job` is listed;
-otherwise no ask is rejected because of its class (J4). A running member is never rejected (design 1.10), and a later change of
+All members are in one queue because they belong to one application. Classes have a meaning only if policy `job` is listed.
+Otherwise no ask is rejected because of its class (J4). A running member is never rejected (design 1.10). A later change of
 labels is accepted.
 """
 
@@ -14,7 +14,7 @@ from server.state.placeholders import PLACEHOLDERS
 
 
 def disagreement(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Return why a new ask may not join its gang; "" if it may join, or has no gang."""
+    """Return why a new ask may not join its gang. Return "" if it may join, or has no gang."""
     settings = partition.spec.preemption
     named = settings.lists(JOB) and spec.job_key != PLACEHOLDERS
     job = application.jobs.get(spec.job_key) if named else None
@@ -39,7 +39,7 @@ def note(application: Application, spec: AskSpec) -> None:
 
 
 def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
-    """Return class (J2) and preemption policy (J3); the partition's defaults replace values that the ask does not declare."""
+    """Return class (J2) and preemption policy (J3). The partition's defaults replace values that the ask does not declare."""
     firm = job_class(spec, settings) is JobClass.FIRM
     triggers = settings.job_default_trigger if spec.may_trigger is None else spec.may_trigger
     may = triggers and spec.allow_preempt_other

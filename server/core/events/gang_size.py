@@ -1,9 +1,9 @@
-"""The size of gangs that declare no size: such a gang is complete when no new member has arrived for `job.gathering` (J1).
+"""The size of gangs that declare no size. Such a gang is complete when no new member has arrived for `job.gathering` (J1).
 
 A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a
 member is lost before all members are placed, the gang waits for members again (it *gathers*). Running members that are reported
-count at once: they were placed together, and their sender knows all of them. A gang of one is treated as an ordinary ask and
-not recorded as a gang, so a member that arrives after it starts a new gang that gathers.
+count at once. They were placed together, and their sender knows all of them. A gang of one is treated as an ordinary ask and
+not recorded as a gang. A member that arrives after it starts a new gang that gathers.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ class _Size(NamedTuple):
 
 
 def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
-    """Return the event with the spec as the state stores it: with the size of its gang if the client states none."""
+    """Return the event with the spec as the state stores it. If the client states no size, the spec gets the size of its gang."""
     spec = event.spec
     if not spec.job_key or spec.min_members:
         return event
@@ -62,10 +62,10 @@ def _of_member(ask: Ask) -> _Size:
 def joins(
     partition: Partition, application: Application, spec: AskSpec, known: Ask | None = None
 ) -> int | None:
-    """Note that a member joins its gang; nothing happens if the gang has a stated size.
+    """Note that a member joins its gang. Nothing happens if the gang has a stated size.
 
-    A gathering gang then restarts its wait, or ends the wait if the member states a size. A ``known`` member of the gang does not
-    count as new: for such a member, return the instant since which its gang gathers, None if it does not gather.
+    A gathering gang then restarts its wait, or ends the wait if the member states a size. A ``known`` member of the gang does
+    not count as new. For such a member, return the instant since which its gang gathers, or None.
     """
     job = application.jobs.get(spec.job_key)
     if job is None or not job.counted:
@@ -106,7 +106,7 @@ def existing(
 
 
 def note(partition: Partition, now: int) -> None:
-    """Update, after an event or a tick, which gangs gather, and the instant since which each has got no new member."""
+    """Update, after an event or a tick, which gangs gather, and since which instant each of them has got no new member."""
     changed, partition.gangs.came = partition.gangs.came, {}
     for job, further in changed.items():
         since_ms = partition.gangs.gathering.get(job, now)
@@ -128,19 +128,22 @@ def whole(partition: Partition, job: Job) -> None:
 
 
 def whole_ms(partition: Partition, job: Job) -> int:
-    """Return the instant at which a gathering gang is complete if no new member arrives: at once if members of it run already."""
+    """Return the instant at which a gathering gang is complete if no new member arrives.
+
+    A gang of which members already run is complete at once.
+    """
     since_ms = partition.gangs.gathering[job]
     at_once = job.placed and job.min_members == UNSIZED
     return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms
 
 
 def next_due(partition: Partition) -> int | None:
-    """Return the instant at which the next gang is complete, None if no gang gathers."""
+    """Return the instant at which the next gang is complete. Return None if no gang gathers."""
     return min((whole_ms(partition, one) for one in partition.gangs.gathering), default=None)
 
 
 def resumed(partition: Partition) -> None:
-    """Complete every gang with an open decision, once all pods are known after a restart: it was complete before (J10)."""
+    """Complete every gang with an open decision, once all pods are known after a restart (J10). Each of them was complete before."""
     for marks in partition.decisions.marks.values():
         for mark in marks.values():
             ask = partition.asks.get(mark.released_for)

@@ -45,7 +45,7 @@ def asks_added(partition: Partition, application: Application, now: int) -> list
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Make an application Running at its first allocation; if it declared placeholders, once all of them are allocated."""
+    """Make an application Running at its first allocation. If it declared placeholders, wait until all of them are allocated."""
     if is_reserving(application) and not is_complete(partition, application):
         return []
     if application.state in _BEGINNING:
@@ -88,8 +88,9 @@ def for_held(partition: Partition, application: Application) -> None:
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
     """Start to complete an application whose last ask and allocation are gone.
 
-    The application becomes Completing, and Completed if no ask arrives within COMPLETING_MS, even if none of its asks ever got a
-    node. A Failing application becomes Failed at the next tick. The update for its client is added to the notes of the state.
+    The application becomes Completing. If no ask arrives within COMPLETING_MS, it becomes Completed, even if none of its asks
+    ever got a node. A Failing application becomes Failed at the next tick. The update for its client is added to the notes of
+    the state.
     """
     if application.asks or application.allocations:
         return
@@ -103,7 +104,7 @@ def emptied(state: State, partition: Partition, application: Application, now: i
 
 
 def completed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Complete and remove an application that has been Completing for COMPLETING_MS; otherwise do nothing."""
+    """Complete and remove an application that has been Completing for COMPLETING_MS. Otherwise do nothing."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.COMPLETING:
         return []
@@ -114,7 +115,7 @@ def completed(partition: Partition, application_id: str, now: int) -> list[Decis
 
 
 def failed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Fail and remove a Failing application that has no asks and allocations left; otherwise do nothing."""
+    """Fail and remove a Failing application that has no asks and allocations left. Otherwise do nothing."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.FAILING:
         return []
@@ -125,7 +126,7 @@ def failed(partition: Partition, application_id: str, now: int) -> list[Decision
 
 
 def forget(partition: Partition, application: Application) -> list[Decision]:
-    """Remove an application without asks and allocations from the state; return notes about queues that are removed with it."""
+    """Remove an application without asks and allocations from the state. Return notes about queues that are removed with it."""
     leaf = application.leaf
     ranking.leave(leaf, application)
     application.heap.clear()  # Outdated entries refer to groups, and groups to the application: a cycle.
@@ -189,9 +190,9 @@ def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
 
 
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
-    """Remove an ask or allocation for good: end its decision, free what it holds, and start to complete an empty application.
+    """Remove an ask or allocation for good. End its decision, free what it holds, and start to complete an empty application.
 
-    Decisions that follow, such as the placement of the ask that replaces a placeholder, are added to the notes of the state.
+    Decisions that follow are added to the notes of the state, such as the placement of the ask that replaces a placeholder.
     """
     drop_pledge(partition, ask, "its ask is gone")
     decision = ask.released_by
@@ -211,7 +212,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Let the application wait for one placeholder less, because this one has ended, whatever the reason (YUNIKORN-1395)."""
+    """Let the application wait for one placeholder less, because this one has ended for whatever reason (YUNIKORN-1395)."""
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)
@@ -222,7 +223,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 
 
 def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the real ask now that its placeholder is gone; abort the decision if the node has no capacity for it any more."""
+    """Place the real ask now that its placeholder is gone. Abort the decision if the node no longer has capacity for the ask."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_pledged_capacity(ask.ask_class, held):

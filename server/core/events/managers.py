@@ -23,8 +23,8 @@ from server.state.partition import Partition
 def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
     """Register a shim, and remove all objects that a shim with that id reported before.
 
-    The configuration that it brings is ignored if a file configures the core, and refused if another manager configures it. A
-    registration of an old epoch changes nothing (design 7.2).
+    The configuration that it brings is ignored if a file configures the core. It is refused if another manager configures the
+    core. A registration of an old epoch changes nothing (design 7.2).
     """
     if why := epochs.obstacle(state.managers.get(event.rm_id), event):
         return [Noted("manager", event.rm_id, Code.EPOCH_OLD, why, "", event.rm_id)]
@@ -61,7 +61,7 @@ def take_leadership(state: State) -> list[Decision]:
 
 
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
-    """Remove up to ``event.most`` asks and allocations of a shim, before it registers again; return decisions for other managers."""
+    """Remove up to ``event.most`` asks and allocations of a shim before it registers again. Return decisions for other managers."""
     manager = state.managers.get(event.rm_id)
     if manager is not None and event.epoch < manager.epoch:
         return []
@@ -79,7 +79,7 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
-    """Drop the registration of a shim that has no objects left, unless the shim registered after ``event.since``.
+    """Drop the registration of a shim that has no objects left. Keep it if the shim registered after ``event.since``.
 
     If that shim configured the core, the next shim that brings a configuration does.
     """
@@ -110,7 +110,7 @@ def _configure(
 
 
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:
-    """Remove everything that a manager reported; return the decisions for other managers with pods on its nodes."""
+    """Remove everything that a manager reported. Return the decisions for other managers with pods on its nodes."""
     decisions: list[Decision] = []
     for application in _applications(partition, rm_id):
         application.reserve = None
@@ -136,7 +136,7 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 
 
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
-    """Complete a shim's sync, so that placement may start; reopen its decisions of before a restart, and start quota timers.
+    """Complete a shim's sync, so that placement may start. Reopen its decisions from before a restart, and start quota timers.
 
     If the shim counts other numbers of objects than the core, report this and accept the sync. A shim that sends only zeros does
     not count.
@@ -197,7 +197,7 @@ def held(state: State, rm_id: str) -> dict[str, int]:
 
 
 def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:
-    """Set how many pods of a disruption group may be evicted, as its manager reports (V5); without a number, forget the group."""
+    """Set how many pods of a disruption group may be evicted, as its manager reports (V5). Without a number, forget the group."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = REGISTER_FIRST.format(rm_id=event.rm_id)

@@ -14,13 +14,13 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 NODES_MAX = 100_000
-"""The number of nodes that one partition accepts at most."""
+"""The largest number of nodes that one partition accepts."""
 
 NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
 
 def add(state: State, event: NodeAdded) -> list[Decision]:
-    """Add a node (CREATE and CREATE_DRAIN); return its acceptance, or a rejection that says why it is refused."""
+    """Add a node (CREATE and CREATE_DRAIN). Return its acceptance, or a rejection that says why it is refused."""
     refusal = _may_add(state, event)
     if refusal:
         known = state.partitions.get(event.partition)
@@ -64,7 +64,7 @@ def _may_add(state: State, event: NodeAdded) -> str:
 
 
 def _overflow(partition: Partition, capacity: Resource, before: Amounts) -> str:
-    """Return why a capacity is not accepted; "" if the total of each type stays below 2^62 (design 6.13)."""
+    """Return why a capacity is not accepted. Return "" if the total of each type stays below 2^62 (design 6.13)."""
     for name, quantity in capacity:
         if quantity < 0:
             return f"schedulableResource {name!r} is negative: {quantity}"
@@ -202,7 +202,7 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
 def _drop_pledges(
     partition: Partition, node: Node, now: int, code: Code, *, daemons: bool
 ) -> list[Decision]:
-    """Drop the pledges on a node that takes no placements; with ``daemons`` False, keep the pledges to asks that require this node."""
+    """Drop the pledges on a node that takes no placements. With ``daemons`` False, keep the pledges to asks that require this node."""
     notes: list[Decision] = []
     for held in [one for one in node.pledges.values() if daemons or not one.exclusive]:
         reason = f"node {node.node_id} takes no placements any more"
@@ -211,7 +211,7 @@ def _drop_pledges(
 
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Remove a node (DECOMISSION), its foreign pods and its allocations, each with a release to the shim; drop its pledges."""
+    """Remove a node (DECOMISSION), its foreign pods and its allocations, each with a release to the shim. Drop its pledges."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)

@@ -8,13 +8,13 @@ from server.state.equivalence import SMALL, AskClass
 from server.state.partition import Partition
 
 ASKS_MAX: Final = 2_000_000
-"""The number of asks and allocations that one partition accepts at most."""
+"""The largest number of asks and allocations that one partition accepts."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""The total of a type below which small asks need no check: even ASKS_MAX of them do not raise the sum to the bound."""
+"""The total of a type below which small asks need no check: ASKS_MAX of them leave the sum below the bound."""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
-    """Return why a quantity is empty, not allowed, or raises the usage of the whole tree to 2^62; "" if it is valid.
+    """Return why a quantity is empty, not allowed, or raises the usage of the whole tree to 2^62. Return "" if the quantity is valid.
 
     ``of_ask`` says that the quantity belongs to an ask. The number of asks is limited, so that small quantities need no check
     while the total is low.

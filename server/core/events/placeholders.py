@@ -36,7 +36,7 @@ TIMER: Final = "placeholders"
 LETTER: Final = "p"
 """The first letter of the ids of replacements. A shim writes the id on a placeholder before the placeholder ends."""
 LOOK_AGAIN_MS: Final = 1_000
-"""The time after which a time-out is checked again while the manager has not yet reported all running pods (C8)."""
+"""The time after which a time-out is checked again while the manager is still reporting running pods (C8)."""
 RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 
 # Declaration ------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def declare(
 
 
 def seen(state: State, partition: Partition, ask: Ask) -> None:
-    """Count a new placeholder; other asks are ignored.
+    """Count a new placeholder. Other asks are ignored.
 
     The time-out starts when the application's oldest placeholder was created, whether or not the application declared any.
     """
@@ -72,7 +72,7 @@ def seen(state: State, partition: Partition, ask: Ask) -> None:
 def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
     """Return the ask as a member of the gang of its application's placeholders, unless its client names a gang.
 
-    So the placeholders are placed all together or not at all, once all placeholders that the application declared have arrived.
+    Thus the placeholders are placed all together or not at all, once all declared placeholders have arrived.
     """
     spec = event.spec
     if not spec.placeholder or spec.job_key:
@@ -92,7 +92,7 @@ def resized(ask: Ask, spec: AskSpec) -> None:
 def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:
     """Update an application for an existing allocation.
 
-    If the allocation is a real pod, asks of the application no longer wait until all placeholders have arrived.
+    If the allocation is a real pod, asks of the application stop waiting for all placeholders to arrive.
     """
     reserve = ask.application.reserve
     if reserve is not None and not ask.spec.placeholder:
@@ -110,7 +110,7 @@ def _expect(state: State, partition: Partition, application: Application, since:
 
 
 def replace(state: State, partition: Partition, now: int) -> list[Decision]:
-    """Let asks of task groups replace their placeholders, before ordinary placement; return the releases and notes to send."""
+    """Let asks of task groups replace their placeholders, before ordinary placement. Return the releases and notes to send."""
     decisions: list[Decision] = []
     for swap in placeholders.swaps(partition) if partition.gangs.holding else ():
         if swap.node is None:
@@ -152,8 +152,8 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
     """Return whether a changed ask still replaces its placeholder. If so, the ask has its new spec afterwards.
 
-    The ask still replaces its placeholder if its size and priority are unchanged and the node of its pledge still suits it. Other
-    nodes that suit the ask do not matter: there it would not use the capacity that its placeholder frees.
+    This is so if its size and priority are unchanged and the node of its pledge still suits it. Other nodes that suit the ask
+    do not matter, because there it would not use the capacity that its placeholder frees.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
@@ -191,7 +191,7 @@ def _released(
 
 
 def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
-    """Order the release of a placeholder again, because it has not ended; the real ask waits as before."""
+    """Order the release of a placeholder again, because it has not ended. The real ask waits as before."""
     decisions: list[Decision] = [
         _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
         for placeholder in commitment.victims.values()
@@ -204,7 +204,7 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
 ) -> list[tuple[int, str]]:
-    """Continue, if possible, a replacement that was under way before a restart (C8); return its expiry and id, [] if it ends.
+    """Continue, if possible, a replacement that was under way before a restart (C8). Return its expiry and id, or [] if it ends.
 
     If that is not possible, the placeholder ends anyway, and the real ask waits as before.
     """
@@ -222,7 +222,7 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
 
 
 def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Handle the time-out of an application's placeholders; a timer that is no longer valid does nothing.
+    """Handle the time-out of an application's placeholders. An outdated timer does nothing.
 
     If the application is still Accepted, it becomes Resuming (Soft) or Failing (Hard). In any case its unused placeholders are
     released. Before the sync is complete, the time-out is checked again later.
@@ -291,7 +291,7 @@ def _release_unused(
 def _resume(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Resume the application without the gang (Soft); its real asks are ordinary ones."""
+    """Resume the application without the gang (Soft). Its real asks become ordinary ones."""
     resuming = lifecycle.become(
         partition, application, ApplicationState.RESUMING, now, RESERVATION_TIMEOUT
     )

@@ -1,7 +1,7 @@
 """The managers' answers to plan checks (design 1.8): after "it fits" the plan may be carried out.
 
-After a refusal the ask avoids the node, as after a failed binding, and is planned for on other nodes. After REFUSED_MAX refusals
-in a row, or without an answer in time, its back-off decides when it is tried again (G1).
+After a refusal the ask avoids the node, as after a failed binding, and is planned for on other nodes. After REFUSED_MAX
+refusals in a row, or without an answer in time, the ask waits for its back-off before it is tried again (G1).
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def answered(state: State, event: PlanChecked, now: int) -> list[Decision]:
 def _refused(
     state: State, partition: Partition, check: PlanCheck, reasons: dict[str, str], now: int
 ) -> Iterator[Decision]:
-    """Let each refused ask avoid its node; after REFUSED_MAX refusals in a row its group waits for the back-off."""
+    """Let each refused ask avoid its node. After REFUSED_MAX refusals in a row, its group waits for the back-off."""
     refused = partition.decisions.checks.refused
     for one, node_id in plan_checks.waiting(partition, check):
         key = one.key
@@ -79,7 +79,7 @@ def _verdict(check: PlanCheck, because: str, node_id: str, now: int) -> Verdict:
 
 
 def overdue(partition: Partition, check_id: str, now: int) -> list[Decision]:
-    """End a check that was not answered in time; its asks wait for the back-off."""
+    """End a check that was not answered in time. Its asks wait for the back-off."""
     check = partition.decisions.checks.open.get(check_id)
     if check is None or check.fits:
         return []

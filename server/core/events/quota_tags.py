@@ -8,13 +8,13 @@ from typing import NamedTuple
 from server.model.resources import BadQuantity, Limit, limit
 
 QUOTA_TEXT_MAX = 4096
-"""The most characters of a tag with amounts; a longer tag is refused."""
+"""The largest number of characters of a tag with amounts. A longer tag is refused."""
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class TagQuota(NamedTuple):
-    """The quota that the tags request; (), None and 0 are the values that the tags do not set."""
+    """The quota that the tags request. (), None and 0 stand for the values that the tags do not set."""
 
     guaranteed: Limit
     max: Limit | None
@@ -46,7 +46,8 @@ def quota(tags: Mapping[str, str]) -> TagQuota | str:
 def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
     """Return the amounts in a tag: JSON as published, {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
 
-    A number may be in quotes, as 64-bit numbers in JSON often are. None without the tag; raise ValueError if it is invalid.
+    A number may be in quotes, as 64-bit numbers in JSON often are. Return None if the tag is missing. Raise ValueError if it is
+    invalid.
     """
     text = tags.get(tag, "")
     if not text:

@@ -1,7 +1,8 @@
 """The recovery of decisions that were open when the core ended, from the annotations (marks) on their victims (C8).
 
-A mark names the decision, the preemptor and the node. Until the decision is reopened, its victims only count as releasing. It is
-reopened at the end of the sync, when all pods are known; if the manager declares no sync, when the preemptor has arrived.
+A mark names the decision, the preemptor and the node. Until the decision is reopened, its victims only count as releasing. The
+decision is reopened at the end of the sync, when all pods are known. If the manager declares no sync, it is reopened when the
+preemptor has arrived.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,8 +30,8 @@ BECAUSE: Final = "its eviction was ordered before the core was restarted"
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
     """Set an existing allocation to releasing, and store the mark that was reported with it.
 
-    Two kinds of reports change nothing: a repeated report about an allocation that is already being evicted, whose decision may
-    have ended since; and a report with a mark from before the veto that lets the allocation stay.
+    Two kinds of reports change nothing. The first is a repeated report about an allocation that is already being evicted; its
+    decision may have ended since. The second is a report with a mark from before the veto that lets the allocation stay.
     """
     if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
         return
@@ -42,10 +43,12 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Reopen each decision that was made for no ask, or whose preemptor waits; for a gang, once enough members have arrived (J10).
+    """Reopen each decision that was made for no ask, or whose preemptor waits.
 
-    When all pods are known, the remaining decisions are reported as aborted. Return the decisions to report, and pairs of the
-    instant at which a reopened decision expires and its id.
+    A gang's decision is reopened once enough members have arrived (J10).
+
+    When all pods are known, the remaining decisions are reported as aborted. Return two lists: the decisions to report, and for
+    each reopened decision the instant at which it expires and its id.
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []
@@ -88,10 +91,10 @@ def _is_complete(ask: Ask) -> bool:
 def _mark_with_capacity(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
-    """Return the first mark on whose node the ask fits once the decision's own victims are gone, else the first mark.
+    """Return the first mark on whose node the ask fits once the decision's own victims are gone. If there is none, return the first mark.
 
-    The marks of a decision name several nodes if it was planned again after a veto: a victim that was already being evicted
-    still names the earlier node.
+    The marks of a decision name several nodes if it was planned again after a veto. A victim that was already being evicted
+    then still names the earlier node.
     """
     found = list(marks.values())
     for mark in found:
@@ -109,7 +112,7 @@ def _free_enough(node: Node, marks: Iterable[str], ask: Ask) -> bool:
 def _assignments(
     partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
 ) -> list[Assignment]:
-    """Return the node for the ask as its mark says, or a node for each member of its gang (J10); [] if a member gets none."""
+    """Return the node for the ask as its mark says, or a node for each member of its gang (J10). Return [] if a member gets none."""
     if isinstance(ask.group, Job):
         return due_gangs.reassign(partition, ask.group, marks.values())
     node = partition.index.nodes.get(mark.node_id)
@@ -135,7 +138,7 @@ def _goes(partition: Partition, key: str) -> bool:
 
 
 def _shrinking(partition: Partition, policy: PolicyFacts, victims: list[Ask]) -> str:
-    """Return the queue that the decision shrinks; "" if it frees capacity for an ask."""
+    """Return the queue whose usage the decision reduces. Return "" if the decision frees capacity for an ask."""
     if policy.shrinks is Shrinks.PARTITION:
         return partition.root.path
     return _shared_queue(victims) if policy.shrinks is Shrinks.QUEUE else ""

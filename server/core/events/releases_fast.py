@@ -44,7 +44,7 @@ def take(state: State, events: Sequence[Event], first: int, decisions: list[Deci
 def _take(
     partition: Partition, events: Sequence[Event], first: int, decisions: list[Decision]
 ) -> int:
-    """Take events of this partition from ``first`` on, as long as they are plain ends; return the number taken."""
+    """Take events of this partition from ``first`` on, as long as they are plain ends. Return the number taken."""
     known, plain, foreign = partition.asks, partition.classes.plain, partition.foreign.pods
     name, owner, avoided = partition.name, partition.owner, partition.avoided
     asks: list[Ask] = []
@@ -82,7 +82,7 @@ def _take(
 def _is_quiet(ask: Ask) -> bool:
     """Return whether the allocation's end affects nothing but usage.
 
-    No decision waits for that end, the allocation is not firm, and its application and its class have other asks.
+    No decision may wait for that end, the allocation must not be firm, and its application and its class must have other asks.
     """
     application = ask.application
     return (

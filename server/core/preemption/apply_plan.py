@@ -1,4 +1,4 @@
-"""The application of plans to the state: pledges first, then releases, so that no other ask takes the capacity (G10, design 1.6)."""
+"""The application of plans to the state (design 1.6). Pledges come before releases, so that no other ask takes the capacity (G10)."""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
@@ -23,7 +23,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 KEPT_MAX: Final = 1_000
-"""The number of records of ended decisions that a partition keeps at most."""
+"""The largest number of records of ended decisions that a partition keeps."""
 
 
 _APPLICATION: Final = attrgetter("application_id")
@@ -34,16 +34,16 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 class Written(NamedTuple):
-    """The decisions to report, each before its releases, and pairs of the instant at which a decision expires and its id."""
+    """The decisions to report, each before its releases, and for each decision that expires the instant of its expiry and its id."""
 
     decisions: list[Decision]
     expiring: list[tuple[int, str]]
 
 
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
-    """Write one plan into the state, or continue the suspended decision that it replans; return what to report.
+    """Write one plan into the state, or continue the suspended decision that the plan replans. Return what to report.
 
-    In a partition that only observes, only a record is made, and only if the same decision was not shown before (P8).
+    In a partition that only observes, only a record is made. Even that is left out if the decision was shown before (P8).
     """
     if plan.facts.reserves:
         return _reserve(partition, plan, now)
@@ -85,7 +85,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
 
 
 def is_shown(partition: Partition, plan: Plan) -> bool:
-    """Return whether a partition in observe mode, in which decisions have no effect, has already shown the same decision (P8)."""
+    """Return whether a partition in observe mode has already shown this decision (P8). Decisions have no effect in observe mode."""
     if not partition.spec.preemption.observe_only or plan.facts.reserves:
         return False
     return partition.round.observed.get(_subject(plan)) == _content(plan)
@@ -117,7 +117,7 @@ def _content(plan: Plan) -> tuple[str, ...]:
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """Return the suspended decision that the plan continues, one of whose victims was vetoed (C6); None for a new decision."""
+    """Return the suspended decision that the plan continues, one of whose victims was vetoed (C6). Return None for a new decision."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
     found = [
@@ -174,7 +174,7 @@ def _node(partition: Partition, pledge: PlannedPledge) -> Node:
 
 
 def _make_way(partition: Partition, pledge: PlannedPledge) -> list[Decision]:
-    """Drop the ask's own reservation, and other asks' reservations on the pledge's node; return notes to these other asks (design 6.6)."""
+    """Drop the ask's own reservation, and other asks' reservations on the pledge's node. Return notes to these other asks (design 6.6)."""
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()
     held = [one for one in known if one.reserves and not one.commitment.suspended]
@@ -244,7 +244,7 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
-    """Store the record and the order in which victims were taken; return the record to report.
+    """Store the record and the order in which victims were taken. Return the record to report.
 
     Of ended decisions, the oldest records above KEPT_MAX are dropped.
     """
@@ -272,7 +272,7 @@ def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
 
 
 def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
-    """Reserve the node for the ask, for `reservations.timeout`, or without limit if that is 0; return what to report.
+    """Reserve the node for the ask, for `reservations.timeout`, or without limit if that is 0. Return what to report.
 
     The ask must wait, and have no pledge.
     """

@@ -1,9 +1,9 @@
-"""The groups that a tick looks at for asks that may replace others of their queue (I5), and for single asks that count as gangs (J4).
+"""The groups at which a tick looks beside claims. Their asks may replace pods of their queue (I5), or count as gangs of one (J4).
 
-If at most LOOK_MOST groups of equal asks wait, each tick looks at all of them. If more groups wait, a tick looks at PART_MOST of
-them, and the round continues with the others in the next ticks: first the groups of the highest priority, among equal priorities
-the oldest. Otherwise a tenant whose asks have many different sizes would make each tick long. Reservations are offered only with
-the last part (O6).
+If at most LOOK_MOST groups of equal asks wait, each tick looks at all of them. If more groups wait, a tick looks at PART_MOST
+of them, and the round continues with the others in the next ticks. Groups of the highest priority come first, and among equal
+priorities the oldest. Otherwise a tenant whose asks have many different sizes would make each tick long. Reservations are
+offered only with the last part (O6).
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from server.state.partition import Partition
 from server.state.rounds import GroupsLook
 
 PART_MOST: Final = 2_000
-"""The most groups of equal asks that one tick looks at, if more than LOOK_MOST wait."""
+"""The largest number of groups of equal asks at which one tick looks, if more than LOOK_MOST wait."""
 
 _PRIORITY: Final = attrgetter("priority")
 _NUMBER: Final = attrgetter("number")
 
 
 class Part:
-    """The groups that a tick looks at: groups that wait for preemption, in leaves that are open to preemption."""
+    """The groups at which a tick looks: groups that wait for preemption, in leaves that are open to preemption."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.groups: list[Group] = []
@@ -54,7 +54,7 @@ class Part:
     def settle(self, *, cut: bool) -> bool:
         """Record that the tick planned for the part, and return whether groups are left for the next tick.
 
-        ``cut`` says that the budget ended before the tick had tried all asks; then the next tick has the same part again.
+        ``cut`` says that the budget ended before the tick had tried all asks. Then the next tick has this part again.
         """
         look = self._look
         if look is None:
@@ -66,13 +66,13 @@ class Part:
 
     @property
     def is_outdated(self) -> bool:
-        """Return whether the look is over, and the state changed since it began, so that another look has to begin."""
+        """Return whether another look has to begin: the look is over, and the state has changed since it began."""
         look = self._look
         return look is not None and not look.groups and look.mark != due.marks(self._partition)
 
 
 def _is_needed(partition: Partition) -> bool:
-    """Return whether asks may replace others of their queue, or single asks count as gangs because only gangs may claim."""
+    """Return whether asks may replace pods of their queue, or single asks count as gangs because only gangs may claim."""
     settings = partition.spec.preemption
     as_gangs = settings.lists(JOB) and not settings.lists(GUARANTEED)
     return settings.enabled and (as_gangs or any(map(settings.lists, REPLACING)))
@@ -104,7 +104,7 @@ def _is_outdated(look: GroupsLook, mark: tuple[int, ...], now: int) -> bool:
 
 
 def _in_order(partition: Partition) -> list[Group]:
-    """Return all groups of open leaves; the first one in order is at the end."""
+    """Return all groups of open leaves. The first one in order is at the end."""
     found = [
         group
         for leaf in due_claims.open_leaves(partition)
@@ -117,7 +117,10 @@ def _in_order(partition: Partition) -> list[Group]:
 
 
 def _planned_again(partition: Partition) -> Iterator[Group]:
-    """Yield the groups that wait for no part or round: an ask is planned again after a veto, or after its manager agreed (design 1.8)."""
+    """Yield the groups that wait for no part or round.
+
+    An ask of such a group is planned again after a veto, or after its manager agreed (design 1.8).
+    """
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)

@@ -1,7 +1,7 @@
-"""The claims of a round, in chunks that its budget can try: a snapshot has no claims beyond the chunk (G1, P4, design 6.2).
+"""The claims of a round, in chunks that its budget can try (G1, P4, design 6.2). A snapshot has no claims beyond the chunk.
 
 If at most LOOK_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *look* at all of them takes
-several ticks, and only then the round plans claims, gangs and what comes after them (O6). Otherwise a tenant whose asks have
+several ticks. Only then does the round plan claims, gangs and what comes after them (O6). Otherwise a tenant whose asks have
 many different sizes would make each tick long.
 """
 
@@ -18,18 +18,21 @@ from server.state.partition import Partition
 from server.state.rounds import ClaimsLook, InTurn
 
 LOOK_MOST: Final = 5_000
-"""The most groups of equal asks, and asks of a look, that one tick checks before it plans claims."""
+"""The largest number of groups of equal asks, and of asks of a look, that one tick checks before it plans claims."""
 CHUNK_MOST: Final = 256
-"""The most claims of a leaf that are read at once: a claim costs several steps if there are a thousand nodes."""
+"""The largest number of claims of a leaf that are read at once. A claim costs several steps if there are a thousand nodes."""
 FIRST_MOST: Final = 1_000
-"""The most claims that a tick reads before it tries the first one, if no more leaves than this have claims; else one of each leaf."""
+"""The largest number of claims that a tick reads before it tries the first one.
+
+If more leaves than this have claims, one claim of each leaf is read.
+"""
 
 
 class Claims:
     """The claims of a round that it has not refused, by leaf in the order of P4, read in chunks that a budget can try.
 
-    Most claims cost a step or more, so that a tick seldom needs another chunk. Claims that cost none come one after the other
-    until the budget is spent, so that chunks change no decision.
+    Most claims cost at least one step, so that a tick seldom needs another chunk. Claims that cost no step come one after the
+    other until the budget is spent. Therefore chunks change no decision.
     """
 
     is_looking = False
@@ -39,7 +42,10 @@ class Claims:
         self, partition: Partition, claiming: Sequence[Ask], budget: int, now: int
     ) -> None:
         self.due = claiming
-        """The claims that are due, including those refused earlier in the round. For a look of several ticks: the first of these."""
+        """The claims that are due, including those refused earlier in the round.
+
+        For a look of several ticks, these are only the first claims.
+        """
         self._partition = partition
         self._most = min(budget + 2, CHUNK_MOST)
         self._size = 1
@@ -74,7 +80,7 @@ class Claims:
         return False
 
     def _share_out(self, leaves: int) -> None:
-        """Set the size of a chunk: at most two claims more than the budget has steps, and less where many leaves have claims.
+        """Set the size of a chunk: at most two claims more than the budget has steps. Where many leaves have claims, a chunk is smaller.
 
         Further claims are read when the last claim of a chunk has its turn. The budget usually ends the round before that.
         """
@@ -95,7 +101,7 @@ class ClaimsOfLook(Claims):
         self._shortage = shortage
         self._now = now
         self._last_served = pacing.last_served(partition)
-        """The arrival number of the last ask that this round serves, None for all: read before the tick can begin another round."""
+        """The arrival number of the last ask that this round serves, None for all. It is read before the tick can begin another round."""
         self._look = look = _look(partition, shortage, now)
         if look.again_ms is not None:
             due_claims.call_again(partition, look.again_ms)
@@ -112,11 +118,14 @@ class ClaimsOfLook(Claims):
             self.due = [ask for found in self._chunks.values() for ask in found]
 
     def first(self) -> list[Ask]:
-        """Return the first claims of each leaf; none while the look goes on."""
+        """Return the first claims of each leaf. While the look is still open, there are none."""
         return [*self.due]
 
     def settle(self, *, cut: bool) -> bool:
-        """Keep the claims that the tick did not try; return whether another look has to begin, because the state changed meanwhile."""
+        """Keep the claims that the tick did not try.
+
+        Return whether another look has to begin, because the state has changed since this one began.
+        """
         look, state = self._look, self._partition.round
         untried: dict[str, list[Ask]] = {}
         for leaf, asks in self._chunks.items() if cut or self.is_looking else ():
@@ -133,7 +142,7 @@ class ClaimsOfLook(Claims):
     def _next(self, leaf: str) -> Sequence[Ask]:
         """Return the next claims of a leaf, when its last claim read so far has its turn.
 
-        That claim is kept among the untried ones, because the budget may not suffice to try it.
+        That claim is kept among the untried ones, because the budget may be too small to try it.
         """
         self._left = len(self._look.found.get(leaf, ()))
         last = self._chunks[leaf][-1:]
@@ -142,7 +151,7 @@ class ClaimsOfLook(Claims):
         return chunk
 
     def _read(self, leaf: str) -> list[Ask]:
-        """Return the untried claims of a leaf, and the next ones up to the size of a chunk; check at most `_left` of these."""
+        """Return the untried claims of a leaf, and the next ones up to the size of a chunk. Check at most `_left` of the latter."""
         look = self._look
         chunk = [ask for ask in look.untried.pop(leaf, ()) if self._may_claim(ask)]
         found = look.found.get(leaf, [])
@@ -182,7 +191,8 @@ def _are_many(partition: Partition) -> bool:
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks that do not wait for the next round: planned again after a veto, or after their manager agreed (design 1.8)."""
+    """Yield the asks that are planned again without waiting for the next round: after a veto, or after their manager agreed (design 1.8).
+    """
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)

@@ -14,9 +14,9 @@ _CODES = {
 
 
 def moves(partition: Partition, now: int) -> list[Decision]:
-    """Return the changes of decisions since the last call, in order, and update their records; reservations are left out.
+    """Return the changes of decisions since the last call, in order, and update their records. Reservations are left out.
 
-    The end of a decision without its effect, and the end of a quota run that leaves its queue over its maximum, also give a note.
+    A note is added when a decision ends without its effect, and when a quota run ends and leaves its queue over its maximum.
     """
     found: list[Decision] = []
     for commitment, state, reason in partition.decisions.moves:

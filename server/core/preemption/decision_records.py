@@ -37,8 +37,8 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 ) -> DecisionRecord:
     """Return the record of a plan as it is ordered.
 
-    A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the asks that the plan releases,
-    ``gone`` the victims of the open decision that have already ended.
+    A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the asks that the plan releases.
+    ``gone`` are the victims of the open decision that have already ended.
     """
     before = partition.decisions.records.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
