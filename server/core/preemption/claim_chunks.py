@@ -191,8 +191,7 @@ def _are_many(partition: Partition) -> bool:
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks that are planned again without waiting for the next round: after a veto, or after their manager agreed (design 1.8).
-    """
+    """Yield the asks that are planned again before the next round: after a veto, or after their manager agreed (design 1.8)."""
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)

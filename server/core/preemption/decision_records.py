@@ -138,10 +138,10 @@ def asks_of(partition: Partition, releases: Sequence[Release]) -> list[Ask]:
 def with_running_times(
     trial: Trial, plan: Plan, asks: Sequence[Ask], now: int
 ) -> tuple[Victim, ...]:
-    """Return the plan's victims, each with the milliseconds that it had run; ``asks`` are the victims in the same order.
+    """Return the plan's victims, each with the milliseconds that it had run. ``asks`` are the victims in the order of the plan.
 
-    The times equal those of `Ask.ran_until`. They are computed without a call for each victim, because a decision may have tens
-    of thousands of victims.
+    The times equal those of `Ask.ran_until`. The times are computed without a call for each victim, because a decision may have
+    tens of thousands of victims.
     """
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])
@@ -199,7 +199,7 @@ def moved(
     reason: str,
     confirmed: tuple[str, ...],
 ) -> DecisionRecord:
-    """Return the record after a change of state; ``confirmed`` are the victims that have ended by then."""
+    """Return the record after a change of state. ``confirmed`` are the victims that have ended by then."""
     ended, why = (0, "") if state.is_open else (at_ms, reason)
     return DecisionRecord(  # `replace` takes three times as long, and each decision changes twice
         known.decision_id,

@@ -1,7 +1,7 @@
 """The number of asks that a queue's deficit admits as claims, computed without a snapshot (G2, W6).
 
 With this number a snapshot is taken only when there is work. The number is an upper bound, because policies and rules decide
-later. It is computed when first needed, at most once a round.
+later. The number is computed when first needed, at most once a round.
 """
 
 from collections.abc import Iterator
@@ -47,11 +47,11 @@ class Shortage:
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
-        """Return an upper bound on how many more asks of this demand may claim, 0 for none (G2, W6).
+        """Return an upper bound on how many more asks of this demand may claim (G2, W6). Return 0 if none may.
 
         A queue is *open* to an ask while it decides for a requested type and is below its entitlement in that type. An ask may
         claim while any queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for which
-        this queue decides. So the bound is the sum over the queues' deficits.
+        this queue decides. Therefore the bound is the sum over the queues' deficits.
         """
         most: dict[str, int] = {}
         for index, quantity in demand:
@@ -60,7 +60,10 @@ class Shortage:
         return sum(most.values())
 
     def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
-        """Yield (path, deficit) in a type for each queue that decides for it, or may decide once the queues below have their floors (W6)."""
+        """Yield (path, deficit) in a type for each queue that decides for it (W6).
+
+        Include queues that may decide once the queues below have their floors.
+        """
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:
                 guaranteed = self._guaranteed(queue, at)

@@ -1,7 +1,7 @@
-"""The asks that are due for a round, found in the live state, so that a snapshot is taken only when there is work.
+"""The asks that are due for a round, found in the live state. Thus a snapshot is taken only when there is work.
 
-The checks here are necessary conditions and cheap; policies and rules decide. For reservations each group of equal asks is
-checked once, not each ask.
+The checks here are necessary conditions and cheap. Policies and rules decide later. For reservations, each group of equal asks
+is checked once, not each ask.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def marks(partition: Partition) -> tuple[int, ...]:
 
 
 def is_called_for(partition: Partition, now: int) -> bool:
-    """Return whether a round is open, or a change that the last round has not considered may make a decision possible."""
+    """Return whether a round is open, or a change since the last round may make a decision possible."""
     state = partition.round
     return (
         state.open
@@ -51,14 +51,14 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """Return the instants from which an ask may reserve, and an ask may claim, without any other event; None for never."""
+    """Return two instants: from which an ask may reserve, and from which an ask may claim, without any other event. None means never."""
     return partition.round.due_ms, pacing.due_ms(partition)
 
 
 def begin(partition: Partition) -> None:
     """Begin a round.
 
-    The masks, which keep refused asks from being tried again, are cleared unless a round is open and nothing has changed since
+    The masks keep refused asks from being tried again. They are cleared, unless a round is open and nothing has changed since
     it began.
     """
     state, now = partition.round, counters(partition)
@@ -71,15 +71,18 @@ def begin(partition: Partition) -> None:
 def claimants(
     partition: Partition, shortage: Shortage, groups: Sequence[Group], now: int
 ) -> snapshotting.Due:
-    """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1); ``groups`` as for `beside_claims`."""
+    """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1).
+
+    ``groups`` has the meaning that it has in `beside_claims`.
+    """
     claiming = pacing.admitted(partition, due_claims.claiming(partition, shortage, now), now)
     return beside_claims(partition, groups, now)._replace(claiming=claiming)
 
 
 def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> snapshotting.Due:
-    """Return what may preempt now apart from the asks that claim alone: asks that require a node, gangs, and asks that replace others.
+    """Return what may preempt now beside asks that claim: asks that require a node, gangs, and asks that replace pods of their queue.
 
-    ``groups`` are the waiting groups whose asks count as gangs or replace others (see `beside_claims.Part`).
+    ``groups`` are the waiting groups whose asks count as gangs or may replace pods of their queue (see `beside_claims.Part`).
     """
     return snapshotting.Due(
         requiring=due_claims.requiring(partition),

@@ -1,6 +1,7 @@
-"""The asks that are due for preemption, found in the live state, so that a snapshot is taken only for work (G1, G2, G11).
+"""The asks that are due for preemption (G1, G2, G11), found in the live state. Thus a snapshot is taken only when there is work.
 
-The checks here are necessary conditions for a claim and cheap, one per group of equal asks; policies and rules decide.
+The checks here are necessary conditions for a claim, and cheap: one for each group of equal asks. Policies and rules decide
+later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ NEVER: Final = 1 << 62
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
     """Return the asks that may claim now, of each group as many as the deficits of its queues admit.
 
-    If asks may claim only later, schedule a round for the first of them.
+    If some asks may claim only later, schedule a round for the first of them.
     """
     if not are_claims_on(partition):
         return []
@@ -76,8 +77,8 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 def is_stuck(group: Group) -> bool:
     """Return whether preemption may help the group: it lacks a node or a queue's headroom, and no decision holds capacity for it.
 
-    The answer is no if a limit of a user or group, or the limit of firm pods, blocks the group too. It is also no for asks that
-    require a node by name: these are planned for on that node alone, whatever their queue is entitled to (G1, G11).
+    Return False if a limit of a user or group, or the limit of firm pods, blocks the group too. Return False also for asks that
+    require a node by name. They are planned for on that node alone, whatever their queue is entitled to (G1, G11).
     """
     ask_class = group.ask_class
     held = ask_class.pledge
@@ -88,7 +89,8 @@ def is_stuck(group: Group) -> bool:
     blocking = [
         one for one in group.application.limits_of(ask_class) if not one.has_headroom(ask_class)
     ]
-    # A node is reserved only for an ask that no node takes, although placement may not have tried its class since.
+    # A node is reserved only for an ask that no node takes. Placement may not have tried the ask's class since
+    # then.
     stuck = ask_class.dead or bool(blocking) or held is not None
     return stuck and all(one.kind == "queue" for one in blocking)
 
@@ -96,7 +98,7 @@ def is_stuck(group: Group) -> bool:
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
     """Yield up to ``most`` first asks of the group whose delay and back-off under a policy are over (G1, I5).
 
-    A group without a due ask rests: its asks are not examined again until the first of them is due.
+    A group without a due ask *rests*: its asks are not examined again until the first of them is due.
     """
     if _rests(partition, group, now, policy):
         return
@@ -146,8 +148,8 @@ def _instants(
 def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
     """Return the instant at which preemption was last refused to a group, 0 for never.
 
-    For replacements within a queue, a refusal since the present look began does not count: a claim was refused in the same
-    round, and the ask may still replace others of its queue.
+    For replacements within a queue, a refusal since the present look began does not count. In that round a claim was refused,
+    and the ask may still replace pods of its queue.
     """
     refused_ms, look = partition.round.tries.refused_ms(group), partition.round.groups_look
     is_of_look = look is not None and refused_ms >= look.began_ms and facts(policy) in REPLACING
@@ -155,9 +157,9 @@ def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:
-    """Return whether an ask that may preempt from ``instant`` on was due when its group was refused (0 for never).
+    """Return whether an ask that may preempt from ``instant`` on was due when its group was refused. ``refused_ms`` is 0 for never.
 
-    An ask that became due after that refusal does not wait for the back-off.
+    An ask that became due after that refusal is tried without the back-off.
     """
     return bool(refused_ms) and instant <= refused_ms
 
@@ -180,7 +182,7 @@ def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
 
 
 def backoff_of(partition: Partition, ask: Ask) -> int:
-    """Return the back-off of an ask after a refusal, in milliseconds; for a gang the longest back-off of its members (C6)."""
+    """Return the back-off of an ask after a refusal, in milliseconds (C6). For a gang, this is the longest back-off of its members."""
     return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
 
 
@@ -190,7 +192,7 @@ def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
 
 
 def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
-    """Return how many milliseconds an ask of the leaf waits before it may claim (G1) or replace others of its queue (I5).
+    """Return how many milliseconds an ask of the leaf waits before it may claim (G1) or replace pods of its queue (I5).
 
     If shares follow weights, an ask may claim at once (W6). Preemption within a queue has its delay even then, because it gives
     no queue a larger share.
@@ -204,7 +206,7 @@ def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
 
 
 def call_again(partition: Partition, instant: int) -> None:
-    """Schedule a round for an instant, because an ask may preempt from then on; the pace may delay the round (P1)."""
+    """Schedule a round for an instant, because an ask may preempt from then on. The pace may delay the round (P1)."""
     if instant == NEVER:
         return
     known = partition.round.claims_ms

@@ -1,7 +1,7 @@
 """The gangs that are due for preemption, and the asks that may replace others of their queue (J3, I5).
 
-Both are found in the live state, so that a snapshot is taken only when there is work; policies and rules decide. A gang has no
-delay: it is due as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
+Both are found in the live state, so that a snapshot is taken only when there is work. Policies and rules decide later. A gang
+has no delay. It is due as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ Assignment = tuple[Ask, str, Node | None]
 Coming = tuple[Node, Amounts]
 """A node from which pods are being evicted, and its free capacity once they are gone."""
 GROUP_MOST: Final = 64
-"""The most asks of one group that a round considers; the others are considered once these are placed."""
+"""The largest number of asks of one group that a round considers. The others are considered once these are placed."""
 
 
 def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[JobDue]:
-    """Return the gangs that may be planned for now; schedule the next attempt for the others.
+    """Return the gangs that may be planned for now. Schedule the next attempt for the others.
 
     If no policy claims for single asks, an ask of ``groups`` counts as a gang of one.
     """
@@ -48,7 +48,7 @@ def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[Job
 
 
 def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue]:
-    """Return the gangs that may be planned for now; the others wait for the next round (P1)."""
+    """Return the gangs that may be planned for now. The others wait for the next round (P1)."""
     return [one for one in found if pacing.admits(partition, one.members[0], now)]
 
 
@@ -63,7 +63,7 @@ def single(ask: Ask) -> JobDue:
 
 
 def again(commitment: Commitment) -> JobDue:
-    """Return, in the form that snapshots use, a gang whose decision is planned again because one of its victims was vetoed (C6)."""
+    """Return a gang whose decision is planned again because one of its victims was vetoed (C6), in the form that snapshots use."""
     members = tuple(held.ask for held in commitment.pledges.values())
     first = members[0]
     known = first.application.jobs.get(first.spec.job_key)
@@ -77,7 +77,7 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """Return by the key of each member its gang, for gangs of several members for which an open decision holds capacity.
+    """Return the gangs of several members for which an open decision holds capacity, by the key of each member.
 
     Decisions that are being planned again are included.
     """
@@ -104,7 +104,7 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 
 
 def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[Ask]:
-    """Return asks of ``groups`` that may replace others of their queue: asks that fit nowhere and whose delay is over (I5)."""
+    """Return asks of ``groups`` that may replace pods of their queue: asks that fit nowhere and whose delay is over (I5)."""
     settings = partition.spec.preemption
     asks = [
         ask
@@ -146,7 +146,7 @@ def _coming(partition: Partition) -> list[Coming]:
 def _gets_capacity(group: Group, coming: Iterable[Coming]) -> bool:
     """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4).
 
-    If limits lack headroom now, only these limits are checked, not the nodes.
+    If limits lack headroom now, only these limits are checked, and not the nodes.
     """
     ask_class = group.ask_class
     full = [
@@ -210,10 +210,10 @@ def _foremost(group: Group) -> list[Ask]:
 
 
 def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
-    """Return a node for every member of a gang whose decision was open before a restart (J10); [] if a member gets no node.
+    """Return a node for every member of a gang whose decision was open before a restart (J10). Return [] if a member gets no node.
 
-    Members for which pods are evicted get the nodes that the victims' annotations name. The other members, and members whose
-    node lacks capacity, get the first node by name that has capacity for them once all ordered releases are done.
+    Members for which pods are evicted get the nodes that the victims' annotations name. Other members, and members whose node
+    lacks capacity, get the first node by name that will have capacity for them. All ordered releases count as done.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

@@ -41,7 +41,7 @@ _WORDS = {
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Update the timers after a configuration was applied; return notes. No timer changes before the sync is complete (Q7)."""
+    """Update the timers after a configuration was applied, and return notes. No timer changes before the sync is complete (Q7)."""
     if not state.synced(partition):
         return []
     notes = quota_timers.on_configuration(partition, before, now)
@@ -50,14 +50,14 @@ def configured(
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
-    """Start the full delay for queues over their maximum, because the sync is now complete (Q7); return notes about these."""
+    """Start the full delay for queues over their maximum, because the sync is now complete (Q7). Return notes about these queues."""
     return _told(partition, quota_timers.on_sync(partition, now), now)
 
 
 def forced(
     state: State, partition: Partition, ask: Ask, before: Demand, now: int
 ) -> list[Decision]:
-    """Update the timers after an allocation was added or grew without a check of the maximum (Q7); return notes.
+    """Update the timers after an allocation was added or grew without a check of the maximum (Q7). Return notes.
 
     An allocation that was sent again unchanged starts no timer.
     """
@@ -85,7 +85,7 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
 
 
 def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
-    """Yield notes about queues over a maximum that is not enforced, except the queues in ``told``, which have a note already (Q4)."""
+    """Yield notes about queues over a maximum that is not enforced (Q4). The queues in ``told`` have a note already and are left out."""
     for path, queue in partition.queues.items():
         if not any(queue.usage):
             continue
@@ -107,7 +107,7 @@ def is_due(partition: Partition, now: int) -> bool:
 
 
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
-    """Yield the runs that continue, then the runs that start now; among runs of the same instant, the deepest queue comes first (Q6).
+    """Yield the runs that continue, then the runs that start now (Q6). Among runs of one instant, the deepest queue comes first.
 
     Notes about runs that do not start are added to ``told``.
     """
@@ -147,7 +147,7 @@ def _summary(shrink: Shrink, *, observed: bool) -> str:
 
 
 def ended(partition: Partition, queue: str) -> list[Decision]:
-    """Return, after a run, a note if the queue stays over its maximum and no further run will reduce its usage (Q5, Q14)."""
+    """Return a note after a run if the queue stays over its maximum and no further run will reduce its usage (Q5, Q14)."""
     known = partition.queues.get(queue)
     why = quota_timers.why_not(partition, known) if known is not None else None
     if why is None:

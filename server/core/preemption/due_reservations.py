@@ -1,8 +1,8 @@
 """The asks that are due for reservations, found in the live state group by group of equal asks (C7).
 
-The checks here are necessary conditions and cheap; the policy and the rules decide. If at most LOOK_MOST groups wait, each tick
-of a round checks all of them. If more groups wait, a *look* at all of them takes several ticks, so that a tenant whose asks
-have many different sizes does not make a tick long: see `_in_turns`.
+The checks here are necessary conditions and cheap. The policy and the rules decide later. If at most LOOK_MOST groups wait,
+each tick of a round checks all of them. If more groups wait, a *look* at all of them takes several ticks (see `_in_turns`).
+Otherwise a tenant whose asks have many different sizes would make a tick long.
 """
 
 from collections import Counter
@@ -19,13 +19,13 @@ from server.state.queues import Queue, QueueState
 from server.state.rounds import Look
 
 LOOK_MOST: Final = 5_000
-"""The most groups of equal asks that one tick checks, and the most asks that a look of several ticks keeps."""
+"""The largest number of groups of equal asks that one tick checks, and of asks that a look of several ticks keeps."""
 ANY_PORT: Final = 1 << 62
-"""A capacity for ports that no demand exceeds: only pods use ports up, and every empty node has all of them."""
+"""A capacity for ports that no demand exceeds. Only pods use ports up, and every empty node has all of them."""
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Return the asks that may reserve, the oldest of each group, in order; set the instant at which the next ask may reserve."""
+    """Return the asks that may reserve, the oldest of each group, in order. Set the instant at which the next ask may reserve."""
     state = partition.round
     state.due_ms = None
     look, state.look = state.look, None
@@ -66,7 +66,7 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Clear the record of classes that no node could hold, if a node opened or changed its shape, or a pledge ended."""
+    """Clear the record of classes that no node could hold, if a node opened or was updated, or a pledge ended."""
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -97,7 +97,7 @@ def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
 
 
 def is_stuck(partition: Partition, group: Group) -> bool:
-    """Return whether the group lacks only a node, has no pledge, and its class is not known to be too large for every node."""
+    """Return whether the group lacks only a node and has no pledge, and its class is not known to be too large for every node."""
     ask_class = group.ask_class
     return (
         ask_class.dead
@@ -137,7 +137,7 @@ def _is_plain(ask: Ask, group: Group) -> bool:
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Yield the asks, which are sorted by age, up to the first that may not reserve yet; set the instant from which that one may.
+    """Yield the asks, which must be sorted by age, up to the first that may not reserve yet. Set the instant from which that one may.
 
     An ask may reserve `reservation.RESERVE_AFTER_MS` after it began to wait, and not before its application may reserve again.
     """
@@ -161,10 +161,10 @@ def is_looking(partition: Partition) -> bool:
 
 
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
-    """Remove the asks that the round tried from the look; return whether the next tick has to continue the look or begin another.
+    """Remove the asks that the round tried from the look. Return whether the next tick has to continue the look or begin another.
 
     ``all_tried`` says that the round tried every ask of the look: neither the budget nor a takeover stopped it. Asks that the
-    snapshot did not have count as tried only if no more nodes may be reserved; otherwise the asks before them used up the
+    snapshot did not have count as tried only if no more nodes may be reserved. In other cases the asks before them used up the
     budget. When a reservation ends, the masks are cleared, because its end counts as relief.
     """
     state = partition.round
@@ -185,12 +185,12 @@ def _masks(ask: Ask) -> tuple[str, str]:
 
 
 def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: int) -> Look:
-    """Return the look after this tick's share of the work; begin another look when the last one is over and something changed.
+    """Return the look after this tick's share of the work. Begin another look when the last one is over and something changed.
 
     Groups that are larger than every node are left out by one comparison. Once all other groups were checked, the round tries
     the asks that were found, in order, over as many ticks as its budget requires. Each ask is checked again before it is tried.
-    Therefore a reservation may be made some ticks later than with fewer groups. An ask that becomes old enough, or able to
-    reserve, after its group was checked is found by the next look.
+    Therefore a reservation may be made some ticks later than with fewer groups. An ask may become old enough, or able to
+    reserve, after its group was checked. The next look finds it.
     """
     state = partition.round
     _requalify(partition)
@@ -232,7 +232,7 @@ def _begin(partition: Partition, held: Counter[str]) -> Look:
 
 
 def _largest(partition: Partition) -> Amounts:
-    """Return by type the largest capacity of any open node; for ports, a number that no demand exceeds."""
+    """Return the largest capacity of any open node, by type. For ports, return a number that no demand exceeds."""
     largest = partition.index.largest()
     return [
         ANY_PORT if synthetic else much
@@ -255,7 +255,7 @@ def _requalify(partition: Partition) -> None:
 
 
 def _of_share(partition: Partition, look: Look, now: int) -> Iterator[Ask]:
-    """Yield the asks that may reserve among the groups that this tick looks at."""
+    """Yield the asks that may reserve among the groups at which this tick looks."""
     barren, left = partition.round.barren, LOOK_MOST
     while look.groups and left > 0:
         group = look.groups.pop()

@@ -29,7 +29,7 @@ Over = Set[tuple[Queue, int]]
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """Let a victim that the shim could not evict run on; no plan chooses it for the length of a back-off (C6, V6).
+    """Let a victim that the shim could not evict run on. No plan chooses it for the length of a back-off (C6, V6).
 
     Quota runs, and decisions whose pledges no longer fit, are planned again. If the pod is not being released for the decision
     that the veto names, only a note is returned.
@@ -45,7 +45,7 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
 
 
 def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
-    """Return whether the veto names the decision that evicts the allocation; that decision may have ended already."""
+    """Return whether the veto names the decision that evicts the allocation. That decision may have ended already."""
     if not ask.releasing:
         return False
     if ask.released_by is not None:
@@ -74,9 +74,9 @@ def _vetoed(
 
 
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Let the victim run on, and keep plans from choosing it until the back-off is over; return a note for its owner.
+    """Let the victim run on, and keep plans from choosing it until the back-off is over. Return a note for its owner.
 
-    Call this before its decision ends: when a replacement ends, a placeholder that is still its victim is set to releasing.
+    Call this before its decision ends. Otherwise, when a replacement ends, its placeholder would be set to releasing.
     """
     journal.spare(partition, ask)
     ask.vetoed = True
@@ -99,7 +99,7 @@ def _record_veto(
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
-    """Let the ask be tried at once; if that fails, its back-off is twice as long as before (C6)."""
+    """Let the ask be tried at once. If that fails, its back-off is twice as long as before (C6)."""
     ask.tried_ms = now
     if isinstance(ask.group, Group):
         ask.group.wake()
@@ -119,7 +119,7 @@ def veto_over(partition: Partition, key: str) -> None:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """Expire a decision that lasted too long (C5): order the release of its victims again, and let its asks be planned for again."""
+    """Expire a decision that lasted too long (C5). Order the release of its victims again, and let its asks be planned for again."""
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():
@@ -169,7 +169,7 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """End a pledge and the decision that made it, unless that ended already; its asks are planned for again.
+    """End a pledge and the decision that made it, unless that decision ended already. Its asks are planned for again.
 
     For a reservation, return a note with ``code``. The end of any other decision is reported by `decision_events.moves`.
     """
@@ -186,8 +186,8 @@ def give_up(
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
     """Give up the pledges on a changed node whose asks it can no longer take.
 
-    That is so if the node takes no placements, is too small for the ask, or is excluded by its constraints. A drained node
-    keeps the pledges of asks that require it by name.
+    That is so if the node takes no placements, is too small for the ask, or is excluded by the ask's constraints. A drained
+    node keeps the pledges of asks that require it by name.
     """
     notes: list[Decision] = []
     for held in list(node.pledges.values()):
@@ -200,7 +200,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 
 
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
-    """End pledges that no longer fit their node or queues, because a maximum was lowered or capacity was lost, newest first (G10).
+    """End pledges that no longer fit their node or queues, newest first (G10). A maximum was lowered, or capacity was lost.
 
     ``node`` is the node that changed, if nothing else changed.
     """
@@ -264,7 +264,7 @@ def planned_free(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """Return the queues whose usage and promises exceed their bound (W2 included), each with the types in which the bound is exceeded."""
+    """Return the queues whose usage and promises exceed their bound (W2 included), each with the types in which they do."""
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

@@ -1,9 +1,9 @@
 """The pace of rounds: when the next round of claims may begin, and what the rounds so far have released (P1, P5).
 
-The record starts when the core starts, so that after a restart the first round may begin at once, with its whole budget.
-Claims, gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. A
-decision that is planned again after a veto, or after its manager agreed to it, does not wait either: it belongs to the round that
-made it.
+The record starts when the core starts. After a restart the first round may thus begin at once, with its whole budget. Claims,
+gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. A decision
+that is planned again after a veto, or after its manager agreed to it, does not wait either. It belongs to the round that made
+it.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from server.state.rounds import RoundReleases
 
 
 def earliest_ms(partition: Partition) -> int:
-    """Return the earliest instant at which the next round may begin (P1); 0 for at once."""
+    """Return the earliest instant at which the next round may begin (P1), 0 for at once."""
     state, interval = partition.round, partition.spec.preemption.rounds_interval_ms
     return 0 if state.began_ms is None or not interval else state.began_ms + interval
 
@@ -32,7 +32,7 @@ def is_between(partition: Partition, now: int) -> bool:
 
 
 def due_ms(partition: Partition) -> int | None:
-    """Return the next instant from which a claim may be planned without any other event; None if there is none."""
+    """Return the next instant from which a claim may be planned without any other event. Return None if there is none."""
     instant = partition.round.claims_ms
     if instant is None or partition.round.goes_on:
         return instant
@@ -40,12 +40,12 @@ def due_ms(partition: Partition) -> int | None:
 
 
 def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
-    """Return the asks that may be planned for now; the others wait for the next round."""
+    """Return the asks that may be planned for now. The others wait for the next round."""
     return [ask for ask in asks if admits(partition, ask, now)]
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether the ask, or its gang, may be planned for now; if not, schedule a call in the next round."""
+    """Return whether the ask, or its gang, may be planned for now. If not, schedule a call in the next round."""
     if is_between(partition, now):
         decisions = partition.decisions
         found = ask.key in decisions.suspended or decisions.checks.is_granted(ask.key)
@@ -60,7 +60,7 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 def last_served(partition: Partition) -> int | None:
     """Return the arrival number of the last ask that the round serves, None if it serves all.
 
-    A round that continues only serves asks that waited when it began, so that it ends.
+    A round that continues only serves asks that waited when it began. Otherwise it might never end.
     """
     state = partition.round
     bounded = state.goes_on and partition.spec.preemption.rounds_interval_ms
@@ -74,7 +74,7 @@ def keep_waiting(partition: Partition, policy: str, now: int) -> None:
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now; if not, schedule a call in the next round (P1)."""
+    """Return whether surplus may be reclaimed now. If not, schedule a call in the next round (P1)."""
     known = partition.decisions.suspended.values()
     if not is_between(partition, now) or any(
         one.facts.shrinks is Shrinks.PARTITION for one in known
@@ -85,7 +85,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def begin(partition: Partition, now: int) -> None:
-    """Begin a round of claims, unless a round continues, or the next round may not begin yet (P1).
+    """Begin a round of claims, unless a round continues or the next round may not begin yet (P1).
 
     Plans that are made before the next round may begin count as releases of the last round.
     """

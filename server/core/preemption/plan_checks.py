@@ -1,8 +1,8 @@
 """Plan checks: before pods are evicted for an ask with `rmCheck`, its manager says whether the ask would fit (design 1.8).
 
-The round that plans the eviction asks the question and writes nothing. Until the answer, the asks are not planned for. After the
-answer "it fits" they are planned for again, without waiting for a new round (P1), and the same plan is carried out. Another plan
-is another question. `server.core.events.plan_answers` handles the answers.
+The round that plans the eviction asks the question and writes nothing. Until the answer, the asks are not planned for. After
+the answer "it fits" they are planned for again, without waiting for a new round (P1). If that gives the checked plan, it is
+carried out. Another plan is another question. `server.core.events.plan_answers` handles the answers.
 """
 
 from typing import Final, NamedTuple
@@ -27,7 +27,7 @@ def is_needed(partition: Partition, plan: Plan) -> bool:
 
 
 def waits(partition: Partition, plan: Plan) -> bool:
-    """Return whether the plan must not be carried out yet, because its manager has not agreed to it."""
+    """Return whether the plan must wait, because its manager has not agreed to it."""
     if not is_needed(partition, plan):
         return False
     check = _of(partition, plan)
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
 
 def ask(partition: Partition, plan: Plan, now: int) -> Asked | None:
-    """Return the question about a plan that waits; None if it was asked already."""
+    """Return the question about a plan that waits. Return None if the question was asked already."""
     checks = partition.decisions.checks
     if _of(partition, plan) is not None:
         return None
@@ -63,7 +63,7 @@ def ask(partition: Partition, plan: Plan, now: int) -> Asked | None:
 
 
 def decided(partition: Partition, plan: Plan, decision_id: str) -> None:
-    """Record that a plan which its manager agreed to is carried out by a decision."""
+    """Record that a plan to which its manager agreed is carried out by a decision."""
     check = _of(partition, plan)
     if check is not None:
         check.decision_id = decision_id
@@ -72,7 +72,7 @@ def decided(partition: Partition, plan: Plan, decision_id: str) -> None:
 
 
 def _of(partition: Partition, plan: Plan) -> PlanCheck | None:
-    """Return the check about exactly this plan, all of whose asks wait still; None if there is none."""
+    """Return the check about exactly this plan. All of its asks must still wait. Return None if there is none."""
     check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key) if plan.pledges else None
     if check is None or check.about != _about(plan) or not _is_current(partition, check):
         return None
@@ -88,10 +88,10 @@ def _about(plan: Plan) -> Placements:
 
 
 def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
-    """End the checks that have no purpose any more: an ask of them ended or got a node, or their decision ended.
+    """End the checks that have lost their purpose: one of their asks ended or got a node, or their decision ended.
 
-    With ``all_planned``, every claim was planned for since the last answer: a plan that was agreed to and not made again no
-    longer holds.
+    ``all_planned`` says that every claim was planned again since the last answer. Then an agreed plan that was not made again
+    is out of date.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []
@@ -114,12 +114,12 @@ def _purpose_lost(partition: Partition, check: PlanCheck, *, all_planned: bool) 
 
 
 def _is_current(partition: Partition, check: PlanCheck) -> bool:
-    """Return whether all asks of the check wait still; a new ask with the key of one that ended is another ask."""
+    """Return whether all asks of the check still wait. A new ask with the key of one that ended is another ask."""
     return len(waiting(partition, check)) == len(check.asks)
 
 
 def waiting(partition: Partition, check: PlanCheck) -> list[tuple[Ask, str]]:
-    """Return the asks of the check that wait still, each with the node that was planned for it."""
+    """Return the asks of the check that still wait, each with the node that was planned for it."""
     planned = zip(check.asks, check.about.nodes, strict=True)
     return [
         (one, node_id)

@@ -1,4 +1,4 @@
-"""Refused preemption attempts: when each is retried, and which refusals are reported because they differ from the last (G1, G12)."""
+"""Refused preemption attempts: when each is retried, and which refusals are reported because they differ from the last one (G1, G12)."""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
@@ -13,10 +13,10 @@ from server.state.partition import Partition
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Record a refused intent; return a note if its rule or node differs from the last refusal of the group.
+    """Record a refused intent. Return a note if its rule or node differs from the last refusal of the group.
 
-    The ask, and all due asks of its group, then wait for the end of the back-off, for the next round if a budget put the ask
-    off (P5), or, with a required node, for a change of that node (G11).
+    All due asks of the group then wait for the end of the back-off. If a budget put the ask off, they wait for the next round
+    (P5). With a required node, the ask waits for a change of that node (G11).
     """
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
@@ -62,7 +62,7 @@ def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
 
 
 def stamp(partition: Partition, plan: Plan, now: int) -> None:
-    """Treat the asks of a plan as refused, because the partition only observes: they are planned for again after the back-off (P8)."""
+    """Treat the asks of a plan as refused, because the partition only observes. They are planned for again after the back-off (P8)."""
     for pledge in plan.pledges:
         ask = partition.asks.get(pledge.ask.key)
         if ask is None or ask.group is None:

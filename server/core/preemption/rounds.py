@@ -1,7 +1,7 @@
-"""The round loop: after placement the policies plan for the remaining asks; plans that pass the rules are written (design 1.5).
+"""The round loop: after placement, the policies plan for the remaining asks. Plans that pass the rules are written (design 1.5).
 
-The order is always the same (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a
-queue, and reservations, which evict nothing. Each policy plans as if the plans before it were carried out already.
+The order is fixed (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a queue, and
+reservations, which evict nothing. Each policy plans as if the plans before it were carried out already.
 
 A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
 or a set instant was reached. A snapshot is taken only if an ask is due then. With `rounds.interval` claims wait for their next
@@ -47,26 +47,29 @@ from server.state.equivalence import AskClass
 from server.state.partition import Partition
 
 POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
-"""The policies in their order; gangs and claims are one step (P3)."""
+"""The policies in their order. Gangs and claims are one step (P3)."""
 PLANNERS: Final[dict[str, Policy]] = {one.NAME: one for one in (*POLICIES, gang_policy)}
 
 ROWS_PER_STEP: Final = 256
-"""The rows that a plan may look at for one step of the budget: about the time of one placement."""
+"""The rows that a plan may look at for one step of the budget, which is about the time of one placement."""
 
 
 @dataclass(slots=True)
 class RoundResult:
     """The result of a round: decisions to report, steps spent, and whether there is more to do at once.
 
-    - ``cut``: the round goes on in the next tick, because its budget of steps ended, or a plan of it waits for an answer.
+    - ``cut`` says that the round goes on in the next tick: its budget of steps ended, or one of its plans waits for an answer.
     - ``refused`` counts intents by the rule that refused them.
-    - ``moves`` is the takeover that was found before planning. It is searched again if the round made plans, and not made while
-      ``more`` is set or a look for asks that may reserve goes on.
-    - ``held_back``: asks that may reserve were not offered a node, because a takeover comes first or a look goes on.
-    - ``looks``: the next tick goes on to look for asks that may reserve, or begins another look for these or for asks that claim.
-    - ``expiring`` has pairs: the instant at which a decision expires, and its id.
+    - ``moves`` is the takeover that was found before planning. The takeover is searched again if the round made plans. It is
+      not made while ``more`` is set, or while a look for asks that may reserve is still open.
+    - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a look is still
+      open.
+    - ``looks`` says that the next tick continues to look for asks that may reserve, or begins another look for these or for
+      asks that claim.
+    - ``expiring`` has pairs: the instant at which a decision expires, and the decision's id.
     - ``asked`` has pairs: the instant at which the answer to a plan check is overdue, and the id of the check.
-    - ``tentative``: the Trial has a plan that waits for its manager's answer, so that later plans of this tick are not carried out.
+    - ``tentative`` says that the Trial has a plan that waits for its manager's answer. Later plans of this tick are then not
+      carried out.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -83,7 +86,7 @@ class RoundResult:
 
 
 Beside = Callable[[Trial | None], None]
-"""A callback that gets the Trial with the plans of a round before they are written, None if nothing was due (see `shadow`)."""
+"""A callback that gets the Trial with the plans of a round before they are written (see `shadow`). It gets None if nothing was due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class PlanningSide:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which time alone may let a policy act; None if there is none."""
+    """Return the next instant after ``now`` at which time alone may let a policy act. Return None if there is none."""
     instants = (*due.instants(partition), quota_timers.next_due(partition))
     return min((one for one in instants if one is not None and one > now), default=None)
 
@@ -110,7 +113,7 @@ def next_due(partition: Partition, now: int) -> int | None:
 def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
     """Run one round, or its continuation, if one is called for. Call it when nothing more is placeable.
 
-    No attempt begins after ``budget`` steps; the last one may exceed them. ``beside`` plans on the same state, after this round
+    No attempt begins after ``budget`` steps. The last one may exceed them. ``beside`` plans on the same state, after this round
     has planned and before anything is written.
     """
     result = RoundResult()
@@ -146,7 +149,7 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
 def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
     """Carry out the takeover of a reservation, once nothing else is left to decide.
 
-    A tick carries out one at the most, so that asks that become placeable are placed before the next takeover.
+    A tick carries out at most one, so that asks that become placeable are placed before the next takeover.
     """
     found = result.moves
     if result.more or found is None or due_reservations.is_looking(partition):
@@ -173,7 +176,7 @@ def _end(partition: Partition, result: RoundResult) -> None:
 
 
 def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -> Trial | None:
-    """Plan the round and return the Trial with its plans; None if nothing is due."""
+    """Plan the round and return the Trial with its plans. Return None if nothing is due."""
     due.begin(partition)
     shrinks = due_quota.is_due(partition, now)
     shortage = Shortage(partition)
@@ -211,7 +214,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 def _due(
     partition: Partition, part: Part, now: int, budget: int, result: RoundResult
 ) -> snapshotting.Due:
-    """Return the asks that are due, apart from those that claim alone, and find the takeover that may be made."""
+    """Return the asks that are due, apart from those that claim alone. Find also the takeover that may be made."""
     asks = due.beside_claims(partition, part.groups, now)
     if not part.is_last:
         result.held_back = True
@@ -225,7 +228,7 @@ def _due(
 
 
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
-    """Return the first asks, as many as a budget of steps can try to reserve for, so that a snapshot needs only these.
+    """Return the first asks, as many as a budget of steps can try to reserve for. A snapshot then needs only these.
 
     The first ask of each class that was not refused in this round costs at least one step. The other asks of its class cost no
     step once the class is known to fit no node. The result ends as soon as it has more classes than the budget has steps.
@@ -264,7 +267,7 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
     """Plan the intents of each policy in order, each as if the plans before it were carried out already.
 
-    Planning stops when the budget is spent; then ``cut`` and ``more`` are set in the result.
+    Planning stops when the budget is spent. Then ``cut`` and ``more`` are set in the result.
     """
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
@@ -288,7 +291,7 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
 
 
 def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
-    """Plan quota runs and surplus reclaim; on top of a plan that waits for its manager they are put off to the next tick."""
+    """Plan quota runs and surplus reclaim. If a plan waits for its manager, they are put off to the next tick."""
     if result.tentative:
         result.more = result.cut = True
         return
@@ -344,10 +347,10 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
 def _is_masked(side: PlanningSide, intent: Intent) -> bool:
     """Return whether the intent is not to be tried now.
 
-    It was refused in this round already, it waits for the answer of its manager (design 1.8), or it is a reservation for a class
-    that no node could hold.
+    There are three reasons. It was already refused in this round. It waits for the answer of its manager (design 1.8). Or it is
+    a reservation for a class that no node could hold.
 
-    Without this check, a round that its budget cut off would try the same intents again in each tick, and never reach the later
+    Without this check, a round that its budget cut off would try these intents again in each tick, and never reach the later
     ones.
     """
     state = side.partition.round
@@ -362,7 +365,7 @@ def _is_masked(side: PlanningSide, intent: Intent) -> bool:
 def _try(
     side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Attempt an intent; return the refusal, None for success. A claim is attempted again as a gang of one if gangs protected victims.
+    """Attempt an intent. Return the refusal, or None for success. A claim is attempted again as a gang of one if gangs protected victims.
 
     If the second attempt fails as well, the refusal of the first is returned.
     """
@@ -384,7 +387,7 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
 def _attempt(
     side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Plan an intent, check the plan, and count a valid plan as carried out; return the refusal, None for success.
+    """Plan an intent, check the plan, and count a valid plan as carried out. Return the refusal, or None for success.
 
     A budget may put the ask off (P5).
     """
@@ -413,10 +416,11 @@ def _attempt(
 def _decide(
     side: PlanningSide, trial: Trial, plan: Plan, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Count a plan as carried out and return None; return a refusal if a budget puts it off (P5).
+    """Count a plan as carried out and return None. If a budget puts it off, return a refusal (P5).
 
-    A plan that was already shown and not carried out uses no budget again (P8). A plan on top of one that waits for its manager's
-    answer might need capacity which that one frees: it is dropped, and made again in the next tick without that one (design 1.8).
+    A plan that was already shown and not carried out uses no budget again (P8). A plan on top of one that waits for its
+    manager's answer might need capacity that the waiting plan frees. Such a plan is dropped. It is made again in the next tick,
+    without the waiting plan (design 1.8).
     """
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
@@ -444,7 +448,7 @@ def _ask(side: PlanningSide, plan: Plan, result: RoundResult) -> None:
 
 
 def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:
-    """Return a note about a plan that breaks a rule, which is a defect of the core; the plan is dropped (design 1.6)."""
+    """Return a note about a plan that breaks a rule, which is a defect of the core. The plan is dropped (design 1.6)."""
     message = f"a plan of policy {policy} was dropped, it breaks {refusal.rule}: {refusal.because}"
     return Noted(kind, subject, Code.LAW_BROKEN, message, trial.snapshot.partition)
 
@@ -452,7 +456,7 @@ def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal
 def _refused(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Keep a refused ask from being tried again in this round; return a note if the refusal has to be reported.
+    """Keep a refused ask from being tried again in this round. Return a note if the refusal has to be reported.
 
     If no node could hold the class of an ask that may reserve, the class is not tried again until a node or pledge changes.
     Classes with host ports are tried in each round, because pods take and free ports all the time.

@@ -1,8 +1,8 @@
 """The shares by weight as placement uses them: the order of queues, and their bounds (W2, W5).
 
-The queue with the lowest usage / entitlement is served first (W5). With plain weight shares a leaf is also bounded by its
-deserved share, so that unused shares stay idle (W2). The bounds of leaves are bounds for their ancestors as well, because no
-leaf below them exceeds its deserved share.
+The queue with the lowest usage / entitlement is served first (W5). With plain shares by weight, a leaf is also bounded by its
+deserved share. Unused shares thus stay idle (W2). The bounds of leaves are bounds for their ancestors as well, because each
+leaf stays within its deserved share.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 NOT_SHARED: Final = 1 << 94
-"""The divisor for a type to which no queue is entitled: it turns any usage into a share of 0."""
+"""The divisor for a type to which no queue is entitled. It turns any usage into a share of 0."""
 
 
 def refresh(partition: Partition) -> bool:
@@ -67,7 +67,7 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
 
 
 def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
-    """Return the deserved share of each leaf, for partitions whose leaves share by plain weights (W2); host ports have no bound."""
+    """Return the deserved share of each leaf, for partitions whose leaves share by plain weights (W2). Host ports have no bound."""
     ports = partition.types.synthetic
     return {
         path: tuple(
@@ -79,7 +79,7 @@ def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
 
 
 def _bound(partition: Partition, bounds: dict[str, Bounds]) -> None:
-    """Bound leaves by their deserved shares; classes that were blocked are tried again if a bound rose."""
+    """Bound leaves by their deserved shares. Classes that were blocked are tried again if a bound rose."""
     if bounds != partition.deserved:
         partition.deserved = bounds
         tree.relimit(partition)

@@ -1,20 +1,20 @@
 """The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask may use the capacity that a reservation of a lower priority keeps. But that does not help an ask that is larger than any
-node's free capacity: without a reservation for it, other asks of its priority would use all capacity that becomes free. So the
-ask takes the reservation over, under these rules:
+An ask may use the capacity that a reservation of a lower priority keeps. That does not help an ask that is larger than any
+node's free capacity. Without a reservation of its own, other asks of its priority would use all capacity that becomes free.
+Therefore the ask takes the reservation over, under these rules:
 
-1. Its priority is higher than the owner's, seen from the lowest common queue. Equal priorities never take over, so that no two
-   asks exchange a node forever.
-2. The ask may reserve: it has waited long enough, no queue on its path is stopped, and its limits have headroom without all
+1. Its priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no takeover.
+   Otherwise two asks could exchange a node forever.
+2. The ask may reserve. It has waited long enough, and no queue on its path is stopped. Its limits have headroom without all
    reservations that it outranks.
-3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it; if several nodes lack equally
-   little, the node that arrived first. If the ask could reserve another node but for those reservations, which use up its
-   limits, it reserves that node and takes no reservation over.
+3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
+   little, it gets the one that arrived first. Those reservations may be all that keeps the ask from reserving another node,
+   because they use up its limits. Then it reserves that node, and takes no reservation over.
 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the partition no more than before.
 
 Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise this ask could take over a
-node at the same instant at which it was reserved for one of them.
+node at the very instant at which it was reserved for one of them.
 
 A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a class are
 computed once, until nodes or reservations change.
@@ -42,7 +42,7 @@ SCALE: Final = 2**20
 
 
 class Takeover(NamedTuple):
-    """The ask, its node, and the reservation that moves to it; None if the node has no reservation."""
+    """The ask, its node, and the reservation that moves to it. The reservation is None if the node has none."""
 
     ask: Ask
     node: Node
@@ -50,7 +50,7 @@ class Takeover(NamedTuple):
 
 
 def find(partition: Partition, now: int) -> Takeover | None:
-    """Return the first takeover that is possible now, None for none; set the instant at which the next ask may reserve.
+    """Return the first takeover that is possible now, or None. Set the instant at which the next ask may reserve.
 
     Call it after `due_reservations.reserving`, when nothing more is placeable.
     """
@@ -68,7 +68,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
 
 
 def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
-    """Return the asks that come before this takeover's ask in the order of reservations; all asks if there is no takeover."""
+    """Return the asks that come before this takeover's ask in the order of reservations. Return all asks if there is no takeover."""
     if found is None:
         return asks
     every = in_order(dict.fromkeys((*asks, found.ask)))
@@ -112,7 +112,7 @@ class _Search:
                         yield from _of_age(self.partition, group, now)
 
     def may_have_headroom(self, ask: Ask) -> bool:
-        """Return whether the ask's limits have headroom if no reservation counts: a necessary condition for `best`."""
+        """Return whether the ask's limits have headroom if no reservation counts. This is a necessary condition for `best`."""
         ask_class = ask.ask_class
         return all(
             fits(ask_class.demand, self._most.get(one, one.headroom))
@@ -172,7 +172,7 @@ class _Search:
         return Takeover(ask, node, taken.get(node))
 
     def _unpledged(self, leaf: Queue) -> list[Node]:
-        """Return the nodes without pledges, if a further node may be reserved for the leaf; else []."""
+        """Return the nodes without pledges. Return [] if no further node may be reserved for the leaf."""
         if not self.may_reserve or leaf in self.full:
             return []
         return [node for node in self.partition.index.nodes.values() if not node.pledges]
@@ -214,7 +214,7 @@ def _ports(ask_class: AskClass) -> Demand:
 
 
 def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
-    """Return a sort key: what the node lacks for the ask without the reservation, relative to its capacity; then its arrival."""
+    """Return a sort key: what the node lacks for the ask without the reservation, relative to its capacity, and then its arrival."""
     lacking = 0
     for at, wanted in ask_class.demand:
         missing = max(0, wanted - max(node.free[at], 0))

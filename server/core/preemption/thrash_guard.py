@@ -1,7 +1,7 @@
 """The thrashing monitor, which stops a preemptor and a victim that take capacity from each other without end (docs/rules/invariants.md).
 
-A claim lowers the deficits of the queues that decide for it and raises none, so between external events there are never more
-claims than deficits. Three cases show that a wrong rule raised a deficit:
+A claim lowers the deficits of the queues that decide for it, and raises none. Between external events there are thus at most as
+many claims as deficits. Three cases show that a wrong rule raised a deficit:
 
 - A deficit is larger at a claim than after the last claim, although the queue lost nothing to external events and its
   entitlement did not grow.
@@ -11,8 +11,8 @@ claims than deficits. Three cases show that a wrong rule raised a deficit:
 Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS no plan may evict the pair's
 victim for its preemptor.
 
-A queue that grows may claim as often as its deficit allows, because each of its claims lowers it. Losses to external events
-(pods that end, decisions without effect) explain a deficit of the same size.
+A queue that grows may claim as often as its deficit allows, because each of its claims lowers the deficit. Losses to external
+events (pods that end, decisions without effect) explain a deficit of that size.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
 
 
 def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal | None:
-    """Return a refusal if one of the plan's pairs is frozen now; None if the plan may be carried out.
+    """Return a refusal if one of the plan's pairs is frozen now. Return None if the plan may be carried out.
 
     Claims do not consider such victims at all (`ClaimEligibility`). This check is for plans of other policies.
     """
@@ -88,7 +88,7 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
 
 
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
-    """Record a plan that is about to be applied; return notes about the pairs that are frozen because of the plan.
+    """Record a plan that is about to be applied. Return notes about the pairs that are frozen because of the plan.
 
     Plans that continue a decision after a veto, and plans in a partition that only observes, count no strike.
     """
@@ -134,7 +134,7 @@ def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
-    """Return by queue the amounts that the plan's victims free in it or below it, by the index of their type."""
+    """Return the amounts that the plan's victims free in each queue or below it, by queue and type index."""
     found: dict[str, Counter[int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):
@@ -194,7 +194,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Return whether the pair reverses an earlier replacement between the same sides of one queue (I2), and record the pair."""
+    """Return whether the pair reverses an earlier replacement between the two sides of one queue (I2). Record the pair."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.thrashing.taken

@@ -1,16 +1,17 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
 Only `delivery: soft`, and for gangs `podShouldBeDeletedWhenPreempted: false`, mark victims. The check runs at the end of a
-tick, after asks that lost a decision could get a new plan: a marked victim counts as leaving, so that a new decision may use
+tick, after asks that lost a decision could get a new plan. A marked victim counts as leaving, so that a new decision may use
 its capacity. A mark stays while one of these holds:
 
 1. The decision that ordered it is being planned again.
 2. Its decision expired, and one of the decision's asks waits to be planned for again.
-3. The decision that ordered it, or another, has pledged capacity or headroom that would not exist if the victim stayed.
-4. If the victim stayed, a queue that had to come down would be over its maximum (Q5), or usage would exceed capacity (W3).
+3. The decision that ordered it, or another one, has pledged capacity or headroom that would not exist if the victim stayed.
+4. If the victim stayed, usage would be too high: a queue with a quota run would be over its maximum (Q5), or usage would exceed
+   capacity (W3).
 
 Members of a gang that is broken by their marks stay together or are evicted together (J12). A decision that continues elsewhere
-after a veto, or gets capacity elsewhere, needs fewer victims than it ordered; this is checked when capacity was freed.
+after a veto, or gets capacity elsewhere, needs fewer victims than it ordered. This is checked when capacity was freed.
 """
 
 from collections import Counter
@@ -66,7 +67,7 @@ class _Needs:
 
 
 def withdraw(partition: Partition) -> list[Withdrawn]:
-    """Withdraw soft evictions whose capacity no decision needs, the newest orders first; return the withdrawals to send."""
+    """Withdraw soft evictions whose capacity no decision needs, the newest orders first. Return the withdrawals to send."""
     needs: _Needs | None = None
     found: list[Withdrawn] = []
     for together in _units(partition) if partition.decisions.marked else ():
@@ -92,7 +93,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """Add to the records of decisions which victims stay, with one update per decision; records that were dropped are skipped."""
+    """Add to the records of decisions which victims stay, with one update per decision. Records that were dropped are skipped."""
     staying: dict[str, list[str]] = {}
     for one in found:
         staying.setdefault(one.decision_id, []).append(one.key)
@@ -118,8 +119,8 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units that stay or leave together.
 
-    A unit is the victims of a quota run, the rest of a gang, or one pod. Units whose victims are not wanted by an open decision
-    for asks come first, so that these are the first that may stay.
+    A unit is the victims of a quota run, the rest of a gang, or one pod. Units without a victim of an open decision for asks
+    come first, so that these are the first that may stay.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)

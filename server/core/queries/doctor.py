@@ -25,7 +25,7 @@ from server.state.queues import Queue
 WAITING_MS: Final = 600_000
 """The waiting time after which an ask is reported."""
 NAMED_MAX: Final = 10
-"""The most objects of one kind that a finding names."""
+"""The largest number of objects of one kind that a finding names."""
 RESERVATION_MS: Final = 3_600_000
 """The age from which a reservation is reported, because it keeps capacity from other asks for too long."""
 RELEASE_MS: Final = 60_000
@@ -61,9 +61,9 @@ def doctor(
 ) -> list[Finding]:
     """Return all findings, errors first.
 
-    If a partition is named, findings about other partitions are left out, but not those about managers; KeyError for an unknown
-    partition. Without the instant ``now`` there are no findings about durations, and without ``around`` none about managers
-    that are away. Findings name asks by ``name``.
+    If a partition is named, findings about other partitions are left out, but not those about managers. Raise KeyError for an
+    unknown partition. Without the instant ``now`` there are no findings about durations. Without ``around`` there are none
+    about managers that are away. Findings name asks by ``name``.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
@@ -120,7 +120,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
 
 
 def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
-    """Yield a finding if the pods on a node take more than its capacity; pledges do not count."""
+    """Yield a finding if the pods on a node take more than its capacity. Pledges do not count."""
     over = [-free for free in node.free]
     for held in node.pledges.values():
         for index, amount in held.node_demand:
@@ -229,7 +229,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 
 
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
-    """Return the victims of a decision that are releasing and still run; none if the decision is fulfilled or only observed."""
+    """Return the victims of a decision that are releasing and still run. Return none if the decision is fulfilled or only observed."""
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
     victims = (partition.asks.get(one.key) for one in record.victims)
