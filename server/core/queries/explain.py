@@ -1,4 +1,4 @@
-"""The explanation of a key: why an ask waits, or where an allocation runs, as facts and as sentences. The state is not changed."""
+"""The explanation of a key, as facts and as sentences: why an ask waits, or where an allocation runs. The state is not changed."""
 
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -19,12 +19,12 @@ from server.state.nodes import Foreign, Node
 from server.state.partition import Partition
 
 NEAR_MAX: Final = 5
-"""The most near matches that an answer names."""
+"""The largest number of near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""The most keys that are compared letter by letter to find near matches, split equally among the kinds of objects."""
+"""The largest number of keys that are compared letter by letter to find near matches, split equally among the kinds of objects."""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
-"""The most keys that one sentence names."""
+"""The largest number of keys that one sentence names."""
 BROUGHT: Final = (
     "It ran before this core was told of it, and its shim has not sent when its pod started."
 )
@@ -129,7 +129,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Return a sentence if the allocation is being released, with the open decision that ordered it; else []."""
+    """Return a sentence if the allocation is being released, with the open decision that ordered it. Return [] if it is not."""
     decision = ask.released_by
     if decision is not None:
         return [f"It is being released by decision {decision.commitment_id} ({decision.policy})."]
@@ -204,7 +204,7 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 
 
 def _gang_member(partition: Partition, named: Application) -> str:
-    """Return the key of the first member of the gang that has the application's name, waiting members first; "" for none.
+    """Return the key of the first member of the gang that has the application's name, waiting members first. Return "" if there is none.
 
     A gang of the application itself comes first. A gang of another application is found only while members of it wait.
     """

@@ -1,4 +1,4 @@
-"""The explanation of a waiting ask: the first rule that fails, then all other facts, beginning with the most important."""
+"""The explanation of a waiting ask: the first rule that fails, then all other facts, the most important ones first."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class Answer:
 def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     """Return the explanation of a waiting ask: why it waits, its queues and limits, the nodes, and its place in the order.
 
-    The explanation is for callers that may see the whole cluster; only ``brief`` leaves out information about others.
+    The explanation is for callers that may see the whole cluster. Only ``brief`` leaves out information about others.
     """
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)
@@ -158,7 +158,10 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
 def _in_full(
     partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> str:
-    """Return the reason with the numbers of nodes or of the gang, for callers that may see the whole cluster; "" if there are none."""
+    """Return the reason with the numbers of nodes or of the gang, for callers that may see the whole cluster.
+
+    Return "" if there are none.
+    """
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
     only = only_node(ask.spec.constraints)
@@ -168,7 +171,7 @@ def _in_full(
 
 
 def only_node(constraints: Constraints) -> str:
-    """Return the only node on which an ask may run, if its constraints name one, as those of a DaemonSet pod do; else ""."""
+    """Return the only node on which an ask may run, if its constraints name one, as those of a DaemonSet pod do. Return "" if not."""
     named = constraints.required_node or constraints.node_name
     if not named and len(constraints.allowed_nodes) == 1:
         (named,) = constraints.allowed_nodes
@@ -198,7 +201,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how the waiting members of the ask's gang fit together now; None if the ask is no waiting member of a gang."""
+    """Return how the waiting members of the ask's gang fit together now. Return None if the ask is not a waiting member of a gang."""
     job, partition = ask.group, answer.partition
     if not isinstance(job, Job) or isinstance(job, Hold):
         return None
@@ -275,7 +278,7 @@ def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
 
 
 def _limiter(ask: Ask, code: Code) -> Limiter | None:
-    """Return the first limit without headroom, if the code says that a limit is why the ask waits; else None."""
+    """Return the first limit without headroom, if the code says that a limit is why the ask waits. Return None if not."""
     return first_blocker(ask) if code in _LIMIT_CODES else None
 
 
@@ -293,7 +296,7 @@ def _subject(limiter: Limiter) -> str:
 
 
 def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
-    """Return by type how much headroom a limit lacks for the ask; the ask's own pledge counts as headroom."""
+    """Return how much headroom a limit lacks for the ask, by type. The ask's own pledge counts as headroom."""
     own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (

@@ -15,7 +15,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 QUEUES_NAMED: Final = 6
-"""The most queues that one sentence names."""
+"""The largest number of queues that one sentence names."""
 PASSES_FENCES: Final = (
     "Fences stop neither pods of DaemonSets nor the enforcement of a lowered max."
 )
@@ -49,7 +49,7 @@ def _named(partition: Partition, amounts: Iterable[int]) -> dict[str, int]:
 
 
 def _reserved(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """Return the amounts that reservations keep for a queue's asks; these give way to claims."""
+    """Return the amounts that reservations keep for a queue's asks. These amounts give way to claims."""
     amounts = snapshotting.reserved(partition).get(queue.path)
     return _named(partition, amounts or partition.types.zeros())
 
@@ -167,7 +167,7 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _no_claims(settings: PreemptionSettings) -> str:
-    """Return the reason why the whole partition makes no claims, or carries none out; "" if it carries claims out."""
+    """Return the reason why the whole partition makes no claims, or carries none out. Return "" if it carries claims out."""
     if not settings.enabled:
         return "Preemption is off in this partition: preemption.enabled is false."
     if not any(facts(name).claims for name in settings.policies):

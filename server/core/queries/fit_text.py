@@ -37,7 +37,7 @@ def _whom(fit: GroupFit) -> str:
 
 
 def lack_text(fit: GroupFit) -> str:
-    """Return what a single ask lacks, as the end of a sentence; "" if nothing is known to be lacking."""
+    """Return what a single ask lacks, as the end of a sentence. Return "" if nothing is known to be lacking."""
     if fit.limits:
         limit = fit.limits[0]
         return f"{_subject(limit)} has no headroom for it and lacks {quantities(limit.missing)}"
@@ -54,12 +54,12 @@ _NONE = "no node that it may run on is large enough"
 
 
 def none_large_enough(excluded: Sequence[Excluded]) -> str:
-    """Return which nodes are large enough and why an ask may not run on them; "" if no node is large enough."""
+    """Return which nodes are large enough and why an ask may not run on them. Return "" if no node is large enough."""
     return f"{_NONE}; {excluded_text(excluded)}" if excluded else ""
 
 
 def none_large_enough_counted(excluded: Sequence[Excluded]) -> str:
-    """Return how many nodes are large enough and why an ask may not run on them; "" if no node is large enough.
+    """Return how many nodes are large enough and why an ask may not run on them. Return "" if no node is large enough.
 
     The text has no node names, for a caller that may not see them.
     """
@@ -97,7 +97,7 @@ def _subject(limit: LimitFit) -> str:
 
 
 def gang_lines(fit: GroupFit) -> Iterator[str]:
-    """Yield a sentence for each node of the report, then one on further nodes, and one if not all members were tried."""
+    """Yield a sentence for each node of the report, then one on further nodes, and one if some members were not tried."""
     for one in fit.nodes:
         yield f"node {one.node_id} {_node_text(one)}."
     if fit.nodes_left_out:

@@ -1,8 +1,8 @@
 """The forecast of a configuration change: a copy of the core runs under the new configuration until nothing more happens.
 
-The copy (see `state.copying`) has everything that the live core knows: open decisions, quota timers, how long asks have waited,
-back-offs, the pace, frozen pairs, reservations, gangs that gather, disruption budgets. The copy takes the configuration as an
-event at ``now`` and ticks at each instant that `queries.settling` finds. Its decisions come from the same code as those of the
+The copy (see `state.copying`) has everything that the live core knows: open decisions, quota timers, waiting times, back-offs,
+the pace, frozen pairs, reservations, gangs that gather, and disruption budgets. The copy takes the configuration as an event at
+``now`` and ticks at each instant that `queries.settling` finds. Its decisions come from the code that also makes those of the
 live core. The behaviour of the cluster in that time is assumed (ASSUMPTIONS). The copy has no shadow, because a shadow changes
 nothing.
 """
@@ -62,14 +62,15 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""The assumption for partitions in which reservations end and are made again forever: they repeat themselves (see `queries.settling`)."""
+"""The assumption for partitions in which reservations end and are made again forever: they repeat in one pattern (see `queries.settling`).
+"""
 AGREEING: Final = "resource managers agree to evictions for pods that they have to check first"
 """The assumption where evictions follow plan checks (design 1.8)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
-"""The time that a forecast looks ahead at most; a longer forecast is cut off."""
+"""The longest time that a forecast looks ahead. A longer forecast is cut off."""
 TICKS_MAX: Final = 5_000
-"""The most ticks of one forecast; a longer forecast is cut off."""
+"""The largest number of ticks of one forecast. A longer forecast is cut off."""
 _TOO_MANY_TICKS: Final = f"a simulation ends after {TICKS_MAX:,} ticks of the core"
 
 _GONE_FOR_GOOD: Final = (AskReleased, AskRejected)
@@ -87,7 +88,7 @@ _CHANGES: Final = (
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
     """Return what would follow if the configuration were applied now. The live core is not changed.
 
-    If pods would be evicted, a second copy runs without the change, to mark the victims that would be evicted anyway.
+    If pods would be evicted, a second copy runs without the change. It shows which victims would be evicted anyway.
     """
     captured = Captured(core)
     copy = captured.rebuild()
@@ -141,7 +142,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """By decision id, the instants of decisions that end a wait which began before the change."""
+    """The instants of decisions that end a wait which began before the change, by decision id."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -242,7 +243,10 @@ class _Course:
                 self._note(one)
 
     def _is_repeated(self, one: Decision) -> bool:
-        """Return whether the decision repeats an earlier one of a partition in observe mode, whose state no decision changes."""
+        """Return whether the decision repeats an earlier one of a partition in observe mode.
+
+        No decision changes the state of such a partition.
+        """
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False
         record = one.record
@@ -361,7 +365,7 @@ class _Course:
         ]
 
     def _count_shrinks(self, due: list[tuple[str, str]]) -> None:
-        """Record the results of runs without a decision; a result is None if the queue was within its maximum."""
+        """Record the results of runs without a decision. A result is None if the queue was within its maximum."""
         for name, path in due:
             partition = self._core.state.partitions[name]
             queue = partition.queues.get(path)

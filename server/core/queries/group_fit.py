@@ -1,8 +1,8 @@
 """The fit of a group of asks: how many fit now, what the others lack, and on which nodes.
 
-Members are placed one after another, as in placement: limits of queues, users and groups first, then the best-ranked node. A
-member that gets no node is charged to the node that lacks least for it. The sum that such nodes lack at the end is the amount
-missing: if exactly that were free, all members would have a node.
+Members are placed one after another, as in placement. The limits of queues, users and groups come first, then the best-ranked
+node. A member that gets no node is charged to the node that lacks least for it. The sum that such nodes lack at the end is the
+amount missing. If exactly that were free, all members would have a node.
 """
 
 from collections import Counter
@@ -23,9 +23,9 @@ from server.state.limits import Limiter
 NAME: Final = "tentative"
 """The policy name of tentative pledges, with which this module looks for nodes."""
 NODES_MAX: Final = 5
-"""The most nodes that an answer names."""
+"""The largest number of nodes that an answer names."""
 TRIED_MAX: Final = 1_000
-"""The number of members that are tried at most; the answer says so if there are more."""
+"""The largest number of members that are tried. The answer says so if there are more."""
 
 
 class PersonLimit(NamedTuple):
@@ -40,8 +40,9 @@ class PersonLimit(NamedTuple):
 class Members(NamedTuple):
     """The asks that have to fit together, in placement order.
 
-    ``running`` counts members that run already. ``size`` is the number of members that the gang needs, 0 without a gang or a
-    known size. ``people`` are the limits of users and groups, ``excluded`` the large enough nodes that constraints exclude.
+    ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs. It is 0
+    without a gang or a known size. ``people`` are the limits of users and groups. ``excluded`` are nodes that are large enough
+    but that constraints exclude.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Members(NamedTuple):
 
 
 def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
-    """Return the limits of an application's user and group with their headroom now; () for None."""
+    """Return the limits of an application's user and group with their headroom now. Return () for None."""
     found: Iterable[Limiter] = () if application is None else application.limiters
     return tuple(
         PersonLimit(one.kind, one.name, one.queue.path, tuple(one.headroom))
@@ -119,7 +120,7 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
 
 
 def free_row(trial: Trial, ask: WaitingAsk) -> int:
-    """Return the row of the node that takes an ask at once, within the limits of its queues; -1 for none."""
+    """Return the row of the node that takes an ask at once, within the limits of its queues. Return -1 if there is none."""
     free = ask.within_limits and trial.snapshot.may_place(ask.leaf)
     return (
         trial.best(ask.kind) if free and admission.has_headroom(trial, ask.leaf, ask.kind) else -1
@@ -140,7 +141,7 @@ class _Assignment:
         self._kinds: dict[int, None] = {}
 
     def place(self, kind: ClassFacts) -> bool:
-        """Assign one ask; return False if no node takes it now."""
+        """Assign one ask. Return False if no node takes it now."""
         self._kinds.update(dict.fromkeys(at for at, _ in kind.node_demand))
         row = self._tentative.place(kind)
         if row >= 0:
@@ -148,21 +149,24 @@ class _Assignment:
         return row >= 0
 
     def owe(self, kind: ClassFacts) -> bool:
-        """Charge one ask to the node that lacks least; return False if no node could ever hold it beside the other asks."""
+        """Charge one ask to the node that lacks least. Return False if no node could ever hold it beside the other asks."""
         row = self._tentative.owe(kind)
         if row >= 0:
             self._owed[row] += 1
         return row >= 0
 
     def missing(self) -> dict[str, int]:
-        """Return by type the sum that the nodes lack for the members that are charged to them."""
+        """Return the sum that the nodes lack for the members that are charged to them, by type."""
         total = Counter[str]()
         for row in self._owed:
             total.update(self._lacks(row))
         return dict(total)
 
     def told(self) -> tuple[NodeFit, ...]:
-        """Return the nodes for the report: first those that lack something, then the others, each in the order in which they were taken."""
+        """Return the nodes for the report: first those that lack something, then the others.
+
+        Each part is in the order in which nodes were taken.
+        """
         rows = dict.fromkeys([*self._owed, *self._placed])
         return tuple(map(self._node, rows))
 

@@ -1,6 +1,6 @@
 """The read side: the state of the core, as plain values. No function changes the state.
 
-Lists of applications, nodes and allocations are empty for an unknown partition; all other functions that take a partition raise
+Lists of applications, nodes and allocations are empty for an unknown partition. All other functions that take a partition raise
 KeyError. The order of lists changes only with events and decisions, so that callers can page with `start` and `size`.
 """
 
@@ -118,20 +118,20 @@ def _waiting(core: Core, partition: Partition) -> dict[str, int]:
 
 
 def queue_tree(core: Core, partition: str) -> QueueReport:
-    """Return the queues of a partition from its root down; KeyError for an unknown partition."""
+    """Return the queues of a partition from its root down. Raise Raise KeyError for an unknown partition."""
     one_partition = core.state.partitions[partition]
     return queue_report(one_partition)
 
 
 def user_limits(core: Core, partition: str) -> Reports:
-    """Return the user and group limits of each queue with the usage that counts against them; KeyError for an unknown partition."""
+    """Return the user and group limits of each queue with the usage that counts against them. Raise KeyError for an unknown partition."""
     return limit_reports(core.state.partitions[partition])
 
 
 def queue_settings(
     core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
 ) -> list[SettingsReport]:
-    """Return the settings of a queue and all queues below it, parents first; [] for an unknown queue.
+    """Return the settings of a queue and all queues below it, parents first. Return [] for an unknown queue.
 
     "" is the root. KeyError for an unknown partition.
     """
@@ -142,7 +142,7 @@ def queue_settings(
 
 
 def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
-    """Return the queues from which a queue may claim, and the queues that may claim from it; KeyError if either name is unknown."""
+    """Return the queues from which a queue may claim, and the queues that may claim from it. Raise KeyError if either name is unknown."""
     one_partition = core.state.partitions[partition]
     return reach(one_partition, one_partition.queues[path])
 
@@ -153,7 +153,7 @@ def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
 def applications(
     core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
 ) -> list[ApplicationReport]:
-    """Return the applications of a queue and all queues below it, in order of submission; "" is the whole partition."""
+    """Return the applications of a queue and all queues below it, in order of submission. "" is the whole partition."""
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:
         return []

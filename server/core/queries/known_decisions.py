@@ -37,7 +37,7 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 
 
 def decision(core: Core, decision_id: str) -> DecisionRecord | None:
-    """Return the decision with this id; None if it is unknown, or ended so long ago that its record was dropped."""
+    """Return the decision with this id. Return None if it is unknown, or ended so long ago that its record was dropped."""
     for state in core.state.partitions.values():
         if decision_id in state.decisions.records:
             return state.decisions.records[decision_id]
@@ -54,10 +54,10 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 
 
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
-    """Return the amounts that the queues that influenced the decision, and the victims' own queues, had when it was made.
+    """Return the amounts of queues when the decision was made: of the queues that influenced it, and of its victims' queues.
 
-    The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free, and in requested
-    types that have a guarantee on the path of the victim's queue.
+    The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free. Requested types
+    with a guarantee on the path of the victim's queue are reported as well.
     """
     ranking = ranking_of(core, record)
     if ranking is None:
@@ -76,13 +76,13 @@ def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
 
 
 def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
-    """Return the order in which a decision took its victims; None for a decision from before a restart."""
+    """Return the order in which a decision took its victims. Return None for a decision from before a restart."""
     state = core.state.partitions.get(record.partition)
     return None if state is None else state.decisions.rankings.get(record.decision_id)
 
 
 def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
-    """Return the id of the later decision that evicts an allocation; "" if none is known."""
+    """Return the id of the later decision that evicts an allocation. Return "" if none is known."""
     state = core.state.partitions.get(record.partition)
     ask = None if state is None else state.asks.get(key)
     if state is None or (ask is not None and not ask.releasing):

@@ -1,4 +1,4 @@
-"""The nodes that are large enough for an ask but that its constraints exclude, and the text about them. Read-only."""
+"""The nodes that are large enough for an ask but that its constraints exclude, and the text about them. Read-only. Read-only."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,12 +13,12 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 GROUPS_MAX: Final = 2
-"""The most groups of nodes that are reported. The nodes of a group are excluded by the same parts of the constraints."""
+"""The largest number of groups of nodes that are reported. The nodes of a group are excluded by one set of parts of the constraints."""
 NAMED_MAX: Final = 3
 SEVERAL: Final = 2
 TAINT: Final = "taint"
 _OF_CLUSTER: Final = "node.kubernetes.io/"
-"""The prefix of taints with which Kubernetes marks an unhealthy node; no next step suggests to tolerate them."""
+"""The prefix of taints with which Kubernetes marks an unhealthy node. No next step suggests to tolerate such taints."""
 
 
 def excluded(
@@ -27,8 +27,8 @@ def excluded(
     """Return the nodes that are large enough, grouped by the parts of the constraints and the taints that exclude them.
 
     The result is empty if the constraints allow a node that is large enough. Nodes that take no placements, or that Kubernetes
-    taints as unhealthy, are left out. Of the groups that the fewest parts exclude, at most GROUPS_MAX are returned: first those
-    with the most nodes that have enough free capacity now.
+    taints as unhealthy, are left out. Only groups that the fewest parts exclude are returned, at most GROUPS_MAX of them.
+    Groups with the most nodes that have enough free capacity now come first.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}
@@ -104,7 +104,10 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return for each group the change of the ask that lets it run on the nodes of the group; without node names, on "a node"."""
+    """Return for each group the change of the ask that lets it run on the nodes of the group.
+
+    Without node names, the text says "a node".
+    """
     return [_allowing(one) for one in groups]
 
 

@@ -8,12 +8,15 @@ from server.state.lost_work import LossKey, LostWork
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
-    """Return lost work by policy, preempting queue and victim queue; KeyError for an unknown partition."""
+    """Return lost work by policy, preempting queue and victim queue. Raise Raise KeyError for an unknown partition."""
     return _whole(core.state.partitions[partition].lost.by_queue)
 
 
 def lost_owners(core: Core, partition: str) -> list[LostLine]:
-    """Return lost work by policy, preempting queue, victim queue, and user and application of the victims; KeyError as `lost_work`."""
+    """Return lost work by policy, preempting queue, victim queue, and user and application of the victims.
+
+    Raise KeyError for an unknown partition.
+    """
     return _whole(core.state.partitions[partition].lost.by_owner)
 
 

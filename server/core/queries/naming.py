@@ -1,6 +1,7 @@
 """The names of asks in sentences: their keys, unless the caller passes a function that returns another name.
 
-Clients send the names of pods in tags, which the core does not read; so the caller of a query passes a function that does.
+Clients send the names of pods in tags, which the core does not read. Therefore the caller of a query passes a function that
+reads them.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""The rank of a running allocation in the latest decisions that evicted other pods on its node or in its queue: why it was not evicted."""
+"""The rank of a running allocation in the latest decisions that evicted other pods on its node or in its queue.
+
+The rank says why it was not evicted.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,9 +24,9 @@ class NotEvicted:
     """The reason why one decision did not evict an allocation.
 
     ``rule`` is the rule that protected it, "" if the rule is not known any more. ``place`` is its rank among ``total``
-    candidates, 0 if it is not ranked. ``key`` is the first sort key in which the allocation differs from ``victim``, or its
-    node from ``node``, the chosen one. ``own`` and ``other`` are the two values. ``before`` says that the allocation ranks
-    before every victim, so that no sort key decided: a set of victims without it was better.
+    candidates, 0 if it is not ranked. ``key`` is the first sort key in which the allocation differs from ``victim``, or in
+    which its node differs from ``node``, the chosen one. ``own`` and ``other`` are the two values of that key. ``before`` says
+    that the allocation ranks before every victim. Then no sort key decided: a set of victims without it was better.
     """
 
     record: DecisionRecord
@@ -39,7 +42,7 @@ class NotEvicted:
 
 
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
-    """Return why an allocation was not evicted by the latest decision that considered its node, and by the latest other one.
+    """Return why an allocation was not evicted by two decisions: by the latest that considered its node, and by the latest other one.
 
     The other decision considered the allocation's queue, but not its node. Only decisions with victims since the allocation was
     placed count. A decision that did evict it gives no entry.
@@ -89,12 +92,12 @@ def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
 
 
 def _named(record: DecisionRecord, key: str) -> str:
-    """Return the rule that protected the allocation according to the record; "" for none."""
+    """Return the rule that protected the allocation according to the record. Return "" if there is none."""
     return next((one.law for one in record.spared if key in one.keys), "")
 
 
 def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
-    """Return the rule that all protected pods of the allocation's queue have in common; "" if there are several rules."""
+    """Return the rule that all protected pods of the allocation's queue have in common. Return "" if there are several rules."""
     leaf = ask.application.leaf.path
     rules = {one.law for one in record.spared if one.queue == leaf}
     if ranking.elsewhere.get(leaf):
@@ -103,7 +106,7 @@ def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
-    """Return the reason that another node was chosen, with the first sort key in which the two nodes differ, if both are known."""
+    """Return the reason that another node was chosen. If both nodes are known, name the first sort key in which they differ."""
     chosen = ranking.nodes[0]
     found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
     rivals = {one.node_id: one for one in ranking.rivals}
@@ -140,6 +143,6 @@ def difference_of(ranking: Ranking, own: Ranked, other: Ranked) -> tuple[str, Ra
 
 
 def first_difference(own: Ranked | Rival, other: Ranked | Rival) -> int:
-    """Return the first place at which two lists of values differ; they must differ somewhere."""
+    """Return the first place at which two lists of values differ. The lists must differ somewhere."""
     pairs = zip(own, other, strict=True)
     return next(at for at, (one, another) in enumerate(pairs) if one != another)

@@ -1,6 +1,6 @@
 """The next steps for waiting asks: what a person can do, or how long to wait.
 
-The steps are derived from an explanation that the caller may see, so that a step never names more than the explanation.
+The steps are derived from an explanation that the caller may see. Therefore a step never names more than the explanation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,10 @@ _CONSTRAINTS: Final = {
 
 
 def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, ...]:
-    """Return the next steps for a waiting ask, the best first; () if none is known. ``verdict`` is that of preemption, None without."""
+    """Return the next steps for a waiting ask, the best first.
+
+    Return () if none is known. ``verdict`` is that of preemption, None if there is none.
+    """
     helped = _by_preemption(verdict, now)
     if helped:
         return (helped,)
@@ -80,7 +83,7 @@ def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
 
 
 def _by_preemption(verdict: Verdict | None, now: int) -> str:
-    """Return what preemption will do for the ask if nothing is changed, "" if it will do nothing."""
+    """Return what preemption will do for the ask if nothing is changed. Return "" if it will do nothing."""
     if verdict is None or not verdict.policy:
         return ""
     if not verdict.law:
@@ -192,6 +195,6 @@ def _of_constraints(found: Explanation) -> str:
 
 
 def _amounts(resource: Mapping[str, int]) -> str:
-    """Return a resource in words; the number of pods is left out unless it is the only type."""
+    """Return a resource in words. The number of pods is left out unless it is the only type."""
     others = {kind: amount for kind, amount in resource.items() if kind != PODS}
     return quantities(others or resource)

@@ -26,7 +26,7 @@ def queue_report(partition: Partition) -> QueueReport:
 def _queue_report(
     partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
 ) -> QueueReport:
-    """Return the report of one queue with all queues below it; ``above`` is the headroom that its ancestors leave."""
+    """Return the report of one queue with all queues below it. ``above`` is the headroom that its ancestors leave."""
     named = partition.types.named
     left = _path_headroom(partition, queue, above)
     children = tuple(
@@ -66,7 +66,7 @@ def _queue_report(
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
-    """Return the share report of each queue by its path, if shares follow weights (W4, W5); else {}."""
+    """Return the share report of each queue by its path, if shares follow weights (W4, W5). Return {} if they do not."""
     if not sharing.is_shared_out(partition):
         return {}
     shares = Shortage(partition).shares
@@ -89,7 +89,7 @@ def _share_report(partition: Partition, share_of: Share, standing: QueueStanding
 
 
 def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
-    """Return by type name the usage of a queue beyond its maximum, only types above it; releasing allocations count as gone."""
+    """Return the usage of a queue beyond its maximum, by the names of the types that exceed it. Releasing allocations count as gone."""
     index, most = partition.types.index, dict(queue.spec.max or ())
     return {
         kind: queue.usage[index[kind]] - queue.releasing[index[kind]] - most[kind]
@@ -115,7 +115,7 @@ def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Return whether a headroom comes from a limit; a type that no queue on the path limits has about NO_LIMIT."""
+    """Return whether a headroom comes from a limit. A type that no queue on the path limits has about NO_LIMIT."""
     return left < NO_LIMIT >> 1
 
 
@@ -128,7 +128,7 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 
 
 def share_ppm(partition: Partition, queue: Queue) -> int:
-    """Return the dominant share in millionths; UNBOUNDED_PPM if the queue uses a type of which it is entitled to nothing."""
+    """Return the dominant share in millionths. Return UNBOUNDED_PPM if the queue uses a type of which it is entitled to nothing."""
     found = share(queue.usage, _basis(partition, queue))
     return (
         UNBOUNDED_PPM

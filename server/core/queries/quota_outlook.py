@@ -21,9 +21,10 @@ from server.state.partition import Partition
 class QuotaOutlook:
     """The effect of one queue's next run on an allocation.
 
-    ``over`` is the usage beyond the maximum by type, ``due_ms`` the instant at which the run begins, ``standing`` the rank of the
-    allocation among the candidates, or the rule that protects it. ``victims`` counts the pods that the run would evict; if there
-    are none, ``refusal`` says why. ``observed`` says that the partition is in observe mode, in which no eviction is sent.
+    ``over`` is the usage beyond the maximum, by type. ``due_ms`` is the instant at which the run begins. ``standing`` is the
+    rank of the allocation among the candidates, or the rule that protects it. ``victims`` is the number of pods that the run
+    would evict. If there are none, ``refusal`` says why. ``observed`` says that the partition is in observe mode, in which no
+    eviction is sent.
     """
 
     queue: str
@@ -63,9 +64,10 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 
 
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
-    """Yield the queues whose runs have to be planned, in the order of the runs (Q6): up to the last run of the queues in ``armed``.
+    """Yield the queues whose runs have to be planned, in the order of the runs (Q6), up to the last run of the queues in ``armed``.
 
-    The run of an ancestor counts the releases of all queues below it, so that the runs of these queues have to be planned first.
+    The run of an ancestor counts the releases of all queues below it. Therefore the runs of these queues have to be planned
+    first.
     """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))
@@ -76,7 +78,7 @@ def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
 def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlook | None:
     """Apply the run of a queue to the trial and return its effect.
 
-    The result is None if the run would find the queue within its maximum, or the queue is on another path.
+    Return None if the run would find the queue within its maximum, or if the queue is on another path.
     """
     intent = ShrinkIntent(enforcement.NAME, queue)
     if not is_below(partition.asks[key].application.leaf.path, queue):
@@ -99,7 +101,7 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Apply a plan to the Trial if it breaks no rule, and return None; else return why no pod is evicted."""
+    """Apply a plan to the Trial if it breaks no rule, and return None. Otherwise return why no pod is evicted."""
     refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)

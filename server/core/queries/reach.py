@@ -12,11 +12,11 @@ from server.state.queues import Queue
 
 
 class _Claimant(NamedTuple):
-    """The leaves whose asks may claim from the same queues.
+    """The leaves whose asks may claim from one set of queues.
 
-    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path; pods inside it are no
-    victims (G2). ``around`` is None if the leaf is itself that queue, or if leaves share by weight. ``leaf`` is set if
-    priority fences fix the priorities of the leaf (G5).
+    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside it are no
+    victims (G2). ``around`` is None if the leaf is itself that queue, or if leaves share by weight. ``leaf`` is set if priority
+    fences fix the priorities of the leaf (G5).
     """
 
     scope: Queue
@@ -62,7 +62,7 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
 
 
 def is_disabled(queue: Queue) -> bool:
-    """Return whether the queue's preemption policy is disabled, so that it neither claims nor loses pods to claims (G3)."""
+    """Return whether the queue's preemption policy is disabled. If so, it neither claims nor loses pods to claims (G3)."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.DISABLED
 
 
@@ -108,7 +108,7 @@ def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
 def _may_outrank(partition: Partition, claimant: Queue, victim: Queue) -> bool:
     """Return whether an ask of a leaf can have a sufficient priority to claim from another leaf (G5).
 
-    The answer is certain only if a priority fence is on one of the two paths; otherwise it depends on the pods.
+    The answer is certain only if a priority fence is on one of the two paths. Otherwise it depends on the pods.
     """
     rule = partition.spec.preemption.equal_priority
     common = set(claimant.path_up())
@@ -124,7 +124,7 @@ def _fences_priorities(queue: Queue) -> bool:
 
 
 def _fixed_priority(leaf: Queue, top: Queue) -> int | None:
-    """Return the priority at which ``top`` sees all pods of a leaf; None if it depends on the pods."""
+    """Return the priority at which ``top`` sees all pods of a leaf. Return None if that depends on the pods."""
     found = None
     for queue in leaf.path_up():
         if queue is top:

@@ -1,14 +1,14 @@
-"""The instant from which nothing more happens without events, at which a forecast stops.
+"""The instant from which nothing more happens without events. A forecast stops there.
 
 A core that gets no events acts only at instants of two kinds. *Dues* happen once: timers (expiry of decisions and asks, vetoes,
-placeholders), quota runs, gangs that gather. *Repeats* never end: a refused ask is tried again after its back-off for as long
-as it waits, and reservations, which evict nothing, end after `reservations.timeout` and are made again after the same time.
+placeholders), quota runs, gangs that gather. *Repeats* never end: a refused ask is tried again after each back-off while it
+waits. Reservations, which evict nothing, end after `reservations.timeout` and are made again after that time.
 
-A repeat decides the same as the previous one if the state is the same, unless the passing of time changed something in between:
-a delay or a pause of an ask ended, a candidate has run for its `preemption.minruntime`, a window of the pace passed, or a
-freeze of the thrashing monitor ended. So a core is settled when no due is left, and one whole period has passed since the last
-change and the last such instant. The period is the sum of the longest back-off, one interval of rounds and, where an ask
-reserves, twice the time-out.
+If the state is unchanged, a repeat has the result of the previous one, unless an *opening* came in between. An opening is an
+instant at which time alone changes something: a delay or a pause of an ask ends, a candidate has run for its
+`preemption.minruntime`, a window of the pace passes, or a freeze of the thrashing monitor ends. Therefore a core is settled
+when no due is left, and one whole period has passed since the last change and the last opening. The period is the sum of the
+longest back-off, one interval of rounds and, where an ask reserves, twice the time-out.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _EXPIRY = "decision"
 
 
 def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
-    """Return the next instant at which something could happen, after a tick at ``now``; None if the core is settled.
+    """Return the next instant at which something could happen, after a tick at ``now``. Return None if the core is settled.
 
     ``changed_ms`` is the instant of the last placement, end or decision.
     """
@@ -51,7 +51,7 @@ def _tried_ms(partition: Partition, changed_ms: int) -> int:
 
 
 def _reserved_ms(partition: Partition) -> int:
-    """Return the time from one reservation of an ask to its next one; 0 if no ask reserves."""
+    """Return the time from one reservation of an ask to its next one. Return 0 if no ask reserves."""
     return 2 * partition.spec.reservations.timeout_ms if _reserves(partition) else 0
 
 
@@ -68,7 +68,8 @@ def _reserves(partition: Partition) -> bool:
 
 
 def _openings(partition: Partition) -> Iterator[int]:
-    """Yield the instants at which claims become possible without an event: ends of delays, pauses, minimum running times, pace, freezes."""
+    """Yield the instants at which claims become possible without an event: ends of delays, pauses, minimum running times, windows, freezes.
+    """
     settings = partition.spec.preemption
     for ask in partition.asks.values():
         properties = ask.application.leaf.spec.properties

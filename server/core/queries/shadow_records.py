@@ -36,7 +36,7 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 def would(core: Core, key: str, now: int) -> Verdict | None:
     """Return what the shadow would do for a waiting ask, or the rule that forbids it.
 
-    The result is None for a key that does not wait or waits for a placeholder, and if no shadow of the present configuration has
+    Return None for a key that does not wait or waits for a placeholder, and if no shadow of the present configuration has
     begun.
     """
     for partition in core.state.partitions.values():

@@ -31,13 +31,13 @@ def simulate_asks(
 ) -> list[AskSimulation]:
     """Return for each ask what would happen if it were submitted now, after the asks before it in the list.
 
-    Each ask counts as one whose preemption delay is over. KeyError for an unknown partition.
+    Each ask counts as one whose preemption delay is over. Raise KeyError for an unknown partition.
     """
     return list(prepared(core, partition, asks, now).answers())
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the simulation of the asks, which also counts equal asks in groups; KeyError for an unknown partition.
+    """Return the simulation of the asks, which also counts equal asks in groups. Raise KeyError for an unknown partition.
 
     This is the only step that reads the state, and it refreshes the partition's ``disruptions``. Later steps read the snapshot.
     """
@@ -59,7 +59,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks with keys that no other ask has: their given names, with a number added if a name is missing or in use."""
+    """Return the asks with unique keys: their given names, with a number added if a name is missing or in use."""
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
         key = ask.key or f"{simulation_answers.NAME}-{number}"
@@ -116,7 +116,7 @@ def _read(
 
 
 def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
-    """Return the class of asks with this spec; equal asks share one search for victims."""
+    """Return the class of asks with this spec. Equal asks share one search for victims."""
     index = partition.types.index
     demand: Demand = tuple((index[name], quantity) for name, quantity in spec.resource)
     ports = tuple(pair for port in spec.constraints.host_ports for pair in _port(partition, port))
@@ -130,7 +130,7 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
-    """Yield a port as the nodes count it; a port that no pod has requested is free on every node."""
+    """Yield a port as the nodes count it. A port that no pod has requested is free on every node."""
     for name, quantity, _ in port_units(port):
         if name in partition.types.index:
             yield partition.types.index[name], quantity

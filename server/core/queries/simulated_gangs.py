@@ -32,7 +32,7 @@ Key = tuple[str, str, str]
 
 
 def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks with the sizes of their gangs; a new gang without a stated size is complete with the given members (J1)."""
+    """Return the asks with the sizes of their gangs (J1). A new gang without a stated size is complete with the given members."""
     keys = Counter(_name(ask) for ask in asks if _is_unsized(ask))
     sizes = {key: _counted(partition, key, asked) for key, asked in keys.items()}
     specs = {
@@ -104,7 +104,7 @@ class _Alike(NamedTuple):
 
 
 class Simulation:
-    """The answers to simulated asks, each given after the asks before it; and, once all are answered, the groups of asks.
+    """The answers to simulated asks, each given after the asks before it. Once all are answered, it has the groups of asks as well.
 
     A group is a gang, or the equal asks that wait. The state is not read.
     """
@@ -150,7 +150,7 @@ class Simulation:
         self._count_together()
 
     def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
-        """Return the answer to an ask that is in no gang; equal asks that wait are counted together at the end."""
+        """Return the answer to an ask that is in no gang. Equal asks that wait are counted together at the end."""
         people = self._people[ask.application_id]
         excluded = self._excluded.get(ask.spec, ())
         found = simulation_answers.answer(self._trial, ask, waiting, people, excluded)
@@ -238,7 +238,10 @@ def _waits(
 def _placed(
     trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingJob
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang whose members all get a node now, and take these nodes on the Trial; {} if a member gets no node."""
+    """Return the answers of a gang whose members all get a node now, and take these nodes on the Trial.
+
+    Return {} if a member gets no node.
+    """
     mark, found = trial.mark(), {}
     for one in job.members:
         row = free_row(trial, one)
@@ -256,7 +259,7 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang for which pods would be evicted: each names its member's node, the first also all victims."""
+    """Return the answers of a gang for which pods would be evicted. Each names its member's node, and the first also all victims."""
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulation_answers.victims(trial, plan)

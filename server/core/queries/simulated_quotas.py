@@ -17,7 +17,7 @@ WITHIN_BY_THEN: Final = "it is within its max by then"
 
 
 def over(partition: Partition, configuration: Configuration, now: int) -> list[QueueSimulation]:
-    """Return the queues over their new maxima in the order in which their runs would start (Q6); queues without a run come last.
+    """Return the queues over their new maxima in the order in which their runs would start (Q6). Queues without a run come last.
 
     Call it before the configuration is applied.
     """
@@ -35,7 +35,7 @@ def over(partition: Partition, configuration: Configuration, now: int) -> list[Q
 def _timer(
     partition: Partition, path: str, after: QueueSpec, now: int, *, enabled: bool
 ) -> QueueSimulation | None:
-    """Return when the queue's run would start, or why it would not start; None if the queue is not over its maximum."""
+    """Return when the queue's run would start, or why it would not start. Return None if the queue is not over its maximum."""
     queue = partition.queues.get(path)
     over = quota_timers.over(partition, queue, after) if queue is not None else ()
     if queue is None or not over:
@@ -73,7 +73,7 @@ def with_run(
 ) -> QueueSimulation:
     """Return the simulated queue with the outcome of its quota run: the victims, or the text that no run is needed by then.
 
-    Without a ``run``, and without an entry in ``shrinks``, the queue is returned unchanged.
+    Without a ``run`` and without an entry in ``shrinks``, the queue is returned unchanged.
     """
     if run is not None:
         return replace(one, victims=run.victims, shrink=run.shrink)

@@ -24,7 +24,7 @@ class SimulatedAsk(NamedTuple):
     application_id: str
     spec: AskSpec
     key: str = ""
-    """The name that people use; if it is empty, the simulation gives the ask a name with a number."""
+    """The name that people use. If it is empty, the simulation gives the ask a name with a number."""
 
 
 def answer(

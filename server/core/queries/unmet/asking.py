@@ -1,4 +1,7 @@
-"""The questions to the planner: its answer now, and on a snapshot with one difference. Every answer comes from the planner."""
+"""The questions to the planner: its answer now, and its answer on a snapshot in which one change is tried.
+
+Every answer comes from the planner.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -18,7 +21,7 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 STEPS_MAX: Final = 150_000
-"""The cost limit of one report, in steps: each question costs one step per queue, and one per ROWS_A_STEP allocations."""
+"""The cost limit of one report, in steps. Each question costs one step per queue, and one per ROWS_A_STEP allocations."""
 ROWS_A_STEP: Final = 64
 PLANS_LEAST: Final = 60
 """The number of questions that every report may ask, however large the cluster is."""
@@ -28,20 +31,20 @@ MEMBERS_A_PLAN: Final = 16
 """The number of members of a gang for which a question about the gang counts as one more question."""
 
 SERVED_MAX: Final = 8
-"""The number of equal asks for which one change is tried at most."""
+"""The largest number of equal asks for which one change is tried."""
 
 _NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
 
 
 class OutOfPlansError(Exception):
-    """The error raised when no question is left: of the report's budget, or of the share of one kind."""
+    """The error raised when no question is left, in the report's budget or in the share of one kind."""
 
 
 class Planner:
     """The planner, with a limit on the number of questions.
 
-    ``snapshot`` is the partition as it is, ``listed`` the partition as if policy `job` were listed. The search for changes may
-    use half of the budget; the rest is for the present answers about later queues.
+    ``snapshot`` is the partition as it is. ``listed`` is the partition as if policy `job` were listed. The search for changes
+    may use half of the budget. The other half is for the present answers about later queues.
     """
 
     def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
@@ -62,9 +65,11 @@ class Planner:
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
-        """Return the planner's present answer; None if the claimant fits without a plan. Raise OutOfPlansError.
+        """Return the planner's present answer.
 
-        An answer that needs no search for victims costs nothing. The error is raised if it needs one, and the budget is spent.
+        Return None if the claimant fits without a plan. Raise OutOfPlansError if the budget is spent.
+
+        An answer that needs no search for victims costs nothing, and is returned in any case.
         """
         if fits(self._now, claimant):
             return None
@@ -79,7 +84,10 @@ class Planner:
         raise OutOfPlansError
 
     def then(self, snapshot: Snapshot, claimant: Claimant) -> Plan | Refusal | None:
-        """Return the planner's answer on a snapshot with one difference; None if the claimant fits there. Raise OutOfPlansError."""
+        """Return the planner's answer on a snapshot with one change.
+
+        Return None if the claimant fits there. Raise OutOfPlansError if the budget is spent.
+        """
         if self._spent >= self._until:
             raise OutOfPlansError
         self._count(claimant)
@@ -88,7 +96,9 @@ class Planner:
         return None if fits(trial, claimant) else _plan(trial, claimant)
 
     def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
-        """Return whether the claimant gets capacity, or a plan for it, on a snapshot with one difference. Raise OutOfPlansError.
+        """Return whether the claimant gets capacity, or a plan for it, on a snapshot with one change.
+
+        Raise OutOfPlansError if the budget is spent.
 
         If so, `served` tries further equal asks on that snapshot.
         """
@@ -98,9 +108,12 @@ class Planner:
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the last helpful change serves, and why it does not serve the next. Raise OutOfPlansError.
+        """Return how many equal asks the last helpful change serves, and why it does not serve the next.
 
-        At most SERVED_MAX asks are tried, one after another. None if the change serves all of them, or was tried for a gang.
+        Raise OutOfPlansError if the budget is spent.
+
+        At most SERVED_MAX asks are tried, one after another. Return None if the change serves all of them, or was tried for a
+        gang.
         """
         snapshot, first = self._helped or (self.snapshot, None)
         if not isinstance(first, WaitingAsk):
@@ -125,7 +138,7 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """Return the refusal of a claimant that may not claim at all; None if only a search for victims has the answer."""
+        """Return the refusal of a claimant that may not claim at all. Return None if only a search for victims has the answer."""
         policies = _serving(self.snapshot.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)
@@ -135,9 +148,9 @@ class Planner:
         return _may_have_others_go(self._now, policies[0], claimant)
 
     def _no_leaf_exceeds(self, ask: Claimant) -> bool:
-        """Return whether no other leaf exceeds its entitlement in a requested type, so that nothing is evicted (G2).
+        """Return whether every other leaf is within its entitlement in the requested types, so that nothing is evicted (G2).
 
-        The result is False for gangs and for asks that replace others, because pods of their own queue may be evicted.
+        Return False for gangs and for asks that replace pods of their queue, because pods of their own queue may be evicted.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
         if isinstance(ask, WaitingJob) or serving != [Scope.OTHER_QUEUES]:
@@ -150,7 +163,7 @@ class Planner:
 
 
 def _over(trial: Trial) -> dict[int, set[str]]:
-    """Return by type index the leaves that exceed their entitlement in it; for host ports, all leaves."""
+    """Return the leaves that exceed their entitlement in a type, by type index. For host ports, return all leaves."""
     found: dict[int, set[str]] = {}
     for path, queue in trial.snapshot.queues.items():
         pairs = zip(trial.eff(path), entitlement.floor(trial, path), strict=True)
@@ -163,7 +176,7 @@ def _over(trial: Trial) -> dict[int, set[str]]:
 def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
     """Return the least number above ``low`` that helps, found by bisection.
 
-    ``high`` must help; and if a number helps, every larger number must help as well.
+    ``high`` must help. If a number helps, every larger number must help as well.
     """
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""The claimants of the report, each a single ask or a whole gang (J8); and copies of claimants with one difference."""
+"""The claimants of the report, each a single ask or a whole gang (J8), and changed copies of claimants."""
 
 from collections.abc import Callable
 from dataclasses import replace

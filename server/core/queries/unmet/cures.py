@@ -1,6 +1,6 @@
 """The single changes that may cure an unmet guarantee, the smallest kind first. The planner is asked whether a change helps.
 
-The order is: waiting; a quota amount of one queue; a switch of one queue; a setting of the partition; a field of the ask; a
+The order is: waiting, a quota amount of one queue, a switch of one queue, a setting of the partition, a field of the ask, a
 node. For an amount, the cure is the smallest change that helps.
 """
 
@@ -29,7 +29,7 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
 
 NEW_NODE: Final = "~evenhand.io/what-if"
-"""The name of the new node. This name sorts after all others, so that an existing node that is as good as the new one comes first."""
+"""The name of the new node. This name sorts after all others. Thus an existing node that is as good as the new one comes first."""
 NODES_TRIED_MAX: Final = 8
 VICTIM_GANG: Final = "job.victimgang"
 
@@ -37,7 +37,7 @@ Try = Callable[[Planner, Need, Refusal], Iterator[Cure]]
 
 
 def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
-    """Return the first single change that helps; None if none helps. Raise OutOfPlansError if the budget does not suffice."""
+    """Return the first single change that helps. Return None if none helps. Raise OutOfPlansError if the budget is too small."""
     return next((found for one in TRIES for found in one(planner, need, refusal)), None)
 
 
@@ -134,7 +134,7 @@ def _candidates(
 
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures in the PriorityClass or pod template of the ask; for a gang, of all members."""
+    """Yield cures in the PriorityClass or pod template of the ask. For a gang, these are the fields of all members."""
     for rule, fields, change, text in _WORDS:
         if refusal.rule is rule and planner.helps(
             planner.snapshot, claimants.saying(need.claimant, **fields)
