@@ -25,7 +25,7 @@ class Manager:
     explicit_sync: bool
     synced: bool
     counts: dict[str, int] = field(default_factory=dict)
-    """Under `nodes`, the number of nodes accepted from the manager since it registered. Only the digest of the state reads it."""
+    """The number of nodes accepted from the manager since it registered, under the key `nodes`. Only the digest of the state reads it."""
     recovered: int = 0
     """The number of its allocations, foreign pods left out, when it completed its sync."""
     recovered_asks: int = 0
@@ -46,11 +46,11 @@ class State:
     """The whole state of the core.
 
     ``configured`` says that a file configures the core, not registrations. Otherwise ``configured_by`` names the manager whose
-    registrations configure the core: the first manager that brought a configuration. It is empty before, and again when that
-    manager is forgotten. ``given`` has by manager the digest of the configuration text that it sent last, even if that text did
-    not come into force, for the last `configuration.GIVEN_MAX` managers. ``past`` has earlier configurations by revision number.
-    ``notes`` are decisions that the present event or tick still has to report.
-    ``prepared`` has by partition the queues that were made for a configuration that may come into force next.
+    registrations configure the core: the first manager that brought a configuration. It is empty before there is such a
+    manager, and again when that manager is forgotten. ``given`` has for each manager the digest of the configuration text that
+    it sent last, even if that text did not come into force. Only the last `configuration.GIVEN_MAX` managers are stored.
+    ``past`` has earlier configurations by revision number. ``notes`` are decisions that the present event or tick still has to
+    report. ``prepared`` has for each partition the queues that were made for a configuration that may come into force next.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class State:
         return partition
 
     def prepared_for(self, spec: PartitionSpec) -> Prepared | None:
-        """Return what was prepared for a specification; None if nothing was."""
+        """Return what was prepared for a specification, or None."""
         found = self.prepared.get(spec.name)
         return found if found is not None and found.spec is spec else None
 
@@ -96,12 +96,15 @@ class State:
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
 
     def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
-        """Set a timer for each pair of an instant and the id of a decision, which expires then unless it ended before."""
+        """Set a timer for each pair of an instant and the id of a decision. The decision expires then, unless it ended before."""
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
 
     def due(self, now: int) -> list[Timer]:
-        """Remove and return the timers that are due, in order of their instants; among equal instants, in the order of setting."""
+        """Remove and return the timers that are due, in order of their instants.
+
+        Among equal instants, return them in the order of setting.
+        """
         timers = []
         while self.timers and self.timers[0][0] <= now:
             timers.append(heapq.heappop(self.timers))

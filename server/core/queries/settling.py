@@ -68,8 +68,7 @@ def _reserves(partition: Partition) -> bool:
 
 
 def _openings(partition: Partition) -> Iterator[int]:
-    """Yield the instants at which claims become possible without an event: ends of delays, pauses, minimum running times, windows, freezes.
-    """
+    """Yield the instants at which claims become possible without an event: the ends of delays, pauses, runtimes, windows and freezes."""
     settings = partition.spec.preemption
     for ask in partition.asks.values():
         properties = ask.application.leaf.spec.properties

@@ -17,8 +17,8 @@ Reports = dict[str, tuple[UserLimitReport, ...]]
 def limit_reports(partition: Partition) -> Reports:
     """Return the limits of all queues, in the order of the configuration.
 
-    The wildcard of users is followed by the users that it limits and that have an application, by name, because the limit
-    bounds each of them alone.
+    The wildcard of users is followed by the users that it limits and that have an application, by name. The limit bounds each
+    of them alone.
     """
     limiting = [one for one in partition.queues.values() if one.spec.limits]
     if not limiting:

@@ -31,7 +31,7 @@ from server.state.plan_checks import PlanCheck
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
-    """Return the verdict on a waiting ask; None for a key that does not wait, or that waits for a placeholder."""
+    """Return the verdict on a waiting ask. Return None for a key that does not wait, or that waits for a placeholder."""
     for partition in core.state.partitions.values():
         ask = partition.asks.get(key)
         if ask is not None and ask.node is None:
@@ -47,7 +47,7 @@ Lay = Callable[[Trial], object]
 def of_ask(
     partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """Return the verdict on one waiting ask, after ``lay`` has applied other decisions; None if the ask waits for a placeholder.
+    """Return the verdict on one waiting ask, after ``lay`` has applied other decisions. Return None if the ask waits for a placeholder.
 
     If a decision frees capacity for the ask already, the verdict names that decision. If the ask's manager was asked about a plan
     and has not answered, the verdict says so.
@@ -73,7 +73,7 @@ def of_ask(
 
 
 def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
-    """Return the verdict on a gang, which holds for each of its members (J8). It names the member without a node."""
+    """Return the verdict on a gang, which holds for each of its members (J8). The verdict names the member without a node."""
     snapshot = snapshotting.take(partition, now, due=snapshotting.Due(jobs=[due_gangs.due(job)]))
     waiting = snapshot.jobs[0]
     trial = Trial(snapshot)
@@ -87,7 +87,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
-    """Return the verdict with the end of the back-off after a refusal (G1); None if no back-off is left."""
+    """Return the verdict with the end of the back-off after a refusal (G1). Return None if no back-off is left."""
     retry, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
@@ -123,7 +123,10 @@ def _checked(check: PlanCheck, key: str) -> Verdict:
 
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
-    """Return the first plan that a policy finds for the ask, else the answer of the first policy that serves it (P3)."""
+    """Return the first plan that a policy finds for the ask.
+
+    If there is none, return the answer of the first policy that serves it (P3).
+    """
     first = None
     for policy in serving(trial.snapshot.settings, ask):
         answer = _planned(trial, Intent(policy.name, ask))
@@ -191,7 +194,7 @@ def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """Return the verdict with the instant of the next attempt: after the queue's delay, the back-off, or the pace (G1, P1, P5).
 
-    For a DaemonSet pod only a change of its node counts (G11), so its verdict has no instant.
+    For a DaemonSet pod only a change of its node counts (G11). Its verdict therefore has no instant.
     """
     if facts(found.policy).retry is Retry.NODE:
         return found
@@ -208,14 +211,14 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
-    """Return the text of the verdict; for a plan, with the rest of the queue's preemption delay (G1)."""
+    """Return the text of the verdict. For a plan, add the rest of the queue's preemption delay (G1)."""
     if found.law:
         return found.because  # the instant of the next attempt says the rest
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"
 
 
 def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
-    """Return whether a budget put a plan for the group off, and the next round has not come yet (P5)."""
+    """Return whether a budget put a plan for the group off, and the next round is still to come (P5)."""
     known = partition.round.tries.verdict(group)
     if known is None or known.law != Rule.PACE:
         return False
@@ -223,7 +226,7 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """Return the verdict with the instant of the next round that may act (P1, P5); unchanged if a rule forbids the plan."""
+    """Return the verdict with the instant of the next round that may act (P1, P5). If a rule forbids the plan, return it unchanged."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

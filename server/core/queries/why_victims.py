@@ -11,10 +11,10 @@ from server.model.records import DecisionRecord
 class Compared:
     """The comparison of a victim with the next candidate in the order that was not evicted: the candidate that stays.
 
-    ``place`` is the victim's rank among ``total`` candidates, 0 if it comes before the excerpt that is kept. ``stays`` is the
-    key of the candidate that stays, "" for none, ``stays_place`` its place. ``key`` is the first sort key in which the two
-    differ; ``own`` is the value of the candidate that stays, ``other`` that of the victim. ``before`` says that the candidate
-    that stays comes first, so that no sort key decided: a set of victims without it was better.
+    ``place`` is the victim's rank among ``total`` candidates. It is 0 if the victim comes before the excerpt that is kept.
+    ``stays`` is the key of the candidate that stays, "" for none. ``stays_place`` is its place. ``key`` is the first sort key
+    in which the two differ. ``own`` is the value of the candidate that stays, and ``other`` that of the victim. ``before`` says
+    that the candidate that stays comes first. Then no sort key decided: a set of victims without it was better.
     """
 
     victim: str
@@ -43,7 +43,7 @@ class NextNode:
 
 
 def compared(record: DecisionRecord, ranking: Ranking, victim: str) -> Compared | None:
-    """Return how a victim compares with the next candidate that stays; None for a victim that was not ranked."""
+    """Return how a victim compares with the next candidate that stays. Return None for a victim that was not ranked."""
     place = ranking.place(victim)
     if not place:
         return Compared(victim, 0, ranking.total) if ranking.start else None
@@ -74,7 +74,7 @@ def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
 
 
 def next_node(ranking: Ranking) -> NextNode | None:
-    """Return the next node in the order after the chosen one; None if nodes were not compared."""
+    """Return the next node in the order after the chosen one. Return None if nodes were not compared."""
     if len(ranking.rivals) < 2:  # noqa: PLR2004 - the chosen node and another
         return None
     chosen, *others = ranking.rivals

@@ -1,4 +1,7 @@
-"""The comparison of the live side's and the shadow's decisions, ask by ask, and the reason why one side made no decision for an ask."""
+"""The comparison of the live side's and the shadow's decisions, ask by ask.
+
+It includes the reason why one side made no decision for an ask.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -24,8 +27,8 @@ class Why(NamedTuple):
 def subjects(plan: Plan) -> tuple[str, ...]:
     """Return the asks that a plan is for, or the queue whose surplus it reclaims.
 
-    The result is empty for policies that are not compared: only the live side has them (quota runs), or they have no victims
-    (reservations).
+    The result is empty for policies that are not compared. Either only the live side has them (quota runs), or they have no
+    victims (reservations).
     """
     if not plan.facts.compared:
         return ()
@@ -54,7 +57,7 @@ def added(known: Sum, choice: Choice) -> Sum:
 
 
 def is_alike(one: Choice | None, other: Choice | None) -> bool:
-    """Return whether two decisions are the same; running times of victims are not compared."""
+    """Return whether two decisions are equal. Running times of victims are not compared."""
     if one is None or other is None:
         return one is other
     return _content(one) == _content(other)
@@ -71,7 +74,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
     """Return why one side made no decision for a subject although the other side made one under this policy.
 
-    ``side`` is the live partition or the shadow's copy of it, ``key`` the ask, or the queue for surplus reclaim.
+    ``side`` is the live partition or the shadow's copy of it. ``key`` is the ask, or the queue for surplus reclaim.
     """
     settings = side.spec.preemption
     if facts(policy).shrinks is Shrinks.PARTITION:
@@ -86,7 +89,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 
 
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
-    """Return the ask's last refusal if that was just now, or if the ask's back-off is not over yet; else None."""
+    """Return the ask's last refusal if that was just now, or if the ask's back-off is not over yet. Return None in other cases."""
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Job):
         return None

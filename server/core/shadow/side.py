@@ -1,7 +1,7 @@
 """The partition as its shadow sees it: the live objects under other settings, with a round of its own.
 
-Planning code reads settings and rounds from the partition that it is given. A shadow therefore passes a copy of the partition
-that shares everything else with the original, so that due asks, snapshots and rules use the same code for both.
+Planning code reads settings and rounds from the partition that it is given. A shadow passes a copy of the partition, which
+shares everything else with the original. Thus due asks, snapshots and rules use one code for both.
 """
 
 import copy
@@ -20,7 +20,7 @@ from server.state.thrashing import ThrashingTables
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
-    """Return the memory of the partition's shadow; None without a shadow. A new configuration starts a new, empty memory."""
+    """Return the memory of the partition's shadow. Return None if there is no shadow. A new configuration starts a new, empty memory."""
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
         return known
@@ -32,7 +32,7 @@ def memory(partition: Partition, now: int) -> Shadow | None:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which the shadow may decide something without any event; None for none.
+    """Return the next instant after ``now`` at which the shadow may decide something without any event. Return None if there is none.
 
     A shadow that has not begun under the present configuration has no such instant.
     """
@@ -58,7 +58,7 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Apply the shadow's bounds of leaves (W2) to its copy, and yield its deficits; take the shadow's snapshots inside.
+    """Apply the shadow's bounds of leaves (W2) to its copy, and yield its deficits. Take the shadow's snapshots inside this context.
 
     On leaving, the live side's columns of queues are restored, because snapshots replace them.
     """

@@ -1,8 +1,8 @@
-"""The standing decisions of a shadow, which hold as long as the ask still waits and the victims still run.
+"""The standing decisions of a shadow. A *standing* decision is open: its ask still waits and its victims still run.
 
-In each of the shadow's rounds the standing decisions are applied to the Trial first, so that the same decision is not reported
-again and no victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when
-a victim is gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
+In each of the shadow's rounds the standing decisions are applied to the Trial first. Thus no decision is reported twice, and no
+victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim is
+gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from server.state.partition import Partition
 from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 
 CHECKED_MAX: Final = 32
-"""The number of decisions that a turn checks against the rules again at most. A check is as much work as a plan."""
+"""The largest number of decisions that a turn checks against the rules again. A check is as much work as a plan."""
 CHECK_MS: Final = 1_000
 """The time between two checks of the standing decisions while no ask is due."""
 PLACED = "its ask was placed without it"
@@ -37,7 +37,7 @@ def held(plan: Plan) -> OpenShadowDecision:
 
 
 def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
-    """End the decisions that the present state rules out; return the reasons by subject. Without a change of state, do nothing."""
+    """End the decisions that the present state rules out. Return the reasons by subject. Without a change of state, do nothing."""
     state = (
         partition.relief,
         partition.placements,
@@ -120,7 +120,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
     """Return the names of the next decisions to check, at most CHECKED_MAX, and remember the last of them.
 
-    The first follows the decision that was checked last; after the end of the list comes its beginning.
+    The first is the one after the decision that was checked last. The end of the list is followed by its beginning.
     """
     known.checked_ms = now
     names = list(known.held)
@@ -146,7 +146,7 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
 def _seen_waiting(
     other: Partition, trial: Trial, held: Sequence[OpenShadowDecision]
 ) -> Iterator[dict[str, WaitingAsk]]:
-    """Add the gangs of the held decisions to the snapshot, even if they are not due; yield the asks of these decisions by key.
+    """Add the gangs of the held decisions to the snapshot, even if they are not due. Yield the asks of these decisions by key.
 
     The gangs are needed because the rules check a whole gang (J8). The snapshot is restored at the end.
     """

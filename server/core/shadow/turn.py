@@ -1,7 +1,7 @@
 """The turn of a shadow: it plans beside a live round, on the state at the start of that round, and reports the differences.
 
 Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out. Only the shadow's own
-memory changes, so that the live side decides the same as without a shadow, byte for byte.
+memory changes. The live side thus decides as it would without a shadow, byte for byte.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ LIVE, SHADOW = "live", "shadow"
 
 
 def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
-    """Return the turn of the partition's shadow at this instant; None without a shadow.
+    """Return the turn of the partition's shadow at this instant. Return None if there is no shadow.
 
     Each ask that is tried costs at least one step of the budget. Asks beyond the budget are tried in the next tick.
     """
@@ -54,7 +54,7 @@ class Turn:
         self._drafts: list[ShadowRecord] = []
 
     def plan(self, live: Trial | None) -> None:
-        """Decide under the shadow's settings, and compare with the plans of the live side; ``live`` is None if nothing was due."""
+        """Decide under the shadow's settings, and compare with the plans of the live side. ``live`` is None if nothing was due."""
         known, now = self._known, self._now
         self._ended = standing.sweep(self._partition, known)
         mine: dict[str, Choice] = {}
@@ -164,7 +164,7 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """Return the record of a subject as of this turn; None if there is nothing new to report.
+        """Return the record of a subject as of this turn. Return None if there is nothing new to report.
 
         If one side decided nothing now, its last decision counts as long as it stands.
         """
@@ -191,7 +191,7 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last choice for the subject still counts: it stands, or the live decision has not changed.
+        """Return whether the shadow's last choice for the subject still counts: it stands, or the live decision is unchanged.
 
         In observe mode it counts while it is still shown.
         """
@@ -200,7 +200,10 @@ class Turn:
         return not has_changed or any(key in one.subjects for one in self._known.held.values())
 
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
-        """Return the ended record of a decision that only the shadow made; None if there is no such decision, or it has not ended."""
+        """Return the ended record of a decision that only the shadow made.
+
+        Return None if there is no such decision, or it is still open.
+        """
         if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
             return None
         if key not in self._ended:
@@ -254,7 +257,7 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 
 
 def _leave_out_served(trial: Trial) -> None:
-    """Remove asks for which a decision stands; asks whose decision just ended are kept and planned for again."""
+    """Remove asks for which a decision stands. Asks whose decision just ended are kept and planned for again."""
     snapshot = trial.snapshot
 
     def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:

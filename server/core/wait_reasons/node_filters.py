@@ -1,4 +1,4 @@
-"""The number of nodes by the reason why they do not take a waiting ask, and the node that lacks least. Read-only."""
+"""The number of nodes by the reason why they do not take a waiting ask, and the node that lacks least. Read-only. Read-only."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -25,10 +25,10 @@ SHORT: Final = "short-"
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of nodes by the first reason that excludes the ask, the most frequent reason first; FITS counts nodes it fits on.
+    """The number of nodes by the first reason that excludes the ask, the most frequent reason first. FITS counts nodes that take the ask.
 
-    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is the node that lacks least among the nodes that the
-    constraints allow, None if they allow none; ``missing`` has by type what that node lacks.
+    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is the node that lacks least among the nodes that
+    the constraints allow, None if they allow none. ``missing`` has what that node lacks, by type.
     """
 
     counts: dict[str, int]
@@ -91,7 +91,7 @@ def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
 
 
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
-    """Return the reason other than capacity for which a node does not take the ask, "" if there is none."""
+    """Return the reason other than capacity for which a node does not take the ask. Return "" if there is none."""
     if not node.is_open_to(ask.spec.constraints):
         return NOT_SCHEDULABLE
     for name, part in named:
@@ -101,7 +101,7 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Return a sort key, and the node: nodes that could hold the ask when empty come first, then nodes that lack less."""
+    """Return a sort key, and the node. Nodes that could hold the ask when empty come first, then nodes that lack less than others."""
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
     # If pledges exceed the free capacity, the excess is missing as well.
@@ -111,7 +111,7 @@ def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
 
 
 def _capacity_reason(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return why a node that the constraints allow lacks capacity for the ask; FITS if the ask fits."""
+    """Return why a node that the constraints allow lacks capacity for the ask. Return FITS if the ask fits."""
     demand = ask.ask_class.node_demand
     if not fits(demand, node.capacity):
         return TOO_SMALL
@@ -149,7 +149,7 @@ def _unpledged(node: Node) -> Amounts:
 
 
 def missing(partition: Partition, ask: Ask, node: Node) -> dict[str, int]:
-    """Return by type what a node lacks for the ask now; a missing port counts as 1 of the resource type that stands for it."""
+    """Return what a node lacks for the ask now, by type. A missing port counts as 1 of the resource type that represents it."""
     free = free_for(ask, node)
     types = partition.types
     lacks = (

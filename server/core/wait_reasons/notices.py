@@ -17,17 +17,17 @@ from server.state.placeholders import PLACEHOLDERS
 from server.state.snapshotting import first_blocker
 
 TELL_MAX = 2_500
-"""The number of asks that one tick reports at most; the next tick reports the others."""
+"""The largest number of asks that one tick reports. The next tick reports the others."""
 TELL_BESIDE_MAX = 1_000
-"""The number of asks that a tick with placements reports at most. Placements are sent when the tick ends, and must not wait for texts."""
+"""The largest number of asks that a tick with placements reports. Placements are sent when the tick ends, and must not wait for texts."""
 RETELL_MS = 60_000
-"""The time within which a group of asks gets at most one report that a reservation other than the reported one keeps it waiting."""
+"""The time within which a group of asks gets at most one report that another reservation than the reported one keeps it waiting."""
 
 
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Report the reasons that the shim has not received yet, for about `most` asks; return whether any reports are left."""
+    """Report the reasons that the shim is still to receive, for about `most` asks. Return whether any reports are left."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
@@ -52,7 +52,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
     """Mark groups whose reason changed with the reservations, so that the next `tell` reports them.
 
     A group whose reason names no reservation is reported at once. If its reason names a reservation that has ended, and the
-    group still waits, it is reported at most once in RETELL_MS, however often reservations change.
+    group still waits, it is reported at most once in RETELL_MS. This holds however often reservations change.
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.decisions.reservations:
@@ -86,7 +86,7 @@ def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now:
 def _waiting(group: Group | Job) -> Iterator[Ask]:
     """Yield the waiting members of a gang, or the waiting asks of a group.
 
-    The list of a group may still have asks that left it, because they were pledged or placed; these are skipped.
+    The list of a group may still have asks that left it, because they were pledged or placed. Such asks are skipped.
     """
     if isinstance(group, Job):
         return iter(group.members)
@@ -129,7 +129,7 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
 
 
 def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
-    """Return the code in words, for the event of the pod; "" for a code that needs no words."""
+    """Return the code in words, for the event of the pod. Return "" for a code that needs no words."""
     if isinstance(group, Job) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
         reserve = group.application.reserve
         wanted = quantities({} if reserve is None else reserve.wanted)

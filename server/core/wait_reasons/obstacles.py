@@ -22,7 +22,7 @@ FEW_SIZES: Final = 16
 
 
 class Obstacles:
-    """The obstacles of one partition's asks. An object examines each group and class once, so use it only while nothing changes."""
+    """The obstacles of one partition's asks. An object examines each group and class once. Therefore use it only while nothing changes."""
 
     def __init__(self, state: State, partition: Partition) -> None:
         self._partition = partition
@@ -57,7 +57,7 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Return why no node takes the ask, by its original constraints: nodes that it avoids for now count as allowed."""
+        """Return why no node takes the ask, by its original constraints. Nodes that it avoids for now count as allowed."""
         ask_class = ask.ask_class
         if ask.key in self._partition.avoided or ask.pledge is not None:
             return node_code(self._partition, ask)
@@ -67,7 +67,7 @@ class Obstacles:
         return found
 
     def _of_class(self, ask: Ask) -> Code:
-        """Return the `node_code` of an ask's class. The nodes are examined once for all classes with the same constraint."""
+        """Return the `node_code` of an ask's class. The nodes are examined once for all classes with one constraint."""
         partition, mask = self._partition, ask.ask_class.mask
         if mask.names is not None or ask.spec.constraints.required_node:
             return node_code(partition, ask)
@@ -117,8 +117,9 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 def node_code(partition: Partition, ask: Ask) -> Code:
     """Return why no node takes the ask.
 
-    The codes mean: no node takes placements, the constraints allow none, none that they allow is large enough, one has enough
-    free capacity that is reserved, or none has enough free capacity now.
+    NO_NODES: no node takes placements. NO_NODE_CONSTRAINTS: the constraints allow none of the nodes that take placements.
+    NO_NODE_CAPACITY: each node that the constraints allow is too small even when empty. CAPACITY_RESERVED: a node has enough
+    unused capacity, but it is reserved for another ask. NO_NODE: no node has enough free capacity now.
     """
     constraints = ask.spec.constraints
     if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):

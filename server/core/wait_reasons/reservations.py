@@ -1,7 +1,7 @@
 """The time limits of reservations, the effect of changed settings on them, and the texts for asks that wait because of them.
 
-A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing for the same time. In that
-time other asks can use the node's free capacity, so that no ask blocks others without end.
+A reservation that has lasted for `reservations.timeout` ends. Its application then reserves nothing for that length of time. In
+that time other asks can use the node's free capacity. Thus no ask blocks others without end.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ DAY_MS: Final = 86_400_000
 
 
 def bound(partition: Partition, made_ms: int) -> int:
-    """Return the instant at which a reservation made at ``made_ms`` ends; 0 if it may last without limit."""
+    """Return the instant at which a reservation made at ``made_ms`` ends. Return 0 if it may last without limit."""
     timeout = partition.spec.reservations.timeout_ms
     return made_ms + timeout if timeout else 0
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """End a reservation whose time limit is reached, and return a note; its application may reserve nothing for as long again.
+    """End a reservation whose time limit is reached, and return a note. For that length of time, its application may reserve nothing.
 
     A reservation whose limit was removed stays.
     """
@@ -48,7 +48,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Apply changed settings: reservations end if they are switched off or no longer fit the limits; others get their new end."""
+    """Apply changed settings: reservations end if they are switched off or no longer fit the limits. The others get their new end."""
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
     notes = _drop_unfit(partition, now) if settings.enabled else []
@@ -82,7 +82,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 
 
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
-    """Return the lowest limit without headroom for a reservation, None for none.
+    """Return the lowest limit without headroom for a reservation, or None.
 
     The reservations that its owner outranks do not count.
     """

@@ -52,7 +52,7 @@ _TRIGGER: Final[Mapping[Rule, Binding]] = {
     Rule.SEARCH_BOUND: Binding.SEARCH,
     Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
-"""By rule, the binding of a refusal that does not depend on the candidates."""
+"""The binding of a refusal that does not depend on the candidates, by rule."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.WAIT: Binding.MIN_RUNTIME,
     Change.LOWER_GUARANTEE: Binding.GUARANTEES,
@@ -61,7 +61,7 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
-"""For asks for which no victims suffice: by helpful change, the binding that the change removes."""
+"""The binding that a helpful change removes, by change, for asks for which no victims suffice."""
 _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.FENCE: Binding.FENCE,
     Rule.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
@@ -75,7 +75,7 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.BELOW_GUARANTEE: Binding.GUARANTEES,
     Rule.FROZEN: Binding.FROZEN,
 }
-"""For asks that no change helps: the binding by the rule that protects most of the pods that hold the missing types."""
+"""The binding for asks that no change helps, by the rule that protects most of the pods that hold the missing types."""
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
@@ -116,7 +116,7 @@ def _asks(need: Need, binding: Binding, because: str, found: Cure | None = None)
 
 
 def _resource(need: Need) -> dict[str, int]:
-    """Return the request of an ask; for a gang the sum over all members."""
+    """Return the request of an ask. For a gang, return the sum over all members."""
     sums: Counter[str] = Counter()
     for one in claimants.members(need.claimant):
         sums.update(dict(one.spec.resource))
@@ -133,7 +133,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Return the answer for asks for which there is a plan: they wait for time to pass, or the partition only observes (P8)."""
+    """Return the answer for asks for which there is a plan. They wait for time to pass, or the partition only observes (P8)."""
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
@@ -201,7 +201,7 @@ _COUNTED: Final = frozenset(
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure, None for none. If it does not serve all equal asks that were tried, it has the number that it serves."""
+    """Return the cure, or None. If it does not serve all equal asks that were tried, it has the number that it serves."""
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
     try:
@@ -215,7 +215,7 @@ def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure, None for none. If it adds a node, its text first names the alternative: to allow large enough nodes."""
+    """Return the cure, or None. If it adds a node, its text first names the alternative: to allow large enough nodes."""
     if found is None or found.change is not Change.ADD_NODE:
         return found
     return replace(found, text=", or ".join([*allowing(need.excluded), found.text]))
@@ -224,7 +224,8 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
     """Return whether fragmentation explains the refusal (G12).
 
-    True if the refusal has one of four rules, no maximum blocks, and the suitable nodes have enough free capacity in sum.
+    This requires that the refusal has one of four rules, that no maximum blocks, and that the suitable nodes have enough free
+    capacity in sum.
     """
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
@@ -248,7 +249,7 @@ def _has_capacity_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bo
 
 
 def _blocking(planner: Planner, need: Need) -> str:
-    """Return the lowest queue on the claimant's path whose maximum has no headroom for it, "" for none."""
+    """Return the lowest queue on the claimant's path whose maximum has no headroom for it. Return "" if there is none."""
     whole = claimants.whole(need.claimant)
     return next((one.path for one in blocks(Trial(planner.snapshot), whole)), "")
 
@@ -286,7 +287,7 @@ _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FE
 def _of_the_cure(
     snapshot: Snapshot, need: Need, refusal: Refusal, found: Cure | None
 ) -> Binding | None:
-    """Return the binding that the cure removes; None if the cure does not show which one that is."""
+    """Return the binding that the cure removes. Return None if the cure does not show which one that is."""
     nobody = Binding.FENCE if refusal.rule is Rule.MEMBER and not refusal.levels else None  # J7, G2
     if found is None:
         return nobody

@@ -10,7 +10,7 @@ from server.state.partition import Partition
 from server.state.snapshotting import JobDue
 
 ALIKE_MAX: Final = 32
-"""The number of asks of a group that are compared one by one, at most, in the fields that their class does not cover."""
+"""The largest number of asks of a group that are compared one by one in the fields that their class does not cover."""
 
 
 class Kind(NamedTuple):
@@ -51,7 +51,7 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 def _together(known: Kind, kind: Kind) -> Kind:
     """Return two kinds with equal keys as one kind.
 
-    The number of a gang's members is not added up: each member with a pledge has a group of its own, which counts all members.
+    The number of a gang's members is not added up. Each member with a pledge has a group of its own, which counts all members.
     """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number
@@ -70,7 +70,7 @@ def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
     """Yield asks that represent a group, each with the number of asks that it represents.
 
     A gang is represented by its first member. In other groups each of the first asks represents itself, because asks may differ
-    in fields that their class does not cover; the last ask represents all others.
+    in fields that their class does not cover. The last ask represents all others.
     """
     if isinstance(group, Job):
         if group.members:

@@ -17,7 +17,7 @@ from server.state.partition import Partition
 
 
 def listing(partition: Partition, snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with policy `job` on; the snapshot itself if it is on already."""
+    """Return the snapshot with policy `job` on. If it is on already, return the given snapshot."""
     settings = snapshot.settings
     if settings.lists(JOB):
         return snapshot
@@ -35,7 +35,7 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 
 
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
-    """Return by queue the firm amounts that are held once all ordered evictions are done, and the same plus waiting firm asks."""
+    """Return for each queue the firm amounts that are held once all ordered evictions are done, and that sum plus waiting firm asks."""
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
     dying = set(partition.columns.allocations.dying())

@@ -28,7 +28,7 @@ from server.state.limits import Limiter
 from server.state.partition import Partition
 
 KINDS_MAX: Final = 3
-"""The most kinds of asks of one queue that are judged; further kinds are only counted."""
+"""The largest number of kinds of asks of one queue that are judged. Further kinds are only counted."""
 
 
 class Limited(NamedTuple):
@@ -39,7 +39,7 @@ class Limited(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """The instant from which a policy may plan for an ask, and whether a back-off after a refusal sets it."""
+    """The instant from which a policy may plan for an ask, and whether a back-off after a refusal sets that instant."""
 
     due_ms: int
     backs_off: bool
@@ -49,8 +49,8 @@ class Need(NamedTuple):
     """The equal asks of one leaf, or a gang: the first ask, the number of asks, and the facts that the state has about them.
 
     ``claimant`` is the first ask, or the gang as a whole (J8), which has to get capacity. ``decision`` is the decision that
-    frees capacity for the first ask. ``waits`` has by policy the instant from which it may plan for that ask, because some
-    policies have no delay (J3, W6, I5). ``code`` says why the ask waits.
+    frees capacity for the first ask. ``waits`` has for each policy the instant from which it may plan for that ask. The
+    instants differ, because some policies have no delay (J3, W6, I5). ``code`` says why the ask waits.
     """
 
     ask: WaitingAsk
@@ -66,7 +66,7 @@ class Need(NamedTuple):
 
     @property
     def job(self) -> WaitingJob | None:
-        """Return the gang that is judged as a whole; None for a single ask."""
+        """Return the gang that is judged as a whole. Return None for a single ask."""
         return self.claimant if isinstance(self.claimant, WaitingJob) else None
 
     @property
@@ -85,10 +85,10 @@ class Unmet(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """The facts on which the report is based; any thread may read them.
+    """The facts on which the report is based. Any thread may read them.
 
-    ``listed`` is the partition as if policy `job` were listed; ``reserved`` has by queue the latest end of the reservations
-    that count in it.
+    ``listed`` is the partition as if policy `job` were listed. ``reserved`` has for each queue the latest end of the
+    reservations that count in it.
     """
 
     snapshot: Snapshot
@@ -98,7 +98,7 @@ class Needs(NamedTuple):
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
-    """Return the unmet queues of a partition, the worst first; only ``queue`` and those below it unless that is ""."""
+    """Return the unmet queues of a partition, the worst first. Unless ``queue`` is "", return only this queue and those below it."""
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshotting.take(partition, now)), queue)
     groups = _groups(state, partition, short)
@@ -159,7 +159,7 @@ class _Found(NamedTuple):
 def _groups(
     state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]]
 ) -> list[_Found]:
-    """Return each kind of waiting asks that requests a type which some queue on its path lacks."""
+    """Return each kind of waiting asks that requests a type of which some queue on its path lacks a part."""
     obstacles = Obstacles(state, partition)
     found: list[_Found] = []
     for path, leaf in sorted(partition.queues.items()):

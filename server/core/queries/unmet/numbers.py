@@ -21,9 +21,9 @@ from server.snapshot.queues import FrozenAmounts
 from server.snapshot.snapshot import Snapshot
 
 QUEUES_TRIED_MAX: Final = 8
-"""The most queues that are tried for one kind of change; queues with the most candidates are tried first."""
+"""The largest number of queues that are tried for one kind of change. Queues with the most candidates are tried first."""
 ROUNDS_MAX: Final = 16
-"""The most steps of the search for the largest guarantee that still helps."""
+"""The largest number of steps of the search for the largest guarantee that still helps."""
 
 UNITS: Final[Mapping[str, int]] = {
     "vcore": ONE_CORE,
@@ -74,7 +74,7 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
 def _least_headroom(
     planner: Planner, need: Need, path: str, lack: dict[int, int]
 ) -> dict[int, int]:
-    """Return the smallest raise of a maximum that helps: less than what lacks, if victims below the maximum free a part (G9)."""
+    """Return the smallest raise of a maximum that helps. It is less than what lacks if victims below the maximum free a part (G9)."""
 
     def helps(more: dict[int, int]) -> bool:
         return _helps_with_max(planner, need, path, more)
@@ -85,7 +85,7 @@ def _least_headroom(
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return amounts that help and of which none can be lowered alone, by type; ``enough`` must help."""
+    """Return amounts that help and of which none can be lowered alone, by type. ``enough`` must help."""
     found = dict(enough)
     for index, most in enough.items():
 
@@ -121,8 +121,8 @@ def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cu
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of raising the leaf's guarantee, so that the leaf itself decides whether its asks may claim a type (G2).
 
-    This helps if the queue that decides for the type already has its share, if no queue decides for it, or if pods inside the
-    deciding queue hold it.
+    This helps in three cases: the queue that decides for the type already has its share, no queue decides for the type, or pods
+    inside the deciding queue hold it.
     """
     if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return
@@ -181,7 +181,7 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return by queue the amounts by which to raise guarantees that are met, so that their queues may claim again (G2).
+    """Return the amounts by which to raise guarantees that are met, by queue, so that their queues may claim again (G2).
 
     A queue whose guarantee of a type is met decides that its asks may not claim the type, whatever its ancestors lack.
     """
@@ -197,7 +197,10 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
-    """Return by queue how much larger the guarantees on the path have to be for firm pods, which may use only guaranteed amounts (J4)."""
+    """Return how much larger the guarantees on the path have to be for firm pods, by queue.
+
+    Firm pods may use only guaranteed amounts (J4).
+    """
     trial, more = Trial(snapshot), Lacks()
     for queue in snapshot.path_up(need.ask.leaf):
         held = trial.firm_held(queue.path)
@@ -209,7 +212,7 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return by how much the guarantee of a gang's queue is too small; {} unless one queue alone decides.
+    """Return by how much the guarantee of a gang's queue is too small. Return {} unless one queue alone decides.
 
     Pods of other queues are evicted for a gang only until its queue has its guarantee (J7).
     """
@@ -257,7 +260,10 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
-    """Return the queues with a guarantee that do not contain the ask, those that protect most candidates first, the rest by path."""
+    """Return the queues with a guarantee that do not contain the ask.
+
+    Those that protect most candidates come first, the others by path.
+    """
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
     return [
@@ -277,7 +283,7 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering the guarantee of a queue by as little as the search finds; None if none helps.
+    """Return the cure of lowering the guarantee of a queue by as little as the search finds. Return None if none helps.
 
     A guarantee of zero is tried first. If it gives a plan, the guarantee keeps as much as the plan's victims allow.
     """
@@ -335,7 +341,7 @@ def _rounded_down(
 def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
     """Return the largest guarantee with which the gang still gets capacity. A guarantee of zero must help.
 
-    This amount cannot be read from a plan's victims: the members may get other nodes each time, so that a plan may have no
+    This amount cannot be read from a plan's victims. The members may get other nodes each time, so that a plan may have no
     victims.
     """
     before = planner.snapshot.queues[path].guaranteed

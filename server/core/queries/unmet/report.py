@@ -1,6 +1,6 @@
 """The report: every queue below its entitlement while asks below it wait. No function changes the state.
 
-The state is read first; all later steps read only an immutable snapshot.
+The state is read first. All later steps read only an immutable snapshot.
 """
 
 from collections import Counter
@@ -18,11 +18,11 @@ from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
 
 QUEUES_MAX: Final = 1_000
-"""The most queues of one report."""
+"""The largest number of queues of one report."""
 
 
 class Prepared:
-    """A report that is computed step by step: `queues` yields one queue after another, `finish` adds the facts about all queues."""
+    """A report that is computed step by step. `queues` yields one queue after another, and `finish` adds the facts about all queues."""
 
     def __init__(self, found: needs.Needs) -> None:
         self._found = found
@@ -31,7 +31,7 @@ class Prepared:
         self.over_promised = over_promised(found.snapshot)
 
     def queues(self) -> Iterator[UnmetQueue]:
-        """Yield the unmet queues. A queue is judged when the caller takes it; asks below several unmet queues are judged once."""
+        """Yield the unmet queues. A queue is judged when the caller takes it. Asks below several unmet queues are judged once."""
         types = frozenset(self.over_promised)
         for one in self._found.queues[:QUEUES_MAX]:
             asks = tuple(self._judge(need, types) for need in one.needs)
@@ -53,7 +53,7 @@ class Prepared:
         return known
 
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
-        """Return the asks; to a cure that raises a maximum, a note is added until when a reservation may take the new headroom."""
+        """Return the asks. If their cure raises a maximum, a note says until when a reservation may take the new headroom."""
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
@@ -62,7 +62,7 @@ class Prepared:
 
 
 def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
-    """Read the state for a report on all queues, or on ``queue`` and the queues below it; KeyError for an unknown partition.
+    """Read the state for a report on all queues, or on ``queue`` and the queues below it. Raise KeyError for an unknown partition.
 
     The steps of the returned report do not read the state.
     """
@@ -70,7 +70,7 @@ def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
 
 
 def report(core: Core, partition: str, now: int, queue: str = "") -> UnmetReport:
-    """Return the whole report at once, for all queues or for ``queue`` and those below it; KeyError for an unknown partition."""
+    """Return the whole report at once, for all queues or for ``queue`` and those below it. Raise KeyError for an unknown partition."""
     found = prepared(core, partition, now, queue)
     return found.finish(list(found.queues()))
 
