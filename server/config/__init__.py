@@ -1,4 +1,4 @@
-"""The reading of `queues.yaml`: `load` a text, `diff` two configurations; problems name file, line and path."""
+"""The reading of `queues.yaml`: `load` reads a text, and `diff` compares two configurations. Problems name file, line and path."""
 
 from server.config.difference import Change, diff
 from server.config.problems import Problem

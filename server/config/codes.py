@@ -1,4 +1,4 @@
-"""The stable codes of warnings. A partition may silence a code in `ignorewarnings`; docs/configuration.md lists them."""
+"""The stable codes of warnings. A partition may silence a code in `ignorewarnings`. docs/configuration.md lists the codes."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -43,7 +43,7 @@ CODES: Final = (
 
 
 def unknown(code: str, known: Sequence[str] = CODES) -> str:
-    """Return a message that the code does not exist, with the most similar existing code; empty if the code exists."""
+    """Return a message that the code does not exist, with the most similar existing code. Return "" if the code exists."""
     if code in known:
         return ""
     close = get_close_matches(code.lower(), known, n=1)

@@ -34,7 +34,7 @@ Facts = Mapping[str, str]
 class Change:
     """One difference. ``field`` is empty if the subject as a whole was added or removed.
 
-    ``subject`` is like ``queue root.a`` or ``partition gpu``; ``consequence`` says what the change does to running pods.
+    ``subject`` is like ``queue root.a`` or ``partition gpu``. ``consequence`` says what the change does to running pods.
     """
 
     kind: Kind
@@ -52,7 +52,11 @@ class Change:
 
 
 def diff(old: Configuration, new: Configuration) -> list[Change]:
-    """Return all changes, sorted: partitions by name; in a partition first its settings, then its queues by path; in each the fields by name."""
+    """Return all changes, sorted.
+
+    Partitions are sorted by name. In a partition, its settings come first, then its queues by path. In each of them, fields are
+    sorted by name.
+    """
     before = {partition.name: partition for partition in old.partitions}
     after = {partition.name: partition for partition in new.partitions}
     changes: list[Change] = []

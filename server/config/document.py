@@ -1,8 +1,8 @@
-"""The reader of YAML text: it returns plain values with the line of each. A text that exceeds one of the limits is refused.
+"""The reader of YAML text, which returns plain values with the line of each value. A text that exceeds one of the limits is refused.
 
-Scalars stay as they were written (`Written`), so that ``1_000``, ``0x10`` or ``1e3`` reach the check of their field and are not
-converted silently. Only null and the truth values of YAML 1.1 (`true`, `false`, `yes`, `no`, `on`, `off`) are converted. Anchors,
-aliases and merge keys work.
+Scalars stay as they were written (`Written`). Thus ``1_000``, ``0x10`` or ``1e3`` reach the check of their field, and are not
+converted silently. Only null and the truth values of YAML 1.1 (`true`, `false`, `yes`, `no`, `on`, `off`) are converted.
+Anchors, aliases and merge keys work.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from server.config.problems import Path, Reporter
 TEXT_MAX: Final = 4 << 20
 """The largest number of characters of one text. A ConfigMap holds 1 MiB, a gRPC message 4 MiB."""
 DEPTH_MAX: Final = 100
-"""The largest depth of nested mappings and lists; a queue takes two levels."""
+"""The largest depth of nested mappings and lists. A queue takes two levels."""
 VALUES_MAX: Final = 300_000
 """The largest number of keys and values of one text. The keys and values of an alias count each time that the alias is used."""
 
@@ -197,7 +197,7 @@ class _Builder:
         return own
 
     def _merge(self, node: yaml.Node, path: Path) -> dict[str, object]:
-        """Return the keys and values that `<<` merges in. If several mappings have the same key, the first mapping counts."""
+        """Return the keys and values that `<<` merges in. If several mappings have one key, the first mapping counts."""
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, object] = {}
         for part in parts:

@@ -1,4 +1,4 @@
-"""The first line that `evenhand config show` writes above a configuration. It names the revision on which a change is based."""
+"""The first line that `evenhand config show` writes above a configuration. This line names the revision on which a change is based."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""Checks of a queue's numbers against the numbers of its parent and its children, as other schedulers have them (Q8)."""
+"""Checks of a queue's numbers against the numbers of its parent and its children, as other schedulers check them (Q8)."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ def _check_own(
 
 
 def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Reporter) -> None:
-    """Check type by type that a max does not exceed the nearest max above it, and do the same below the queue.
+    """Check type by type that a max is at most the nearest max above it. Do this for all queues below the queue as well.
 
     ``above`` is changed during the check and restored at its end.
     """
@@ -53,7 +53,8 @@ def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Re
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
     """Check the guarantees below a queue.
 
-    Return by type what the queues above must guarantee at least: the queue's own guarantee, else the sum of its children's.
+    Return what the queues above must guarantee at least, by type: the queue's own guarantee, else the sum of its children's
+    guarantees.
     """
     sums: dict[str, int] = {}
     for child in draft.children:
@@ -74,7 +75,7 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 
 
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
-    """Check that each child of a queue with a limit of applications has a limit, too, and that it is not above the parent's."""
+    """Check that each child of a queue with a limit of applications has a limit too, at most as high as its parent's."""
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications
     if not bound or 0 < own <= bound or (not own and reporter.lacks(draft.where)):

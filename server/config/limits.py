@@ -15,7 +15,7 @@ LOWER = "lower it, or raise the other one"
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The bound of one name at a queue: in each type, the limit of the nearest queue on the path that limits the name there.
+    """The bound of one name at a queue: for each type, the limit of the nearest queue on the path that limits the name in that type.
 
     ``owner`` is the lowest queue on the path that limits the name.
     """
@@ -119,9 +119,9 @@ def _check_queue(
 
 
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
-    """Check that the limit of a name does not exceed its limit, or that of `*`, in the queues above.
+    """Check that the limit of a name is at most its limit, or that of `*`, in the queues above.
 
-    ``above`` is restored afterwards: a copy for each queue would cost the number of queues times that of names.
+    ``above`` is restored afterwards. A copy for each queue would cost the number of queues times that of names.
     """
     own: Bounds = {}
     for number, entry in enumerate(draft.limits):

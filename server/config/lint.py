@@ -16,10 +16,16 @@ from server.model.shadow import NO_EFFECT, is_on
 from server.model.spelling import duration_text, quantity_text
 
 SECONDS_SUSPICIOUS: Final = 60
-"""The number of seconds below which a quota delay under `resources` was probably meant in minutes (seed 000 itself writes 5 for minutes)."""
+"""The number of seconds below which a quota delay under `resources` was probably meant in minutes.
+
+Published examples write 5 for minutes.
+"""
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
-"""The shortest safe expiry (Kubernetes' usual grace period of 30 s, plus 30 s), and the shortest useful timeout of a reservation (30 s)."""
+"""The shortest safe expiry: 30 s more than the usual grace period of Kubernetes, 30 s.
+
+Then the shortest useful timeout of a reservation.
+"""
 OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 """The scopes of policies that evict pods for asks that belong to no gang."""
 
@@ -98,7 +104,7 @@ def _structure(draft: Draft, reporter: Reporter) -> None:
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a queue whose children all have guarantees of a type that sum up to less than its own: no child can claim the rest (G2)."""
+    """Warn of a queue whose children all guarantee a type, but in sum less than the queue does. Then no child can claim the rest (G2)."""
     for kind, amount in draft.guaranteed.items():
         parts = [child.guaranteed.get(kind, 0) for child in draft.children]
         if parts and all(parts) and sum(parts) < amount:
@@ -159,7 +165,7 @@ def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> N
 
 
 def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """Warn of a delay that has no effect on claims by weight (W6); preemption within a queue keeps its delay (I5)."""
+    """Warn of a delay that has no effect on claims by weight (W6). Preemption within a queue keeps its delay (I5)."""
     if settings.entitlement != "proportional" or PREEMPTION_DELAY not in draft.shape.properties:
         return
     replaces = settings.lists(IN_QUEUE)
@@ -349,7 +355,7 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about natural termination, which is a share of the over-use in each round and therefore depends on rounds (P9)."""
+    """Yield warnings about natural termination (P9). It is a share of the over-use in each round, and therefore depends on rounds."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"
@@ -383,7 +389,7 @@ def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 def _shadow_warnings(
     written: shape.LivePreemption, settings: PreemptionSettings
 ) -> Iterator[Warned]:
-    """Yield warnings about a shadow that decides the same as the live side, and about keys without effect in it (docs/shadow.md)."""
+    """Yield warnings about a shadow that decides as the live side does, and about keys without effect in a shadow (docs/shadow.md)."""
     if written.shadow is None:
         return
     for path, name in FIELDS.items():

@@ -1,7 +1,6 @@
 """The names in a configuration: queues, partitions, users, groups, access lists and name patterns.
 
-Every function that returns a name, list or pattern raises ValueError, with a message for the file's author, for a text that is
-none.
+Functions that return a name, list or pattern raise ValueError for an invalid text, with a message for the file's author.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The part of a text that has the right shape, so that a fault in one place does not hide the faults in others."""
+"""The part of a text that has the right shape. It is checked further, so that a fault in one place does not hide faults in others."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -23,7 +23,7 @@ _OF_QUEUE: Final = tuple(shape.Queue.model_fields)
 
 
 def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> shape.File | None:
-    """Return the file without the values of a wrong shape; None if nothing remains that can be checked after ROUNDS_MAX attempts.
+    """Return the file without the values of a wrong shape. Return None if nothing remains that can be checked after ROUNDS_MAX attempts.
 
     The reporter gets the faults, and the paths that were left out because of them.
     """
@@ -68,7 +68,7 @@ def tree_is_known(queues: Path, reporter: Reporter) -> bool:
 
 
 def _meant(key: str | int) -> str | int:
-    """Return the key of a queue that was probably meant; the given key if no known key is similar."""
+    """Return the key of a queue that was probably meant. If no known key is similar, return the given key."""
     if isinstance(key, int) or key in _OF_QUEUE:
         return key
     close = get_close_matches(key.lower(), _OF_QUEUE, n=1)

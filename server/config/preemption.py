@@ -133,8 +133,9 @@ def _proportional(
 ) -> PreemptionSettings:
     """Return the settings with the trigger that plain shares by weight need, and report a trigger that contradicts them.
 
-    Claims for plain shares by weight (`demandcap: false`) must fit after the ask is counted (W2): for these the trigger is set to
-    `after`. `overshoot: last` needs the same trigger (W8); it is reported, and not set.
+    Claims for plain shares by weight (`demandcap: false`) must fit after the ask is counted (W2). For such claims the trigger
+    is set to `after`. `overshoot: last` needs that trigger too (W8). A trigger that contradicts it is reported, and not
+    changed.
     """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"

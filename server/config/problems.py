@@ -10,9 +10,9 @@ Path = tuple[str | int, ...]
 Severity = Literal["error", "warning"]
 
 PROBLEMS_MAX: Final = 500
-"""The largest number of problems that are reported for one text; the others are only counted."""
+"""The largest number of problems that are reported for one text. Further problems are only counted."""
 COMPARISONS_MAX: Final = 5_000
-"""The largest number of queue names compared for similar names in one text; above this number no name is suggested."""
+"""The largest number of queue names compared for similar names in one text. Above this number no name is suggested."""
 MESSAGE_MAX: Final = 600
 """The largest number of characters of one message, because a message may quote a long text."""
 
@@ -79,9 +79,9 @@ class Reporter:
     def error(
         self, path: Path, message: str | Callable[[], str], line: int = 0, *, advice: str = ""
     ) -> None:
-        """Report why the text is refused, at this path; ``advice`` says what to do.
+        """Report why the text is refused, at this path. ``advice`` says what to do.
 
-        A message that is costly to make is given as a function, which is called only for a problem that is listed.
+        A message that is costly to make is given as a function. The function is called only for a problem that is listed.
         """
         self.failed = True
         if len(self.problems) >= PROBLEMS_MAX:
@@ -93,7 +93,7 @@ class Reporter:
         self._add(Problem("error", self.file, line, where, told, advice=advice))
 
     def warning(self, path: Path, code: str, message: str, consequence: str) -> None:
-        """Report a warning on a text that is accepted; ``consequence`` says what its author should know.
+        """Report a warning on a text that is accepted. ``consequence`` says what its author should know.
 
         If the partition silences ``code``, the warning goes to ``silenced`` instead.
         """

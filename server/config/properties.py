@@ -1,6 +1,6 @@
 """`properties` of queues and child templates: each name, its values, and what children inherit.
 
-`priority.policy`, `priority.offset` and `preemption.delay` are not inherited; the delay has an effect on leaves only (G1). Of
+`priority.policy`, `priority.offset` and `preemption.delay` are not inherited. The delay has an effect on leaves only (G1). Of
 `preemption.policy` only `disabled` is inherited. Everything else is inherited, and a queue's own value takes precedence.
 """
 
@@ -68,7 +68,7 @@ def _not_negative(written: str) -> int:
 
 
 def _preemption_delay(written: str) -> int:
-    """Return a delay in milliseconds. As in seed 001, a text that is no positive duration gives the default.
+    """Return a delay in milliseconds. A text that is not a positive duration gives the default, as in YuniKorn.
 
     `own_values` warns of such a text.
     """

@@ -1,6 +1,6 @@
 """Quantities, durations, shares and weights as they are written in the file, read as exact whole numbers.
 
-`server.model.spelling` writes them again. Every reader takes the text as written and raises ValueError with a message for the
+`server.model.spelling` writes these values. Every reader takes the text as written and raises ValueError with a message for the
 file's author.
 """
 
@@ -68,7 +68,7 @@ def quantity(kind: str, written: str) -> int:
 
 
 def _in_thousandths(written: str) -> int:
-    """Return a decimal number of cores in thousandths; 0 for a text that is no number or has more than three decimals."""
+    """Return a decimal number of cores in thousandths. Return 0 for a text that is not a number or has more than three decimals."""
     whole_part, point, part = written.partition(".")
     if not point or not f"{whole_part}{part}".isdecimal() or len(part) > len(str(MILLI)) - 1:
         return 0
@@ -112,7 +112,7 @@ def duration_ms(written: str) -> int:
 
 
 def share_permyriad(written: str) -> int:
-    """Return a share from `0%` to `100%`, with at most two decimals, in 1/10000; a plain `0` means no share."""
+    """Return a share from `0%` to `100%`, with at most two decimals, in 1/10000. A plain `0` means no share."""
     if written == "0":
         return 0
     found = _SHARE.fullmatch(written)

@@ -81,7 +81,7 @@ def _count(queues: Sequence[shape.Queue]) -> int:
 
 
 def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> None:
-    """Silence warnings with the codes that a partition lists; a code that does not exist is an error."""
+    """Silence warnings with the codes that a partition lists. A code that does not exist is an error."""
     for number, code in enumerate(partition.ignorewarnings):
         if code not in CODES:
             reporter.error((*where, "ignorewarnings", number), partial(unknown, code))
@@ -89,7 +89,7 @@ def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> Non
 
 
 def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.Checked:
-    """Report all errors of one partition, and return the partition with everything that later warnings depend on."""
+    """Report all errors of one partition. Return the partition with everything that later warnings depend on."""
     if partition.usergroupresolver is not None:
         message = "is not supported: the user and the groups come with each application and are not looked up"
         reporter.error((*where, "usergroupresolver"), message)
@@ -102,7 +102,7 @@ def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.
 
 
 def _spec(checked: lint.Checked) -> PartitionSpec:
-    """Return the partition in the form that the core takes; weights in the file replace the default weights."""
+    """Return the partition in the form that the core takes. Weights in the file replace the default weights."""
     name, sort = checked.written.name, checked.written.nodesortpolicy
     kept = checked.written.reservations
     weights = tuple(

@@ -1,7 +1,8 @@
 """`placementrules`: the rules as model values, and checks of their fixed parts against the queues of the file.
 
-A rule and its parent rules form a chain, which is read from the outermost parent on. As long as the rules are fixed, the queue is
-known. That queue has to exist, unless the rule creates it: as a leaf at the end of the chain, and as a parent everywhere else.
+A rule and its parent rules form a chain, which is read from the outermost parent on. As long as the rules are fixed, the queue
+is known. That queue has to exist as a leaf at the end of the chain, and as a parent everywhere else. It may be missing if the
+rule creates it.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ def rules(
 
 
 def _by_path(root: Draft) -> Queues:
-    """Return the queues by path. Of two queues with the same path, the first one counts."""
+    """Return the queues by path. If two queues have one path, the first queue counts."""
     queues: dict[str, Draft] = {}
     for draft in root.walk():
         queues.setdefault(draft.path, draft)
@@ -103,7 +104,7 @@ def _is_qualified(value: str) -> bool:
 
 
 def _filter(written: shape.Filter, at: Path, reporter: Reporter) -> RuleFilter:
-    """Return a filter. Several entries are names; a single entry may be a regular expression."""
+    """Return a filter. Several entries are names. A single entry may be a regular expression."""
     users, user_pattern = _entries(written.users, (*at, "users"), reporter)
     groups, group_pattern = _entries(written.groups, (*at, "groups"), reporter)
     return RuleFilter(
@@ -182,7 +183,7 @@ def _check_missing(
 
 
 def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
-    """Return the end of a message, which names the queue that was probably meant; empty if no name is similar."""
+    """Return the end of a message, which names the queue that was probably meant. Return "" if no name is similar."""
     close = reporter.may_compare(len(queues)) and get_close_matches(queue, queues, n=1, cutoff=0.7)
     return f", did you mean {close[0]!r}?" if close else ""
 
@@ -196,7 +197,7 @@ def _nearest(queue: str, queues: Queues) -> Draft:
 
 
 def _known_queue(rule: PlacementRule) -> str | None:
-    """Return the queue that a chain of fixed rules gives; None if a part of the chain depends on the application."""
+    """Return the queue that a chain of fixed rules gives. Return None if a part of the chain depends on the application."""
     if rule.kind != "fixed":
         return None
     if _is_qualified(rule.value):

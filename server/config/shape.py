@@ -1,6 +1,6 @@
 """The shape of `queues.yaml` as pydantic models: which keys exist where, and of which type (design 1.11).
 
-No model compares one key with another; the modules that turn shapes into model values do that. A key without a value counts as
+No model compares one key with another. The modules that turn shapes into model values do that. A key without a value counts as
 not written.
 """
 
@@ -143,7 +143,7 @@ class Filter(Section):
 
 
 class Rule(Section):
-    """One placement rule; `parent` is the rule that chooses the queue above."""
+    """One placement rule. `parent` is the rule that chooses the queue above."""
 
     name: Text
     value: Text = ""
@@ -160,20 +160,20 @@ class NodeSort(Section):
 
 
 class Proportion(Section):
-    """`preemption.proportion` (seed 004)."""
+    """`preemption.proportion` (W1 to W8)."""
 
     demandcap: bool = True
     overshoot: Literal["none", "last"] = "none"
 
 
 class Rounds(Section):
-    """`preemption.rounds` (seed 002)."""
+    """`preemption.rounds` (P1)."""
 
     interval: Duration = 0
 
 
 class Pace(Section):
-    """`preemption.pace` (seed 002): a section without `perround` means 10 %."""
+    """`preemption.pace` (P5). A section without `perround` means 10 %."""
 
     perround: Share = 1_000
     perqueue: Share = 0
@@ -184,7 +184,7 @@ class Pace(Section):
 
 
 class Job(Section):
-    """`preemption.job` (seed 003); `disableDefaultPreemptiable` is spelled as in the seed."""
+    """`preemption.job` (J1 to J3). `disableDefaultPreemptiable` is spelled as in the published interface."""
 
     disable_preemptible: bool = Field(default=False, alias="disableDefaultPreemptiable")
     disable_trigger: bool = Field(default=False, alias="disableDefaultTriggerPreemption")
@@ -194,7 +194,7 @@ class Job(Section):
 
 
 class Order(Section):
-    """`preemption.order`: by policy the sort keys of victims that follow the fixed keys (V2)."""
+    """`preemption.order`: the sort keys of victims that follow the fixed keys, by policy (V2)."""
 
     claim: list[Key] = []
     quota: list[Key] = []
@@ -235,7 +235,7 @@ class Preemption(Section):
 
 
 class LivePreemption(Preemption):
-    """The `preemption` section in force; its `shadow` is evaluated beside it and never executed."""
+    """The `preemption` section in force. Its `shadow` is evaluated beside it and never executed."""
 
     shadow: Preemption | None = None
 

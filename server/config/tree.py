@@ -1,4 +1,4 @@
-"""The queues of one partition as drafts: names, structure, amounts and properties, which are not compared with each other yet.
+"""The queues of one partition as drafts: names, structure, amounts and properties, which are still to be compared with each other.
 
 A draft knows its path in the file, so that later checks can name the line.
 """
@@ -28,7 +28,7 @@ SECOND_MS: Final = 1_000
 
 @dataclass(slots=True)
 class Template:
-    """A child template with its amounts as numbers; ``own`` are the properties that it sets."""
+    """A child template with its amounts as numbers. ``own`` are the properties that it sets."""
 
     guaranteed: dict[str, int]
     maximum: dict[str, int]
@@ -52,7 +52,7 @@ class Template:
 
 @dataclass(slots=True)
 class Draft:
-    """One queue of the file. ``own`` are the properties that it sets, ``properties`` the effective ones."""
+    """One queue of the file. ``own`` are the properties that it sets. ``properties`` are the effective ones."""
 
     shape: shape.Queue
     where: Path

@@ -12,7 +12,7 @@ from server.model.resources import NOTHING, Resource
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
 AVOIDED_NODES_MAX: Final = 32
-"""The largest number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM (design 1.8); the oldest is dropped first."""
+"""The largest number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM (design 1.8). The oldest is dropped first."""
 
 
 class Protection(enum.IntEnum):
@@ -53,7 +53,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Requirements that must all hold; a constraint with several terms needs one of them."""
+    """Requirements that must all hold. A constraint with several terms needs one of them."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -61,9 +61,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration. An empty key with Exists tolerates all taints; an empty effect tolerates all effects.
+    """A toleration. An empty key with Exists tolerates all taints. An empty effect tolerates all effects.
 
-    ``operator`` is Exists, Equal, or Gt or Lt, which compare the taint's value with ``value`` as whole numbers.
+    ``operator`` is Exists, Equal, Gt or Lt. Gt and Lt compare the taint's value with ``value`` as whole numbers.
     """
 
     key: str = ""
@@ -74,7 +74,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Taint:
-    """A node's taint; only NoSchedule and NoExecute keep pods away."""
+    """A node's taint. Only NoSchedule and NoExecute keep pods away."""
 
     key: str
     value: str
@@ -149,12 +149,12 @@ The number is larger than any gang, so that the gang does not count as complete 
 class AskSpec:
     """The part of an ask that pods of one template share. Specs compare by identity: the codec interns them.
 
-    ``min_members`` is the size of the ask's gang, 0 for an ask that is no gang member (J1). ``counted`` says that the owner
-    declared no size: the size is then the number of members that had arrived when the wait for members ended. ``lendable`` is
+    ``min_members`` is the size of the ask's gang, 0 for an ask that is not a gang member (J1). ``counted`` says that the owner
+    declared no size. The size is then the number of members that had arrived when the wait for members ended. ``lendable`` is
     the class that the owner wrote, False for firm (J2). ``may_trigger`` says whether others may be evicted for the ask (J3). In
-    both, None means that the partition's default applies. ``rm_check`` says that the ask's manager checks a node before it binds
-    the ask, and may refuse the node; with ``plan_checks`` the manager also answers plan checks, so that pods may be evicted for
-    the ask (design 1.8).
+    both, None means that the partition's default applies. ``rm_check`` says that the ask's manager checks a node before it
+    binds the ask, and may refuse the node. ``plan_checks`` says that the manager also answers plan checks, so that pods may be
+    evicted for the ask (design 1.8).
     """
 
     resource: Resource
@@ -182,15 +182,18 @@ class AskSpec:
     def is_plain(self) -> bool:
         """Return whether only the ask's queue has to check and record it.
 
-        Such an ask names no gang and no group that it prefers to be near or apart from, is no placeholder, has no timeout, and has
-        a priority within the limits.
+        Such an ask names no gang, is not a placeholder, has no timeout, and has a priority within the limits. It names no group
+        that it prefers to be near or apart from.
         """
         special = self.job_key or self.placeholder or self.timeout_ms > 0 or self.preferences.groups
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
 
     @property
     def may_fail_to_bind(self) -> bool:
-        """Return whether a node may be refused to the ask after pods were evicted for it, so that none may be evicted (design 1.8)."""
+        """Return whether a node may be refused to the ask even after pods were evicted for it.
+
+        Then no pod may be evicted for the ask (design 1.8).
+        """
         return self.rm_check and not self.plan_checks
 
     @property
@@ -220,22 +223,22 @@ def values(spec: AskSpec) -> tuple[object, ...]:
 
 
 def resized(spec: AskSpec, resource: Resource) -> AskSpec:
-    """Return the spec with another resource; quicker than `dataclasses.replace`."""
+    """Return the spec with another resource. This is quicker than `dataclasses.replace`."""
     _, *others = _ALL_VALUES(spec)
     return AskSpec(resource, *others)
 
 
 class JobClass(enum.StrEnum):
-    """The class of a pod (J2): a firm pod is never evicted, a lendable pod may use capacity that other queues do not use."""
+    """The class of a pod (J2). A firm pod is never evicted. A lendable pod may use capacity that other queues do not use."""
 
     FIRM = "firm"
     LENDABLE = "lendable"
 
 
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
-    """Return the class of an ask: firm if its protection is FIRM, else the class that its owner wrote, else the partition's default (J2).
+    """Return the class of an ask (J2): firm if its protection is FIRM, else the class that its owner wrote, else the partition's default.
 
-    The result is None if the partition has no classes (J4).
+    Return None if the partition has no classes (J4).
     """
     if not settings.lists(JOB):
         return None

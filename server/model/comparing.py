@@ -20,12 +20,12 @@ Key = Literal[
     "kind",
     "job",
 ]
-"""The name of a key in a policy's list; `server.preemption.victim_order` defines each key."""
+"""The name of a key in a policy's list. `server.preemption.victim_order` defines each key."""
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 
 FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in ORDERS}
-"""The keys with which the list of each policy begins; a partition cannot change them."""
+"""The keys with which the list of each policy begins. A partition cannot change them."""
 
 TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in ORDERS}
 """The keys that follow the fixed ones if the partition sets no keys."""

@@ -1,4 +1,4 @@
-"""The answers and decisions of the core, as values; `rpc.translate` turns them into messages of the wire.
+"""The answers and decisions of the core, as values. `rpc.translate` turns them into messages of the wire.
 
 Each value carries the ``rm_id`` of the resource manager that receives it.
 """
@@ -74,7 +74,7 @@ class Released(NamedTuple):
     nodes: tuple[str, ...] = ()
     generation: Generation = Generation.ALLOCATION
     delivery: str = ""
-    """The way in which a victim is to end: "delete", "evict" or "soft"; "" for a release that preemption did not order."""
+    """The way in which a victim is to end: "delete", "evict" or "soft". It is "" for a release that preemption did not order."""
 
 
 class Withdrawn(NamedTuple):
@@ -100,7 +100,7 @@ class PlanCheckRequested(NamedTuple):
 
 
 class PlanCheckEnded(NamedTuple):
-    """The end of a plan check: the manager need not keep the places of its asks any longer, nor answer."""
+    """The end of a plan check. The manager need not keep the places of its asks any longer, nor answer."""
 
     rm_id: str
     partition: str
@@ -150,7 +150,7 @@ class AskReleased(NamedTuple):
 
 
 class AskRejected(NamedTuple):
-    """An ask or existing allocation that is refused; the core kept nothing of it."""
+    """An ask or existing allocation that is refused. The core has kept nothing of it."""
 
     rm_id: str
     partition: str
@@ -170,7 +170,7 @@ class ApplicationAccepted(NamedTuple):
 
 
 class ApplicationRejected(NamedTuple):
-    """An application that is refused; the reason names the rule or field."""
+    """An application that is refused. The reason names the rule or field."""
 
     rm_id: str
     application_id: str
@@ -179,7 +179,7 @@ class ApplicationRejected(NamedTuple):
 
 
 class ApplicationUpdateRejected(NamedTuple):
-    """A change of an application that is refused; the application and its queue are as before. The reason names the field."""
+    """A change of an application that is refused. The application and its queue are as before. The reason names the field."""
 
     rm_id: str
     application_id: str
@@ -206,7 +206,7 @@ class NodeAccepted(NamedTuple):
 
 
 class NodeRejected(NamedTuple):
-    """A node event that is refused; the state is unchanged. ``code`` is a stable word if a client may act on the refusal, else ""."""
+    """A node event that is refused. The state is unchanged. ``code`` is a stable word if a client may act on the refusal, else ""."""
 
     rm_id: str
     node_id: str
@@ -227,7 +227,7 @@ class AskStateChanged(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A note for operators; it becomes an event, a metric or a log line, never an order.
+    """A note for operators. It becomes an event, a metric or a log line, never an order.
 
     ``kind`` is one of queue, application, node, ask, allocation, configuration, manager.
     """
@@ -320,7 +320,7 @@ def _runs(decisions: Sequence[Decision]) -> Iterator[Run]:
 
 
 class Tick(NamedTuple):
-    """The decisions of one tick, in order; ``more`` says that another tick has to follow at once."""
+    """The decisions of one tick, in order. ``more`` says that another tick has to follow at once."""
 
     decisions: list[Decision]
     more: bool = False

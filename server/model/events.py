@@ -1,6 +1,6 @@
-"""The events that the core handles, as values; `Core.handle` takes one with the instant at which it is seen.
+"""The events that the core handles, as values. `Core.handle` takes one event with the instant at which it is seen.
 
-Every event carries the ``rm_id`` of the resource manager (shim) that sent it; replies go back to it.
+Every event carries the ``rm_id`` of the resource manager (shim) that sent it. Replies go back to that manager.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from server.model.revisions import ANY_BASE, Base
 
 
 class ManagerRegistered(NamedTuple):
-    """The registration of a shim; a second one with the same id removes what the first one had reported (design 1.10)."""
+    """The registration of a shim. A second one with its id removes what the first one had reported (design 1.10)."""
 
     rm_id: str
     version: str = ""
@@ -23,8 +23,8 @@ class ManagerRegistered(NamedTuple):
     configuration: Configuration | None = None
     """The configuration of the shim. A registration's configuration is not applied in three cases.
 
-    A file configures the core (`serve --config`), another manager was the first to bring a configuration, or the text is the one
-    that this manager sent last and another configuration was applied since.
+    A file configures the core (`serve --config`). Another manager was the first to bring a configuration. Or the text is the
+    one that this manager sent last, and another configuration was applied since.
     """
     by: str = ""
     """The name of the caller."""
@@ -35,7 +35,7 @@ class ManagerRegistered(NamedTuple):
 
 
 class ManagerWiped(NamedTuple):
-    """The removal of a shim's former asks and allocations before it registers again: at most ``most`` of them are removed.
+    """The removal of a shim's former asks and allocations before it registers again. At most ``most`` of them are removed.
 
     The bound keeps the event short. The remaining objects are removed with the registration itself. Nothing is removed for an
     ``epoch`` lower than the one in which the shim registered.
@@ -47,7 +47,10 @@ class ManagerWiped(NamedTuple):
 
 
 class ManagerForgotten(NamedTuple):
-    """The end of a registration whose shim is gone and left no object behind, unless it registered again after ``since``."""
+    """The end of a registration whose shim is gone and left no object behind.
+
+    The registration stays if the shim registered again after ``since``.
+    """
 
     rm_id: str
     since: int
@@ -63,12 +66,12 @@ class LeadershipTaken(NamedTuple):
 
 
 class ConfigurationApplied(NamedTuple):
-    """The application of a checked configuration; ``source`` says where it came from.
+    """The application of a checked configuration. ``source`` says where it came from.
 
-    An event with a ``base`` is refused unless that revision, or the configuration of the event itself, is in force. An event with
-    an ``rm_id`` carries the text that this manager sends in each of its sessions. It is refused if it is the text that the manager
-    sent last and another configuration was applied since. If no text of the manager is known, it is refused while a configuration
-    that an operator applied is in force.
+    An event with a ``base`` is refused unless that revision, or the configuration of the event itself, is in force. An event
+    with an ``rm_id`` carries the text that this manager sends in each of its sessions. Such an event is refused if it has the
+    text that the manager sent last, and another configuration was applied since. If no text of the manager is known, the event
+    is refused while a configuration that an operator applied is in force.
     """
 
     configuration: Configuration
@@ -80,7 +83,7 @@ class ConfigurationApplied(NamedTuple):
 
 
 class SyncCompleted(NamedTuple):
-    """The end of a shim's sync: everything it knew has been sent; the counts are checked and reported."""
+    """The end of a shim's sync: everything that it knew has been sent. The counts are checked and reported."""
 
     rm_id: str
     nodes: int = 0
@@ -103,7 +106,7 @@ class NodeAdded(NamedTuple):
 
 
 class NodeUpdated(NamedTuple):
-    """UPDATE: capacity, labels or taints changed; None leaves a part as it is."""
+    """UPDATE: capacity, labels or taints changed. None leaves a part as it is."""
 
     rm_id: str
     node_id: str
@@ -130,7 +133,7 @@ class NodeEnabled(NamedTuple):
 
 
 class NodeRemoved(NamedTuple):
-    """DECOMISSION: the node is gone; the core releases everything on it and says so."""
+    """DECOMISSION: the node is gone. The core releases everything on it and reports the releases."""
 
     rm_id: str
     node_id: str
@@ -138,11 +141,11 @@ class NodeRemoved(NamedTuple):
 
 
 class ApplicationAdded(NamedTuple):
-    """The submission of an application; placement rules decide its queue.
+    """The submission of an application. Placement rules decide its queue.
 
     With ``placeholder_ask`` no other pod of the application is placed before its placeholders sum up to that resource
-    (docs/gang-placeholders.md). ``execution_timeout_ms`` is how long the placeholders may take to sum up, and then to be replaced; with
-    ``gang_style`` Hard the application fails after that time.
+    (docs/gang-placeholders.md). ``execution_timeout_ms`` is how long the placeholders may take to sum up, and then to be
+    replaced. With ``gang_style`` Hard the application fails after that time.
     """
 
     rm_id: str
@@ -158,7 +161,7 @@ class ApplicationAdded(NamedTuple):
 
 
 class ApplicationRetagged(NamedTuple):
-    """The new tags of a known application. They replace its tags; the quota in them counts for its dynamic queue at once."""
+    """The new tags of a known application. They replace its tags. The quota in them counts for its dynamic queue at once."""
 
     rm_id: str
     application_id: str
@@ -204,7 +207,10 @@ class AllocationAdded(NamedTuple):
 
 
 class ForeignAdded(NamedTuple):
-    """A pod of another scheduler on a known node. It occupies the node and belongs to no queue. A second event for a pod changes its size."""
+    """A pod of another scheduler on a known node.
+
+    Such a pod occupies the node and belongs to no queue. A second event for a pod changes its size.
+    """
 
     rm_id: str
     key: str
@@ -244,7 +250,7 @@ class VictimVetoed(NamedTuple):
 class PlanChecked(NamedTuple):
     """The shim's answer to a plan check. ``refused`` has the key of each ask that does not fit, with the reason.
 
-    An answer that the asks do not fit, without any key, refuses all asks of the check.
+    If the asks do not fit and ``refused`` is empty, all asks of the check are refused.
     """
 
     rm_id: str

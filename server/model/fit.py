@@ -1,8 +1,8 @@
 """The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a queue shows.
 
-Pure functions on whole numbers. The heaps call them on the live state, the scan kernel on a trial, and the tests' reference
-implementation on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs, where the index
-is that of a resource type in its partition; amounts are lists by index.
+Pure functions on whole numbers. The heaps call these functions on the live state, and the scan kernel on a trial. The tests'
+reference implementation calls them on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)``
+pairs, where the index is that of a resource type in its partition. Amounts are lists by index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
 
 
 Scale = tuple[int, int]
-"""How a usage is divided by its measure: shift left by the first number of bits, then divide by the second.
+"""The way in which a usage is divided by its measure: shift left by the first number of bits, then divide by the second number.
 
 The number to divide by is 0 if the type has no measure.
 """
@@ -53,7 +53,7 @@ NO_SCALE: Final[Scale] = (SHARE_BITS, 0)
 
 
 def scales(measure: Iterable[int]) -> list[Scale]:
-    """Return by type the `Scale` that yields (usage << 32) // measure, with common powers of 2 removed to keep numbers small.
+    """Return for each type the `Scale` that yields (usage << 32) // measure. Common powers of 2 are removed to keep numbers small.
 
     Memory in whole MiB then needs no long division. The quotient is the same: rounding down twice equals rounding down once.
     """
@@ -74,7 +74,8 @@ Part = tuple[int, int, int, int, int]
 def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
     """Return the parts that `score` sums up for nodes of a capacity, each with the reduced numbers of `scales`.
 
-    All nodes of one capacity share one object: ten thousand nodes then have only a few, which stay in the processor's cache.
+    All nodes of one capacity share one object. Ten thousand nodes then have only a few objects, which stay in the processor's
+    cache.
     """
     return tuple(
         (index, weight, capacity[index], *_scale(capacity[index], SCORE_BITS))

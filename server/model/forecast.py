@@ -1,6 +1,7 @@
 """The forecast of a configuration, as values: decisions with their instants, placements, and queues before and after.
 
-All instants are milliseconds after the configuration is applied. `queries.forecast` makes them, `simulate config` shows them.
+All instants are milliseconds after the configuration is applied. `queries.forecast` makes these values, and `simulate config`
+shows them.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ class ForeseenDecision:
 
 
 class ForeseenPlacement(NamedTuple):
-    """An ask that waits now and would get a node; ``decision_id`` names the decision that frees the capacity, "" for none."""
+    """An ask that waits now and would get a node. ``decision_id`` names the decision that frees the capacity, "" for none."""
 
     after_ms: int
     key: str
@@ -66,7 +67,7 @@ class QueueNumbers:
 
 @dataclass(frozen=True, slots=True)
 class QueueForecast:
-    """The numbers of a queue before the change, right after it, and at the end; None while the queue does not exist."""
+    """The numbers of a queue before the change, right after it, and at the end. Each is None while the queue does not exist."""
 
     queue: str
     before: QueueNumbers | None
@@ -78,8 +79,8 @@ class QueueForecast:
 class PartitionForecast:
     """The forecast of one partition. ``quotas`` are the queues over their new maximum.
 
-    ``removed``: the new configuration does not have the partition. ``observed``: the partition only observes under the new
-    configuration. ``unsynced``: its manager has not sent everything yet, so that nothing was judged.
+    ``removed`` says that the new configuration does not have the partition. ``observed`` says that the partition only observes
+    under the new configuration. ``unsynced`` says that its manager is still sending its state, so that nothing was judged.
     """
 
     partition: str
@@ -97,9 +98,9 @@ class PartitionForecast:
 class Forecast:
     """The forecast of a configuration until nothing more happens, or until a limit ended it.
 
-    ``cut`` names the limit that ended it, "" for none. ``until_ms`` is the last instant that was judged completely, ``ticks`` is
-    the number of ticks that were needed. ``assumptions`` lists this forecast's own assumptions; those that every forecast makes
-    are left out.
+    ``cut`` names the limit that ended it, "" for none. ``until_ms`` is the last instant that was judged completely. ``ticks``
+    is the number of ticks that were needed. ``assumptions`` lists this forecast's own assumptions. Those that every forecast
+    makes are left out.
     """
 
     partitions: tuple[PartitionForecast, ...] = field(default=())

@@ -8,7 +8,7 @@ _Line = TypeVar("_Line", bound=tuple[object, ...])
 
 
 def lines(kind: type[_Line], *columns: Iterable[object]) -> Iterator[_Line]:
-    """Yield one named tuple of a kind per line of the columns; there is one column per field, in order, all of one length.
+    """Yield one named tuple of a kind per line of the columns. There must be one column per field, in order, all of one length.
 
     No Python code runs for a single line, which makes this several times as fast as calling the kind.
     """

@@ -12,7 +12,7 @@ _DAY_S = 86_400
 
 
 _NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""The common name of a resource type; every other type keeps its name, so that no two types share a name."""
+"""The common name of a resource type. Every other type keeps its name, so that no two types share a name."""
 
 
 def noun(kind: str) -> str:
@@ -56,7 +56,7 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def quantities(amounts: Mapping[str, int]) -> str:
-    """Return a resource in words, cores and memory first; `nothing` if it is empty."""
+    """Return a resource in words, cores and memory first. Return `nothing` if it is empty."""
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
     )

@@ -1,7 +1,7 @@
 """The table of preemption policies: one row for each policy, with every fact by which it differs from the others.
 
-A policy is a row here and a plan module in `server.preemption`; `server.core.preemption.rounds` lists the plan modules. All
-other code asks a row for a fact, and never compares a policy's name: `tests/tidy/test_policies.py` enforces this.
+A policy is a row here and a plan module in `server.preemption`. `server.core.preemption.rounds` lists the plan modules. All
+other code asks a row for a fact, and never compares a policy's name (`tests/tidy/test_policies.py` enforces this).
 `docs/development/add-a-policy.md` shows how to add a policy.
 """
 
@@ -21,9 +21,9 @@ class Scope(enum.Enum):
     OTHER_QUEUES = enum.auto()
     """The allocations of queues above their entitlement (G2 to G5)."""
     OWN_QUEUE = enum.auto()
-    """The allocations of the ask's own queue with a lower priority (I2)."""
+    """The allocations of the ask's own queue with a lower priority than the ask (I2)."""
     OWN_AND_OTHER_QUEUES = enum.auto()
-    """First allocations of the gang's own queue with a lower priority, then those of queues above their entitlement (J7)."""
+    """First allocations of the gang's own queue with a lower priority than the gang, then those of queues above their entitlement (J7)."""
     BELOW_QUEUE = enum.auto()
     """The allocations below the queue that is brought down to its maximum (Q6)."""
     PARTITION = enum.auto()
@@ -37,7 +37,7 @@ class Delay(enum.Enum):
     QUEUE = enum.auto()
     """`preemption.delay` of its queue (I5)."""
     QUEUE_UNLESS_SHARED_OUT = enum.auto()
-    """`preemption.delay` of its queue (G1); no delay if queues are entitled to shares by weight (W6)."""
+    """`preemption.delay` of its queue (G1). There is no delay if queues are entitled to shares by weight (W6)."""
 
 
 class Retry(enum.Enum):
@@ -52,7 +52,7 @@ class Retry(enum.Enum):
 
 
 class Shrinks(enum.Enum):
-    """The queues whose usage a policy reduces; only policies that serve no ask reduce usage."""
+    """The queues whose usage a policy reduces. Only policies that serve no ask reduce usage."""
 
     NOTHING = enum.auto()
     """No queue: the policy serves asks."""
@@ -64,12 +64,12 @@ class Shrinks(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class VictimOrder:
-    """A list of keys by which victims are compared (V2); `server.model.comparing` names the keys."""
+    """A list of keys by which victims are compared (V2). `server.model.comparing` names the keys."""
 
     name: str
     """The key of the list under `preemption.order`."""
     fixed: tuple[str, ...]
-    """The keys with which the list begins; a partition cannot change them."""
+    """The keys with which the list begins. A partition cannot change them."""
     usual: tuple[str, ...]
     """The keys that follow if the partition sets no keys."""
 
@@ -85,9 +85,9 @@ class PolicyFacts:
     name: str
     """The name in records, explanations, metrics and on the wire."""
     letter: str = ""
-    """The first letter of its decision ids, from which the policy of a victim is known after a restart; "" if it has no letter."""
+    """The first letter of its decision ids, "" if it has none. After a restart it tells the policy of a victim."""
     listed: bool = False
-    """Whether `preemption.policies` switches the policy on; a policy that is not listed has a setting of its own."""
+    """Whether `preemption.policies` switches the policy on. A policy that is not listed has a setting of its own."""
 
     scope: Scope = Scope.NONE
     gang: bool = False
@@ -108,7 +108,7 @@ class PolicyFacts:
     keeps_guarantees: bool = True
     """Whether victims' queues must stay at or above their entitlement (rule 2)."""
     keeps_disruption_budgets: bool = True
-    """Whether it must obey `disruptionbudgets: respect`; if False, it only prefers victims that no budget covers (G11)."""
+    """Whether it must obey `disruptionbudgets: respect`. If False, it only prefers victims that no budget covers (G11)."""
     breaks_firm: bool = False
     """Whether `firmbreak: true` lets it evict firm pods (G11)."""
     may_thrash: bool = True
@@ -119,7 +119,7 @@ class PolicyFacts:
 
     retry: Retry = Retry.BACK_OFF
     reported_after_others: bool = True
-    """Whether a refusal by this policy is also reported when another policy refused the same ask in the same round."""
+    """Whether a refusal by this policy is reported even when another policy refused the ask in that round."""
     compared: bool = True
     """Whether its decisions are compared with those of a shadow (docs/shadow.md)."""
     kept_by: str = ""
@@ -192,7 +192,7 @@ IN_QUEUE: Final = PolicyFacts(
     reported_after_others=False,
     kept_by="a higher priority keeps a pod",
 )
-"""An ask replaces pods of a lower priority in its own queue (I1 to I5)."""
+"""An ask replaces pods of a lower priority than its own, in its own queue (I1 to I5)."""
 
 QUOTA: Final = PolicyFacts(
     name="quota",
@@ -227,7 +227,7 @@ RESERVATION: Final = PolicyFacts(
     retry=Retry.ROUND,
     compared=False,
 )
-"""A node is kept for an ask that is too large for the capacity that others leave free (design 6.6)."""
+"""A node is kept for an ask that is too large for the capacity that is free now (design 6.6)."""
 
 REPLACEMENT: Final = PolicyFacts(name="replacement", replaces_placeholder=True)
 """A real pod replaces its placeholder, without a preemption round (docs/gang-placeholders.md)."""
