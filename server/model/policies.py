@@ -264,10 +264,10 @@ _BY_LETTER: Final[Mapping[str, PolicyFacts]] = {one.letter: one for one in TABLE
 
 
 def facts(name: str) -> PolicyFacts:
-    """Return the row of a policy, or the defaults for a name without a row, such as that of a tentative placement."""
+    """Return the row of a policy. Return the defaults for a name without a row, such as that of a tentative placement."""
     return _BY_NAME.get(name, NO_POLICY)
 
 
 def of_letter(letter: str) -> PolicyFacts:
-    """Return the row of the policy whose decision ids begin with a letter; for an unknown letter, the row of claims."""
+    """Return the row of the policy whose decision ids begin with a letter. For an unknown letter, return the row of claims."""
     return _BY_LETTER.get(letter, GUARANTEED)

@@ -37,10 +37,10 @@ class ReachReport:
     """The queues that a queue's asks may claim pods from, and the queues that may claim its own pods (G2, G3, G5).
 
     If a queue and all queues below it belong to a list, the list names only the queue at the top. ``scope`` is the scope root
-    of the queue, and ``fences`` are the fences on its path up, nearest first. ``disabled``: its asks claim nothing, and its
-    pods are not claimed. ``claims``: some of its leaves can be below a guarantee, or shares go by weight. ``claims_inside``:
-    queues below it may claim from each other. ``unguaranteed``: fences let other queues claim its pods, but none of these has a
-    guarantee.
+    of the queue. ``fences`` are the fences on its path up, nearest first. ``disabled`` says that its asks claim nothing, and
+    that its pods are not claimed. ``claims`` says that some of its leaves can be below a guarantee, or that shares go by
+    weight. ``claims_inside`` says that queues below it may claim from each other. ``unguaranteed`` says that fences let other
+    queues claim its pods, but that none of these queues has a guarantee.
     """
 
     scope: str

@@ -20,7 +20,7 @@ WILDCARD: Final = "*"
 QUEUES_MAX: Final = 10_000
 """The largest number of queues in one partition, dynamic ones included."""
 QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
-"""The form of one level of a queue's path; compared without regard to case and kept in lower case."""
+"""The form of one level of a queue's path. It is compared without regard to case and kept in lower case."""
 
 
 def is_below(path: str, ancestor: str) -> bool:
@@ -29,7 +29,7 @@ def is_below(path: str, ancestor: str) -> bool:
 
 
 class SortPolicy(enum.StrEnum):
-    """`application.sort.policy` of a leaf; `stateaware` is read as fifo."""
+    """`application.sort.policy` of a leaf. `stateaware` is read as fifo."""
 
     FIFO = "fifo"
     FAIR = "fair"
@@ -43,14 +43,14 @@ class NodeSort(enum.StrEnum):
 
 
 class PriorityPolicy(enum.StrEnum):
-    """`priority.policy`; with `fence`, only the offset of the queue counts outside of it."""
+    """`priority.policy`. With `fence`, only the offset of the queue counts outside of it."""
 
     DEFAULT = "default"
     FENCE = "fence"
 
 
 class PreemptionPolicy(enum.StrEnum):
-    """`preemption.policy` of a queue (seed 001)."""
+    """`preemption.policy` of a queue (G3)."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -90,7 +90,7 @@ class UserLimit:
 class QueueProperties:
     """The effective properties of a queue: inheritance is already resolved by the configuration reader.
 
-    ``None`` in a duration means not set. ``quota_delay_ms`` 0 means never (Q2).
+    ``None`` in a duration means that it is not set. ``quota_delay_ms`` 0 means never (Q2).
     """
 
     sort_policy: SortPolicy = SortPolicy.FIFO
@@ -144,8 +144,9 @@ def inherited(properties: QueueProperties) -> QueueProperties:
 class ChildTemplate:
     """The `childtemplate` of a queue: the settings with which a dynamic leaf below it starts.
 
-    The reader fills ``properties`` with those of the template and, where it has none, those that this queue hands down.
-    ``queue`` is the path of the queue that writes the template, ``own`` names the properties that the template sets.
+    The reader fills ``properties`` with those of the template. Those that the template does not set are the ones that this
+    queue hands down. ``queue`` is the path of the queue that writes the template. ``own`` names the properties that the
+    template sets.
     """
 
     guaranteed: Resource = NOTHING
@@ -158,11 +159,11 @@ class ChildTemplate:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A configured queue with its children, in file order. ``max`` None means no limit in any type.
+    """A configured queue with its children, in file order. ``max`` None means that no type has a limit.
 
-    ``template`` is the queue's own template, or else that of its nearest ancestor; a leaf has none. ``own`` names the
-    properties that the queue itself sets, in either spelling. ``origin`` is the template from which a dynamic leaf was made,
-    and ``tagged`` names the properties that the tags of its application have set since.
+    ``template`` is the queue's own template, or else that of its nearest ancestor. A leaf has none. ``own`` names the
+    properties that the queue itself sets, in either spelling. ``origin`` is the template from which a dynamic leaf was made.
+    ``tagged`` names the properties that the tags of its application have set since.
     """
 
     name: str
@@ -219,7 +220,7 @@ class RuleFilter:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRule:
-    """A placement rule: ``kind`` is provided, user, fixed or tag; ``value`` the queue or tag name."""
+    """A placement rule. ``kind`` is provided, user, fixed or tag. ``value`` is the queue or tag name."""
 
     kind: str
     value: str = ""
@@ -232,9 +233,9 @@ class PlacementRule:
 class PreemptionSettings:
     """The partition's `preemption` section (docs/configuration.md).
 
-    ``order_claim`` and the other ``order_`` fields are the keys by which victims are compared after the fixed ones (V2); empty
-    means the default keys. ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is
-    evaluated beside the live settings.
+    ``order_claim`` and the other ``order_`` fields are the keys by which victims are compared after the fixed ones (V2). An
+    empty field means the default keys. ``shadow`` maps fields of this class to other values. The settings ``replace(settings,
+    **settings.shadow)`` are evaluated beside the live settings.
     """
 
     enabled: bool = True
@@ -318,4 +319,4 @@ DEFAULT_CONFIGURATION: Final = Configuration(
         ),
     )
 )
-"""The configuration before any is applied: a client's asks go to the queue that they name, else to a queue per namespace."""
+"""The configuration before any is applied. A client's asks go to the queue that they name, else to a queue per namespace."""

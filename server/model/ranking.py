@@ -1,7 +1,7 @@
 """The order in which a decision took its candidates: an excerpt around its victims, with the values that were compared.
 
-A ranking is kept as long as its record, to answer questions such as "why this pod and not that one"; the decision log does not
-contain it. The decision only stores the values; the first question sorts them.
+A ranking is kept as long as its record, to answer questions such as "why this pod and not that one". The decision log does not
+contain it. The decision only stores the values. The first question sorts them.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from server.model.quota import is_below
 from server.model.records import Level, Spared, Victim
 
 Rank = int | str
-"""The value of one key of an order; the pod with the lower value is evicted first."""
+"""The value of one key of an order. The pod with the lower value is evicted first."""
 Ranked = tuple[Rank, ...]
 """The values of all keys of an order, then the key of the allocation."""
 RANKED_MAX: Final = 64
@@ -26,7 +26,7 @@ The other candidates of the excerpt come after the last victim, because they sho
 RIVALS_MAX: Final = 8
 """The number of nodes that are kept beside the one that was chosen."""
 EXAMPLES_MAX: Final = 20
-"""The number of candidates of one queue that are named; the others are counted."""
+"""The largest number of candidates of one queue that are named. The others are counted."""
 DECIDING: Final = "deciding"
 """The role of a queue whose shortfall below its guarantee let an ask claim (G2)."""
 VICTIM: Final = "victim"
@@ -61,11 +61,11 @@ class QueueNumbers(NamedTuple):
 class Ranking:
     """The candidates of ``nodes``, or of ``queue`` and the queues below it, by the ``keys`` of the decision's order.
 
-    ``candidates`` passed every rule that looks at one candidate alone; ``queues`` has the queue of each at the same index. The
-    excerpt begins after ``start`` of ``total`` candidates. ``protected`` are the candidates that a rule protects, inside or
-    outside the excerpt, each with that rule. ``elsewhere`` counts by queue the candidates on all nodes. ``judged`` has nodes by
-    their keys, the chosen one first. ``numbers`` are those of the victims' queues and of the queues above them, before the
-    eviction.
+    ``candidates`` passed every rule that looks at one candidate alone. ``queues`` has the queue of each at the index that the
+    candidate has. The excerpt begins after ``start`` of ``total`` candidates. ``protected`` are the candidates that a rule
+    protects, inside or outside the excerpt, each with that rule. ``elsewhere`` counts the candidates on all nodes, by queue.
+    ``judged`` has nodes by their keys, the chosen one first. ``numbers`` are those of the victims' queues and of the queues
+    above them, before the eviction.
     """
 
     keys: tuple[str, ...]
@@ -97,12 +97,12 @@ class Ranking:
         return dict(self.protected)
 
     def place(self, key: str) -> int:
-        """Return the place of a candidate in the order, from 1 on; 0 if it is not in the excerpt."""
+        """Return the place of a candidate in the order, counted from 1. Return 0 if it is not in the excerpt."""
         found = (at for at, one in enumerate(self.ranked, self.start + 1) if one[-1] == key)
         return next(found, 0)
 
     def not_taken(self, victims: Collection[str]) -> tuple[Spared, ...]:
-        """Return, by queue, the candidates that no rule protects and that were not evicted either."""
+        """Return the candidates that no rule protects and that were not evicted either, by queue."""
         beside: dict[str, list[str]] = {}
         elsewhere = dict(self.elsewhere)
         for one, queue in sorted(zip(self.candidates, self.queues, strict=True)):
@@ -141,7 +141,10 @@ class Ranking:
         return tuple(dict.fromkeys(found))
 
     def _level(self, queue: str, name: str) -> Level | None:
-        """Return the numbers of the lowest queue on a victim's path that is entitled to a type, else of the victim's queue."""
+        """Return the numbers of the lowest queue on a victim's path that is entitled to a type.
+
+        If there is none, return those of the victim's queue.
+        """
         if name not in self.types:
             return None
         at = self.types.index(name)

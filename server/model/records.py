@@ -1,7 +1,7 @@
 """The decisions of preemption as values: the preemptor, the victims, the protected candidates, and the rules.
 
-The core makes a record when it decides and keeps it for a while; `decisions` and `explain` show it, and the decision log writes
-it. A record does not say where pods are: the live state does.
+The core makes a record when it decides, and keeps it for a while. `decisions` and `explain` show it, and the decision log
+writes it. A record does not say where pods are: the live state does.
 """
 
 import enum
@@ -59,7 +59,7 @@ class Beneficiary:
 class Victim(NamedTuple):
     """An allocation that a decision evicts. ``because`` has the rules by which the victim was chosen, each as words with the rule's id.
 
-    A quota run makes tens of thousands of these; a named tuple is made several times faster than a frozen dataclass.
+    A quota run makes tens of thousands of these. A named tuple is made several times faster than a frozen dataclass.
     """
 
     key: str
@@ -72,7 +72,7 @@ class Victim(NamedTuple):
     originator: bool
     because: str
     ran_ms: int = 0
-    """The time for which the victim had run when its eviction was ordered, in milliseconds; also 0 if it was not counted."""
+    """The time for which the victim had run when its eviction was ordered, in milliseconds. It is also 0 if it was not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,9 @@ class Spared:
 class Level:
     """The numbers of a queue that influenced a decision, in one resource type, when the decision was made.
 
-    ``role``: `deciding` (the queue is below its guarantee, so that the ask may claim, G2), `blocking` (its maximum or guarantee
-    prevented more) or `victim` (it is the queue of a victim, or the lowest queue above it with a guarantee).
+    ``role`` is `deciding`, `blocking` or `victim`. A `deciding` queue is below its guarantee, so that the ask may claim (G2).
+    The maximum or guarantee of a `blocking` queue prevented more. A `victim` queue is that of a victim, or the lowest queue
+    above it with a guarantee.
     """
 
     queue: str
@@ -110,7 +111,8 @@ class Level:
 class Shrink:
     """A quota run or a surplus reclaim (trim): how much it had to free, and how much it freed (Q14).
 
-    ``blocked_by`` is the rule that protected the last skipped candidate, ``blocking_queue`` the queue that this rule protects.
+    ``blocked_by`` is the rule that protected the last skipped candidate. ``blocking_queue`` is the queue that this rule
+    protects.
     """
 
     queue: str
@@ -127,10 +129,10 @@ class Shrink:
 class DecisionRecord:
     """A decision as a whole.
 
-    ``summary`` is one sentence. ``expires_ms`` 0 means never, ``ended_ms`` 0 means that it has not ended.
+    ``summary`` is one sentence. ``expires_ms`` 0 means never. ``ended_ms`` 0 means that the decision is still open.
 
-    A decision for asks has beneficiaries. A quota run and a trim have ``shrink`` instead. ``confirmed``, ``vetoed`` and ``withdrawn`` are keys of
-    victims; a withdrawn victim was only marked, and its eviction is no longer needed (J11).
+    A decision for asks has beneficiaries. A quota run and a trim have ``shrink`` instead. ``confirmed``, ``vetoed`` and
+    ``withdrawn`` are keys of victims. A withdrawn victim was only marked, and its eviction is no longer needed (J11).
     """
 
     decision_id: str
@@ -220,7 +222,7 @@ class LostLine:
     """The amounts by resource type, in its unit times milliseconds."""
     user: str = ""
     application: str = ""
-    """The application of the victims; empty if lines are by queue alone."""
+    """The application of the victims. It is empty if lines are by queue alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +236,14 @@ class Verdict:
     missing: Amounts = field(default_factory=dict)
     at_ms: int = 0
     retry_ms: int = 0
-    """The latest instant of the next try; 0 if the ask is tried again only after a change."""
+    """The latest instant of the next try. It is 0 if the ask is tried again only after a change."""
     spared: tuple[Spared, ...] = ()
     levels: tuple[Level, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AskSimulation:
-    """The simulated outcome of an ask that is not submitted. ``outcome``: placed, preempts, waits or refused.
+    """The simulated outcome of an ask that is not submitted. ``outcome`` is placed, preempts, waits or refused.
 
     Asks that are simulated together are judged in sequence, each as if the asks before it had got their nodes.
     """
@@ -256,9 +258,9 @@ class AskSimulation:
     verdict: Verdict | None = None
     lines: tuple[str, ...] = ()
     brief: str = ""
-    """The capacity that a waiting ask lacks, without names of nodes and other queues; "" if it is not known."""
+    """The capacity that a waiting ask lacks, without names of nodes and other queues. It is "" if it is not known."""
     group: int = 0
-    """The number of the group that the ask is in, counted from 1; 0 if the ask is in no group."""
+    """The number of the group that the ask is in, counted from 1. It is 0 if the ask is in no group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,7 @@ class GroupSimulation:
 class QueueSimulation:
     """The effect of a configuration on one queue that exceeds its new maximum.
 
-    ``due_ms`` is when the quota run would begin, 0 if nothing would enforce the maximum (``why_not`` says why).
+    ``due_ms`` is when the quota run would begin. It is 0 if nothing would enforce the maximum; ``why_not`` then says why.
     """
 
     queue: str

@@ -1,6 +1,6 @@
 """The reports of the core: plain values for inspection, explanation and metrics. No decision depends on them.
 
-Resources are mappings from type to whole units; ``max`` lists only the types that have a limit.
+Resources are mappings from type to whole units. ``max`` lists only the types that have a limit.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ Amounts = Mapping[str, int]
 class ShareReport:
     """The usage of a queue compared with its share by weight (W1, W2, W4, W5).
 
-    ``standing`` says by type whether the queue is over or under its share; types of which it has just its share are left out.
+    ``standing`` says by type whether the queue is over or under its share. Types of which it has exactly its share are left
+    out.
     """
 
     deserved: Amounts
@@ -44,7 +45,7 @@ class QueueReport:
     pending_asks: int
     allocations: int
     share_ppm: int
-    """The dominant share in parts per million; -1 means unbounded.
+    """The dominant share in parts per million. -1 means unbounded.
 
     Each type is compared with the guarantee, else with the nearest max, else with the partition. If shares go by weight, it is
     compared with what the queue is entitled to.
@@ -55,18 +56,20 @@ class QueueReport:
     over_max: Amounts = field(default_factory=dict)
     """The amount that the queue uses beyond its maximum, without what is being released."""
     quota_due_ms: int = 0
-    """The instant at which a quota run of the queue begins; 0 if none is scheduled."""
+    """The instant at which a quota run of the queue begins. It is 0 if none is scheduled."""
     not_enforced: str = ""
-    """The reason why the maximum of the queue is not enforced; "" if it is enforced, or if the queue is within it."""
+    """The reason why the maximum of the queue is not enforced. It is "" if the maximum is enforced, or if the queue is within it."""
     applications_waiting: int = 0
     """The number of applications with waiting asks, in the queue and in the queues below it."""
     proportional: ShareReport | None = None
-    """The queue's share by weight; None in a partition whose shares do not go by weight."""
+    """The queue's share by weight. It is None in a partition whose shares do not go by weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """The totals of a partition. ``waiting`` counts waiting asks by code, ``reservations`` all pledges, those of decisions included.
+    """The totals of a partition.
+
+    ``waiting`` counts waiting asks by code. ``reservations`` counts all pledges, those of decisions included.
 
     ``schedulable_nodes`` leaves out nodes that an exclusive pledge holds.
     """
@@ -107,7 +110,7 @@ class ApplicationReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node. ``free`` is capacity less usage, foreign pods and promised capacity; it may be negative."""
+    """A node. ``free`` is capacity less usage, foreign pods and promised capacity. It may be negative."""
 
     node_id: str
     schedulable: bool
@@ -127,7 +130,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """An allocation, or, with an empty node, a waiting ask; ``code`` then says why it waits.
+    """An allocation, or, with an empty node, a waiting ask. ``code`` then says why the ask waits.
 
     ``pledged`` says that a reservation or a decision keeps capacity for the ask.
     """
@@ -155,7 +158,7 @@ class AllocationReport:
     placed_at_the_latest: bool = False
     """Whether the start of the allocation is unknown because it ran before the core knew of it.
 
-    ``placed_ms`` is then the latest possible start.
+    If so, ``placed_ms`` is the latest possible start.
     """
     pledged: bool = False
 
@@ -183,7 +186,7 @@ class ManagerReport:
 class Holdings:
     """The number of objects in a core, over all partitions.
 
-    ``pods`` counts running and waiting pods, those of other schedulers included.
+    ``pods`` is the number of running and waiting pods, those of other schedulers included.
     """
 
     nodes: int
@@ -205,7 +208,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """A queue on an ask's path; ``short`` names the resource types in which its headroom is too small for the ask."""
+    """A queue on an ask's path. ``short`` names the resource types in which its headroom is too small for the ask."""
 
     path: str
     max: Amounts
@@ -217,7 +220,7 @@ class LevelReport:
 
 @dataclass(frozen=True, slots=True)
 class UserLimitReport:
-    """A limit of a user or group in a queue. ``kind``: user or group.
+    """A limit of a user or group in a queue. ``kind`` is user or group.
 
     ``short`` names the resource types in which its headroom is too small for the ask that is explained.
     """
@@ -235,7 +238,9 @@ class UserLimitReport:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Nodes that are large enough for an ask but excluded by a part of its constraints; nodes that have enough free capacity now come first.
+    """Nodes that are large enough for an ask, but that a part of its constraints excludes.
+
+    Nodes that have enough free capacity now come first.
 
     ``taints`` are the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets neither nodes nor
     taints.
@@ -250,8 +255,8 @@ class Excluded:
 class NodeFit:
     """A node in a tentative assignment of a group of asks.
 
-    ``members`` of the group fit there now. ``rest`` is how many more are assigned to the node although they do not fit yet, and
-    ``missing`` is the capacity that has to become free for them.
+    ``members`` is how many members of the group fit there now. ``rest`` is how many more are assigned to the node although they
+    do not fit yet. ``missing`` is the capacity that has to become free for them.
     """
 
     node_id: str
@@ -263,10 +268,10 @@ class NodeFit:
 
 @dataclass(frozen=True, slots=True)
 class LimitFit:
-    """A limit that has no headroom for all members of a group. ``kind``: queue, firm, user or group.
+    """A limit that has no headroom for all members of a group. ``kind`` is queue, firm, user or group.
 
-    ``name`` is the path of the queue or the name of the user or group, ``queue`` the queue that sets the limit; ``members`` is
-    how many members it still has headroom for.
+    ``name`` is the path of the queue or the name of the user or group. ``queue`` is the queue that sets the limit. ``members``
+    is how many members it still has headroom for.
     """
 
     kind: str
@@ -280,12 +285,12 @@ class LimitFit:
 class GroupFit:
     """The result of a trial that places asks together now: the waiting members of a gang, or simulated asks that wait.
 
-    ``size`` is how many members the gang needs, 0 for asks that are no gang. ``fitting`` is how many get a place now, in
-    placement order; ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
-    ``without_node`` counts members that no node could hold beside the other members, even if it were empty; ``missing`` includes
-    their whole requests. ``nodes`` are the first nodes to which members were assigned: those that lack capacity, then the others.
-    ``nodes_left_out`` counts the further ones. ``looked_at`` is how many members were tried: all of them, except in very large
-    gangs.
+    ``size`` is how many members the gang needs, 0 for asks that are not a gang. ``fitting`` is how many get a place now, in
+    placement order. ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
+    ``without_node`` is the number of members that no node could hold beside the other members, even if it were empty.
+    ``missing`` includes their whole requests. ``nodes`` are the first nodes to which members were assigned: those that lack
+    capacity, then the others. ``nodes_left_out`` is the number of further nodes. ``looked_at`` is how many members were tried:
+    all of them, except in very large gangs.
     """
 
     name: str
@@ -305,11 +310,14 @@ class GroupFit:
     key: str = ""
     """The key of the gang on the wire."""
     gang: bool = True
-    """Whether the asks are a gang; if not, they are equal asks that are only counted together."""
+    """Whether the asks are a gang. If not, they are equal asks that are only counted together."""
     placeholders: bool = False
     """Whether the members are YuniKorn placeholders, whose number comes from one annotation."""
     excluded: tuple[Excluded, ...] = ()
-    """The nodes that are large enough for a member and that constraints exclude; empty if one of them is allowed."""
+    """The nodes that are large enough for a member and that constraints exclude.
+
+    The field is empty if one large enough node is allowed.
+    """
 
     @property
     def left(self) -> int:
@@ -319,7 +327,7 @@ class GroupFit:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A node whose free capacity is kept for an ask; ``missing`` is what the ask still lacks there.
+    """A node whose free capacity is kept for an ask. ``missing`` is what the ask still lacks there.
 
     ``held_by`` is `reservation`, or the id of the decision that frees the capacity. ``until_ms`` is 0 if the time is not
     bounded.
@@ -339,10 +347,10 @@ class Reserved:
 class Explanation:
     """The explanation of a key: why an ask waits, or where an allocation runs.
 
-    ``kind``: ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that excludes them for
-    the ask, ``examples`` names some of them; ``nearest`` is the node that lacks least. ``brief`` is the summary without
-    information about others; ``gang`` says how the members of its gang fit together; ``limit`` is the first limit that the ask
-    would exceed. ``reserved`` is the node that is reserved for it, and ``kept_off_by`` are reservations for other asks without
+    ``kind`` is ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that excludes them
+    for the ask. ``examples`` names some of them. ``nearest`` is the node that lacks least. ``brief`` is the summary without
+    information about others. ``gang`` says how the members of its gang fit together. ``limit`` is the first limit that the ask
+    would exceed. ``reserved`` is the node that is reserved for it. ``kept_off_by`` are reservations for other asks without
     which it would fit now.
     """
 
@@ -372,7 +380,7 @@ class Explanation:
     only_node: str = ""
     """The only node on which the ask may run, if its constraints name one."""
     excluded: tuple[Excluded, ...] = ()
-    """The nodes that are large enough and that the ask's constraints exclude; empty if one of them is allowed."""
+    """The nodes that are large enough and that the ask's constraints exclude. The field is empty if one large enough node is allowed."""
     gang_member: str = ""
     """The key of the first waiting member of the gang that has the application's name."""
     foreign: bool = False

@@ -1,8 +1,8 @@
 """The quantities of resources, as exact whole numbers.
 
-A *resource* is a canonical tuple of ``(type, quantity)`` pairs, sorted by type and without zeros, so that two equal requests
-are equal tuples. ``vcore`` is in milli-cores, ``memory`` in bytes, all else in plain units. A *limit* keeps explicit zeros,
-because ``max: {gpu: 0}`` forbids the type while a missing key does not.
+A *resource* is a canonical tuple of ``(type, quantity)`` pairs, sorted by type and without zeros. Two equal requests are thus
+equal tuples. ``vcore`` is in milli-cores, ``memory`` in bytes, all else in plain units. A *limit* keeps explicit zeros, because
+``max: {gpu: 0}`` forbids the type while a missing key does not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ PORT_PREFIX: Final = "hostport/"
 
 
 class BadQuantity(ValueError):
-    """A quantity that is negative or too large; ``str()`` names the resource type."""
+    """A quantity that is negative or too large. ``str()`` names the resource type."""
 
 
 def resource(quantities: Mapping[str, int]) -> Resource:
@@ -31,9 +31,9 @@ def resource(quantities: Mapping[str, int]) -> Resource:
 
 
 def limit(quantities: Mapping[str, int]) -> Limit:
-    """Return the canonical limit of a mapping; an explicit 0 forbids the type and is kept.
+    """Return the canonical limit of a mapping. An explicit 0 forbids the type and is kept.
 
-    Raises BadQuantity for negative or huge quantities.
+    Raise BadQuantity for negative or huge quantities.
     """
     for name, quantity in quantities.items():
         if not 0 <= quantity < QUANTITY_LIMIT:

@@ -13,7 +13,7 @@ class Revision(NamedTuple):
     digest: str = ""
     source: str = ""
     by: str = ""
-    """The name of the caller that applied it; empty for a file."""
+    """The name of the caller that applied it, empty for a file."""
     at_ms: int = 0
     standing: bool = True
     """Whether the source keeps the text and sends it again: the configuration file, or the ConfigMap of a shim."""
@@ -37,7 +37,7 @@ class Revision(NamedTuple):
 class Beginning(NamedTuple):
     """The configuration state with which a core starts. ``given`` maps each manager to the digest of what it sent last.
 
-    ``configured``: the configuration file decides, and the configurations in registrations are ignored.
+    ``configured`` says that the configuration file decides, and that the configurations in registrations are ignored.
     """
 
     revision: Revision
@@ -46,9 +46,9 @@ class Beginning(NamedTuple):
 
 
 class Base(NamedTuple):
-    """The revision from which a change was made; with both fields empty, any revision in force.
+    """The revision from which a change was made. If both fields are empty, it stands for any revision in force.
 
-    If a digest is given, only the digest counts: it names the same text after a restart, when numbers begin at 1 again.
+    If a digest is given, only the digest counts. It names its text even after a restart, when numbers begin at 1 again.
     """
 
     number: int = 0

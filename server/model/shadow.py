@@ -1,7 +1,7 @@
 """The shadow of a partition: settings that are evaluated beside those in force and never carried out, and the differences.
 
 A record has the decisions of both sides for one ask, or for one queue with surplus reclaim. The shadow plans on the live state,
-so that every live decision is a fact for it; its own decisions change nothing.
+so that every live decision is a fact for it. Its own decisions change nothing.
 """
 
 import enum
@@ -28,7 +28,7 @@ NO_EFFECT: Final[Mapping[str, str]] = {
 
 
 def settings_of(live: PreemptionSettings) -> PreemptionSettings:
-    """Return the settings under which the shadow plans; a field without effect in a shadow keeps its live value."""
+    """Return the settings under which the shadow plans. A field without effect in a shadow keeps its live value."""
     other = {name: value for name, value in live.shadow.items() if name not in NO_EFFECT}
     return replace(live, **{**other, "shadow": {}})  # type: ignore[arg-type]
 
@@ -42,9 +42,9 @@ class Difference(enum.StrEnum):
     """The kind of difference between what the shadow decided for an ask and what the live side did."""
 
     SAME = "same"
-    """The shadow chose the same node and the same victims."""
+    """The shadow chose the node and the victims that the live side chose."""
     OTHER_VICTIMS = "other-victims"
-    """The shadow chose the same node and other victims."""
+    """The shadow chose the node of the live side, and other victims."""
     OTHER_NODE = "other-node"
     ONLY_LIVE = "only-live"
     """The shadow decided nothing for the ask."""
@@ -67,7 +67,7 @@ class ShadowRecord:
     """A record of one ask, or one queue with surplus reclaim (see ``kind``), for which at least one side decided something.
 
     ``law`` and ``because`` say why the other side decided nothing, with the rule and the text of its refusal. ``at_ms`` is the
-    instant of the record's last change; ``ended_ms`` 0 means that it is still valid.
+    instant of the record's last change. ``ended_ms`` 0 means that it is still valid.
     """
 
     partition: str
@@ -98,8 +98,8 @@ class Sum(NamedTuple):
 class ShadowReport:
     """The shadow of a partition: its settings that differ, its latest records, and totals.
 
-    ``sums`` is by policy and side (`live`, `shadow`); ``told`` counts records by difference; both count since ``since_ms``,
-    when these settings came into force. ``forgotten`` counts records that are no longer kept.
+    ``sums`` is by policy and side (`live`, `shadow`). ``told`` counts records by difference. Both count since ``since_ms``,
+    when these settings came into force. ``forgotten`` is the number of records that were dropped.
     """
 
     partition: str

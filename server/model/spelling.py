@@ -28,12 +28,12 @@ def _in_bytes(kind: str) -> bool:
 
 
 def limit_text(limit: Limit | None) -> str:
-    """Return a limit as `memory=10Gi vcore=2`; an empty text for no limit."""
+    """Return a limit as `memory=10Gi vcore=2`. Return "" for no limit."""
     return " ".join(f"{kind}={quantity_text(kind, amount)}" for kind, amount in limit or ())
 
 
 def duration_text(milliseconds: int) -> str:
-    """Return a duration as `1h30m`, `5m`, `2s` or `1500ms`; `0s` for none."""
+    """Return a duration as `1h30m`, `5m`, `2s` or `1500ms`. Return `0s` for none."""
     if milliseconds % 1_000:
         return f"{milliseconds}ms"
     hours, rest = divmod(milliseconds // 1_000, 3_600)
@@ -50,7 +50,7 @@ def share_text(permyriad: int) -> str:
 
 
 def value_text(field: str, value: object) -> str:
-    """Return the value of a field of `QueueProperties` or `PreemptionSettings` as text; the field's name decides the unit."""
+    """Return the value of a field of `QueueProperties` or `PreemptionSettings` as text. The field's name decides the unit."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -63,7 +63,7 @@ def value_text(field: str, value: object) -> str:
 
 
 def acl_text(acl: Acl) -> str:
-    """Return an access list as `users groups` with commas between names; `*` for everybody, an empty text for no user."""
+    """Return an access list as `users groups` with commas between names. Return `*` for all users, and "" for no user."""
     if acl.everyone:
         return "*"
     return f"{','.join(sorted(acl.users))} {','.join(sorted(acl.groups))}".rstrip()

@@ -6,9 +6,9 @@ from server.model.resources import NOTHING, Resource
 
 
 class TemplateInQueue(NamedTuple):
-    """A queue and one pod template in it. The pods that a controller recreates have new keys, but the same queue and template.
+    """A queue and one pod template in it. The pods that a controller recreates have new keys, but their queue and template are unchanged.
 
-    For victims of another queue only the queue counts: everything in that queue has the same owner.
+    For victims of another queue only the queue counts, because everything in that queue has one owner.
     """
 
     queue: str
@@ -37,4 +37,4 @@ STRIKES_MAX: Final = 3
 FROZEN_MS: Final = 1_800_000
 """The time for which a pair is frozen, unless an external change ends it earlier."""
 STRIKES_KEPT_MS: Final = 3_600_000
-"""The strikes of a pair are forgotten this long after the last of them."""
+"""The time after the last strike of a pair at which its strikes are forgotten."""

@@ -31,7 +31,7 @@ class Binding(enum.StrEnum):
     CLOSED = "closed-type"
     """On every node, or below a maximum, the ask lacks a type whose guarantee its deciding queue already uses up (G2)."""
     UNDECIDED = "undecided-type"
-    """No queue guarantees a type that the ask lacks, and the pods that use it run inside the queue that would claim (G2)."""
+    """No queue guarantees a type that the ask lacks, and the pods that use the type run inside the queue that would claim (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
@@ -54,7 +54,7 @@ class Binding(enum.StrEnum):
     """Pods of other schedulers occupy the nodes on which the ask could run, and this core has no pods there."""
     SEARCH = "search-bound"
     NOT_JUDGED = "not-judged"
-    """The report's budget was used up before the queue was judged; a report of the queue alone has the answer."""
+    """The report's budget was used up before the queue was judged. A report of the queue alone has the answer."""
 
 
 class Change(enum.StrEnum):
@@ -80,8 +80,9 @@ class Cure:
     """A change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
 
     ``amounts`` has the amounts by which a limit or guarantee changes, the capacity of a new node, or the new priority.
-    ``until_ms`` is the instant to wait for. ``serves`` is how many of the equal asks the change serves, ``then`` the reason why
-    it does not serve the next one. ``serves`` is 0 if the asks were not counted, or if the change serves all that were tried.
+    ``until_ms`` is the instant to wait for. ``serves`` is how many of the equal asks the change serves. ``then`` is the reason
+    why it does not serve the next one. ``serves`` is 0 if the asks were not counted, or if the change serves all that were
+    tried.
     """
 
     change: Change
@@ -95,10 +96,10 @@ class Cure:
 
 @dataclass(frozen=True, slots=True)
 class UnmetAsks:
-    """Equal waiting asks of one leaf; a queue on their path is below its guarantee. ``key`` is the key of the first ask.
+    """Equal waiting asks of one leaf. A queue on their path is below its guarantee. ``key`` is the key of the first ask.
 
-    ``job`` is the gang of which they are the members, "" if each is on its own. ``resource`` is the request of one ask, or
-    of all members together. ``cure`` None with ``searched`` means that no single change that was tried helps. Without
+    ``job`` is the gang of which they are the members, "" if each is on its own. ``resource`` is the request of one ask, or of
+    all members together. If ``cure`` is None and ``searched`` is set, no single change that was tried helps. Without
     ``searched`` the report's budget was used up before these asks were tried.
     """
 
@@ -131,7 +132,7 @@ class UnmetType:
 class UnmetQueue:
     """A queue that is below its guarantee, while asks in it or below it wait for the missing capacity.
 
-    ``others`` counts asks that were not judged.
+    ``others`` is the number of asks that were not judged.
     """
 
     queue: str
@@ -144,7 +145,7 @@ class UnmetQueue:
 class UnmetReport:
     """The report of one partition. ``over_promised`` is by how much the sum of all guarantees exceeds what the nodes have.
 
-    ``plans`` counts the searches that the planner made; ``left_out`` counts unmet queues that are not listed.
+    ``plans`` is the number of searches that the planner made. ``left_out`` is the number of unmet queues that are not listed.
     """
 
     partition: str

@@ -1,6 +1,6 @@
 """The metrics endpoint: GET /metrics over plain HTTP or HTTPS, answered in the event loop between two ticks.
 
-The endpoint is no full web server: it has one request per connection, only this path, and small limits.
+The endpoint is not a full web server: it has one request per connection, only this path, and small limits.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 Refused = Callable[[ssl.SSLObject | None, str], tuple[int, str] | None]
 """The check of a request, given the connection's TLS object (None for plain HTTP) and the Authorization header.
 
-The result is the HTTP status and the reason of a refusal; None admits the request.
+The result is the HTTP status and the reason of a refusal. None admits the request.
 """
 
 
@@ -30,7 +30,7 @@ async def start(
     tls: ssl.SSLContext | None,
     refused: Refused,
 ) -> asyncio.Server:
-    """Listen and return the server; raises OSError if the address is not available."""
+    """Listen and return the server. Raise OSError if the address is not available."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -39,7 +39,7 @@ async def start(
             writer.write(_answer(head, text, lambda header: refused(peer, header)))
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            # The client sent no request, or is gone: there is no answer to send.
+            # The client sent no request, or is gone. There is no answer to send.
             pass
         finally:
             writer.close()

@@ -26,7 +26,7 @@ _OF_PODS: Final = frozenset({"ask", "allocation"})
 _OF_LINES: Final = frozenset({"exception", "stack"})
 """The fields whose text has several lines."""
 NOTES_LOGGED_MAX: Final = 50
-"""The largest number of notes of one batch that get a line each; the others are only counted."""
+"""The largest number of notes of one batch that get a line each. The others are only counted."""
 
 
 def configure(stream: TextIO, level: int = logging.INFO) -> None:
@@ -73,7 +73,7 @@ def _printable(text: str) -> str:
 
 
 def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None:  # noqa: ANN401
-    """Format what libraries log through the standard module like our own lines; show only their warnings and errors."""
+    """Format what libraries log through the standard module like our own lines. Show only their warnings and errors."""
     handler = logging.StreamHandler(stream)
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, shown]
     handler.setFormatter(
@@ -83,7 +83,7 @@ def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None: 
 
 
 class NoteLog:
-    """The log of the notes of the core; an observer of the pump.
+    """The log of the notes of the core. The pump (see docs/glossary.md) calls it for each batch of decisions.
 
     ``name`` returns the name of a pod by partition and key, empty if it is not known.
     """

@@ -1,7 +1,7 @@
 """OpenTelemetry meters of decisions and reports.
 
-Everything is counted per slice (a batch of events), never per object. Gauges are computed when a client asks for them:
-`Metrics.refresh` runs in the event loop between two ticks; exporters, in whichever thread, only read its results.
+Everything is counted per slice (a batch of events), never per object. Gauges are computed when a client asks for them.
+`Metrics.refresh` runs in the event loop between two ticks. Exporters, in whichever thread, only read its results.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ from server.model.reports import PartitionReport, QueueReport
 from server.model.shadow import ShadowRecord
 
 QUEUES_MAX: Final = 1_000
-"""The largest number of queues whose usage is exported, upper levels first, because a scrape need not list all queues."""
+"""The largest number of queues whose usage is exported, upper levels first. A scrape need not list all queues."""
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _PARTITION: Final = attrgetter("partition")
@@ -75,11 +75,11 @@ _REJECTIONS: Final[
 Depths = Callable[[], Mapping[tuple[str, str], int]]
 """The number of objects that wait for each stream, by manager and kind of stream."""
 Records = Callable[[], Mapping[str, tuple[int, str]]]
-"""The state of each record by name: the number of lines that it lost, and why it cannot be written now, empty if it can."""
+"""The state of each record, by name: the number of lines that it lost, and why it cannot be written now. The reason is empty if it can."""
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
 """The state of each registered resource manager: whether one of its streams is open, and seconds since its last message."""
 Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]
-"""The state of the secrets: the number of reloads, by secret why its newer file is not in force, and the certificate's expiry.
+"""The state of the secrets: the number of reloads, why the newer file of each secret is not in force, and the certificate's expiry.
 
 The expiry is in Unix milliseconds.
 """
@@ -100,12 +100,15 @@ ALONE: Final = Around()
 
 
 class Metrics:
-    """The meters of decisions and reports; an observer of the pump. `text` returns what a Prometheus server reads."""
+    """The meters of decisions and reports.
+
+    The pump (see docs/glossary.md) calls them for each batch of decisions. `text` returns what a Prometheus server reads.
+    """
 
     def __init__(
         self, core: Core, around: Around = ALONE, readers: Iterable[MetricReader] = ()
     ) -> None:
-        """Create all meters; ``readers`` get the metrics in addition to `text`."""
+        """Create all meters. ``readers`` get the metrics in addition to `text`."""
         self._core = core
         self._around = around
         self._registry = CollectorRegistry()
@@ -181,7 +184,7 @@ class Metrics:
             self._placed.add(count, {"partition": partition})
 
     def _releases(self, ended: Sequence[Released | AskReleased]) -> None:
-        """Count releases; a slice may have tens of thousands, mostly of one partition and for one reason."""
+        """Count releases. A slice may have tens of thousands, mostly of one partition and for one reason."""
         partitions, reasons = list(map(_PARTITION, ended)), list(map(_TERMINATION, ended))
         where, why = partitions[0], reasons[0]
         alike = len(ended) == partitions.count(where) == reasons.count(why)

@@ -25,16 +25,16 @@ def wanted(signal: str, environment: Mapping[str, str]) -> bool:
 
 
 def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
-    """Return the exporter of spans, None if the environment asks for none; raises ExporterMissingError."""
+    """Return the exporter of spans, or None if the environment asks for none. Raise ExporterMissingError."""
     if not wanted("traces", environment):
         return None
     return BatchSpanProcessor(_load("trace_exporter", "OTLPSpanExporter"))
 
 
 def metric_reader(environment: Mapping[str, str]) -> MetricReader | None:
-    """Return the exporter of metrics besides the endpoint, None if the environment asks for none.
+    """Return the exporter of metrics besides the endpoint, or None if the environment asks for none.
 
-    Raises ExporterMissingError.
+    Raise ExporterMissingError.
     """
     if not wanted("metrics", environment):
         return None

@@ -1,6 +1,6 @@
 """Spans: one for each call, one for each message of a stream, and one for each tick that took messages.
 
-Spans of calls and messages continue the trace that the metadata of the call names (`traceparent`); the span of a tick is linked
+Spans of calls and messages continue the trace that the metadata of the call names (`traceparent`). The span of a tick is linked
 to the messages that it took. Without an exporter there is no `Traces` object, and no code of this module runs.
 """
 
@@ -24,7 +24,7 @@ _NS_OF_S: Final = 1_000_000_000
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 _FINE: Final = frozenset({grpc.StatusCode.OK, grpc.StatusCode.CANCELLED})
-"""The final statuses of a call that are no error; a client that disconnects cancels its streams."""
+"""The final statuses of a call that are not errors. A client that disconnects cancels its streams."""
 Metadata = Iterable[tuple[str, str | bytes]]
 
 
@@ -34,7 +34,7 @@ def _callers(metadata: Metadata) -> OtelContext:
 
 
 class Traces:
-    """The maker of spans; an observer of the pump."""
+    """The maker of spans. The pump (see docs/glossary.md) calls it for each batch of decisions."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         self._provider = TracerProvider(resource=Resource.create({"service.name": "evenhand"}))
@@ -46,7 +46,7 @@ class Traces:
     def call(
         self, method: str, metadata: Metadata, now: int
     ) -> Callable[[grpc.StatusCode, int], None]:
-        """Start the span of a call; return a function that ends it, given the call's status and instant of end."""
+        """Start the span of a call. Return a function that ends it, given the call's status and instant of end."""
         service, _, name = method.removeprefix("/").partition("/")
         span = self._tracer.start_span(
             f"{service}/{name}",

@@ -12,7 +12,7 @@ DIGEST_CHARACTERS: Final = 64
 
 
 class BadLineError(ValueError):
-    """The error of a line that is no JSON object in this form; ``str()`` says why."""
+    """The error of a line that is not a JSON object in this form. ``str()`` says why."""
 
 
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -21,7 +21,7 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_
 def line(value: Mapping[str, Plain], steps: int = 0) -> bytes:
     """Return the value as one line, which ends with a newline.
 
-    The outer ``steps`` levels are joined here and not by the JSON encoder, so that a thread that writes a long line lets other
+    The outer ``steps`` levels are joined here and not by the JSON encoder. Thus a thread that writes a long line lets other
     threads run in between.
     """
     return f"{_text(value, steps)}\n".encode("ascii")

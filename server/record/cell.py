@@ -50,7 +50,7 @@ class Cell:
         return len(self._read()) == SLOTS
 
     def newest(self, run: int | None = None) -> Slot | None:
-        """Return the newest slot that can be read; if ``run`` is given, the newest of this run. None if there is none."""
+        """Return the newest slot that can be read. If ``run`` is given, return the newest of this run. Return None if there is none."""
         return next((one for one in self._read() if run in {None, one.run}), None)
 
     def _read(self) -> list[Slot]:

@@ -1,7 +1,7 @@
 """The hash chain of a decision log: each line carries its number and the digest of the line before it.
 
-A line that was changed or removed no longer fits the lines after it. Lines that were cut off at
-the end go unnoticed unless a later digest is kept elsewhere.
+A line that was changed or removed no longer fits the lines after it. Lines that were cut off at the end go unnoticed, unless a
+later digest is kept elsewhere.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from server.record.canonical import DIGEST_CHARACTERS, Plain
 FIRST_FORMAT: Final = 1
 """The format of versions that wrote no line at the end of a run."""
 FORMAT: Final = 2
-"""The current format of the lines; each line of kind `started` names it."""
+"""The current format of the lines. Each line of kind `started` names it."""
 FORMATS: Final = frozenset({FIRST_FORMAT, FORMAT})
 """The formats that this version reads."""
 
@@ -37,13 +37,13 @@ ENDED: Final = "ended"
 KILLED: Final = "killed"
 """The kind of a line that says that the previous run did not end in order."""
 BROKEN: Final = "broken"
-"""The kind of a line that says that earlier lines do not fit together; the chain continues from the last of them."""
+"""The kind of a line that says that earlier lines do not fit together. The chain continues from the last of them."""
 
 _STEPS: Final = 4
 """The number of nested levels that are encoded one by one: the line, its facts, the record, its victims."""
 
 CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED, SHADOW})
-"""The kinds of lines that the core makes; a replay of the core's input makes them, too."""
+"""The kinds of lines that the core makes. A replay of the core's input makes them too."""
 KINDS: Final = CORE_KINDS | {STARTED, ENDED, KILLED, GAP, TORN, BROKEN}
 
 
@@ -56,14 +56,14 @@ class Entry(NamedTuple):
 
 
 class Chain:
-    """The chain of entries. ``number`` is the number of the next line, ``previous`` the digest that the next line carries."""
+    """The chain of entries. ``number`` is the number of the next line. ``previous`` is the digest that the next line carries."""
 
     def __init__(self, number: int = 1, previous: str = ORIGIN) -> None:
         self.number = number
         self.previous = previous
 
     def line(self, entry: Entry) -> bytes:
-        """Return the entry as the next line; the chain advances only with `passed`."""
+        """Return the entry as the next line. The chain advances only with `passed`."""
         return canonical.line(
             {
                 "number": self.number,

@@ -40,8 +40,8 @@ class Difference(NamedTuple):
 class Comparison:
     """The comparison of the entries of a replay with a log, in their order.
 
-    ``same`` counts equal lines, ``missed`` the entries of the replay whose lines are missing in the log: because the log reports
-    lines as missing, or because the run was killed. The last decisions of a run that was killed may be missing. Therefore no
+    ``same`` counts equal lines. ``missed`` counts the entries of the replay whose lines are missing in the log, because the log
+    reports lines as missing or the run was killed. The last decisions of a run that was killed may be missing. Therefore no
     further line is expected in the log after the line that reports the kill.
     """
 
@@ -83,8 +83,8 @@ class Comparison:
     def finish(self) -> None:
         """End the comparison after the last entry of the replay.
 
-        Further lines in the log are a difference, apart from lines about missing lines, and the run's last line if the replay made
-        none.
+        Further lines in the log are a difference. Exceptions are lines about missing lines, and the run's last line if the
+        replay made none.
         """
         if self.difference is None:
             self._pass_own(_LOST_KINDS if self._ended else (*_LOST_KINDS, ENDED))
@@ -112,7 +112,7 @@ class Comparison:
             self.same += 1
 
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
-        """Skip the lines in which the log reports on itself, because lines that could not be written are no difference."""
+        """Skip the lines in which the log reports on itself, because lines that could not be written are not a difference."""
         while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)
             if link is None or link.entry.kind not in kinds:
@@ -141,7 +141,7 @@ class Comparison:
 
 
 def _beginning(line: Line) -> tuple[int, str, int] | None:
-    """Return the number, the previous digest and the instant of a line that begins a run; None for any other line."""
+    """Return the number, the previous digest and the instant of a line that begins a run. Return None for any other line."""
     if b'"kind":"started"' not in line.written:
         return None
     link = _read(line)

@@ -1,6 +1,6 @@
 """The end of the last run in a decision log: how many of its lines are missing, according to the log and the mark beside it.
 
-The result never claims too few missing lines: if the number is not certain, the result says that more may be missing.
+The result never claims too few missing lines. If the number is not certain, the result says that more may be missing.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ CUT_WHY: Final = "lines that were written are gone from the end of the log"
 
 
 class Missing(NamedTuple):
-    """The missing lines: at least ``lines`` are missing; ``more`` says that there may be others."""
+    """The missing lines. At least ``lines`` are missing. ``more`` says that there may be others."""
 
     lines: int
     more: bool
@@ -42,7 +42,7 @@ class Missing(NamedTuple):
 
 
 def missing_of(gap: Entry) -> Missing:
-    """Return the content of a `gap` line; 0 or "" for a field that has the wrong form."""
+    """Return the content of a `gap` line, with 0 or "" for a field that has the wrong form."""
     lines, from_ms, to_ms = (gap.facts.get(name) for name in ("lines", "from", "to"))
     return Missing(
         _whole(lines),
@@ -102,7 +102,8 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
     """Judge a run without a mark.
 
-    The run is complete if it has its closing line, if its version wrote no marks and no closing lines, or if the log has no line.
+    The run is complete in three cases: it has its closing line, its version wrote no marks and no closing lines, or the log has
+    no line.
     """
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
@@ -140,7 +141,7 @@ def _cut(number: int, state: State) -> _Standing:
     """Judge a log that ends before the last line that its mark names.
 
     Each line that was cut off counts as one missing line. One of them may have been a `gap`, which reports several missing
-    lines, so more lines may be missing.
+    lines. Therefore more lines may be missing.
     """
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
         return _Standing(state.accounted)  # another log, in place of a complete one
@@ -168,7 +169,7 @@ def _is_old(link: Link) -> bool:
 
 
 def _format(path: Path) -> object:
-    """Return the format of the last run in a log; None if no line begins a run."""
+    """Return the format of the last run in a log. Return None if no line begins a run."""
     for _, link in _back(path, b'"kind":"started"'):
         if link is not None and link.entry.kind == STARTED:
             return link.entry.facts.get("format")

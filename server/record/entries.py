@@ -30,7 +30,8 @@ _KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 class Applied(NamedTuple):
     """A configuration that came into force.
 
-    ``by`` is the caller that applied the configuration. It is empty if no caller did, or if the configuration was in force already.
+    ``by`` is the caller that applied the configuration. ``by`` is empty if no caller did, or if the configuration was in force
+    already.
     """
 
     source: str
@@ -46,7 +47,7 @@ Told = Decided | DecisionMoved | ShadowDecided | Applied
 def told(
     decisions: Sequence[Decision], in_force: Callable[[], Revision], now: int
 ) -> Iterator[Told]:
-    """Yield the decisions that become lines, in their order; ``in_force`` returns the revision in force at ``now``."""
+    """Yield the decisions that become lines, in their order. ``in_force`` returns the revision in force at ``now``."""
     if _KINDS.isdisjoint(map(type, decisions)):
         return
     for one in decisions:
@@ -81,5 +82,5 @@ def started(now: int, version: str, digest: str, log_format: int) -> Entry:
 
 
 def ended(now: int, why: str) -> Entry:
-    """Return the entry that says that the server ended in order; it is the last line of its run."""
+    """Return the entry that says that the server ended in order. This is the last line of its run."""
     return Entry(now, ENDED, {"why": why})

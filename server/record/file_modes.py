@@ -1,8 +1,8 @@
 """The modes of files and folders: a core refuses or warns about files that other users of the machine may read or write.
 
-A user who can write a file of roles or a kept configuration controls the core. Therefore such a file is refused if all users may
-write to it. A file that others can read, or that a group can write, is used with a warning, because Kubernetes mounts Secrets
-with mode 0644 unless `defaultMode` says otherwise.
+A user who can write a file of roles or a kept configuration controls the core. Therefore such a file is refused if all users
+may write to it. A file that others can read, or that a group can write, is used with a warning. Kubernetes mounts Secrets with
+mode 0644 unless `defaultMode` says otherwise.
 """
 
 import os
@@ -20,23 +20,26 @@ ADVICE: Final = (
 
 
 def refused_file(path: Path, found: os.stat_result) -> str:
-    """Return why a core must not use the file: all users may write to it. Empty if the core may use it."""
+    """Return why a core must not use the file: all users may write to it. Return "" if the core may use it."""
     if not found.st_mode & stat.S_IWOTH:
         return ""
     return f"{path}: everybody may write to it ({shown(found)}); look what it says, then run chmod o-w {path}"
 
 
 def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, user: int) -> str:
-    """Return why a core of this user must not use the file: another user put it into a folder open to all. Empty if the core may use it."""
+    """Return why a core of this user must not use the file: another user put it into a folder open to all.
+
+    Return "" if the core may use it.
+    """
     if not folder.st_mode & stat.S_IWOTH or found.st_uid in {user, folder.st_uid}:
         return ""
     return f"{path}: another user (uid {found.st_uid}) put it into a folder that everybody may write to; name a folder of your own"
 
 
 def refused_folder(folder: Path) -> str:
-    """Return why nothing should be kept in the folder: all users could replace its files. Empty if the folder is safe.
+    """Return why nothing should be kept in the folder: all users could replace its files. Return "" if the folder is safe.
 
-    The folders above are judged as well, up to the root of the volume, which `warned_mount` judges. Raises OSError.
+    The folders above are judged as well, up to the root of the volume, which `warned_mount` judges. Raise OSError.
     """
     at = folder.resolve(strict=True)
     for one in (at, *at.parents):
@@ -50,7 +53,10 @@ def refused_folder(folder: Path) -> str:
 
 
 def warned_mount(folder: Path) -> str:
-    """Return the warning about a mounted volume that all users may write to, such as an emptyDir of Kubernetes. Empty for no warning."""
+    """Return the warning about a mounted volume that all users may write to, such as an emptyDir of Kubernetes.
+
+    Return "" if there is nothing to warn about.
+    """
     found = folder.stat()
     if not (os.path.ismount(folder) and _is_open(found)):
         return ""
@@ -71,7 +77,7 @@ def shown(found: os.stat_result) -> str:
 
 
 def _exposed(path: Path, *, is_private: bool) -> str:
-    """Return what other users can do with the file, and the command that prevents it. Empty if they can do nothing."""
+    """Return what other users can do with the file, and the command that prevents it. Return "" if they can do nothing."""
     try:
         found = path.stat()
     except OSError:

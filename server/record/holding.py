@@ -27,7 +27,7 @@ class Holding:
         self._asked = asked
         self._held = False
         self.tell: Callable[[bool], object] = bool
-        """The function that is called with True when the disk begins to delay decisions, and with False when it no longer does."""
+        """The function that is called with True when the disk begins to delay decisions, and with False when the delay has ended."""
 
     async def before_leaving(self) -> None:
         """Wait until all decisions made so far may be sent, however long the disk fails."""

@@ -21,13 +21,14 @@ NO_PLACE: Final = "the core was started without `--state-dir` and `--decision-lo
 NOT_KEPT_ADVICE: Final = "Write it into the file of `serve --config`, on Kubernetes into the ConfigMap; or start the core with one of the two."
 
 InForce = tuple[Revision, Mapping[str, str]]
-"""The revision in force, and by manager the digest of the configuration that the manager sent last."""
+"""The revision in force, and the digest of the configuration that each manager sent last."""
 
 
 class Keeper:
-    """The writer of the configuration in force, an observer of the pump.
+    """The writer of the configuration in force. The pump (see docs/glossary.md) calls it after each slice.
 
-    When ``now`` returns a new value, the keeper writes what ``kept`` returns, unless that is None.
+    If the configuration in force has changed since the last call, it is written to disk. ``now`` returns what is in force, and
+    ``kept`` what to write, or None for nothing.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class Keeper:
             self._queue()
 
     def why_not_kept(self) -> str:
-        """Return why the last write failed; empty if it succeeded, or if there was none yet."""
+        """Return why the last write failed. Return "" if it succeeded, or if there was none yet."""
         return f"{self._path}: {self._failing}" if self._failing else ""
 
     async def settled(self) -> str:
-        """Return why the configuration in force is not on disk; empty if it is.
+        """Return why the configuration in force is not on disk. Return "" if it is.
 
         Wait first until everything queued so far was written or has failed. After WAIT_S seconds, return that the disk is slow.
         """

@@ -1,8 +1,8 @@
 """The file with the configuration in force, from which a restarted core reads it.
 
 A new file is written completely beside the old file, synced, and then renamed to the old file's name. A crash therefore leaves
-either the old or the new content. A checksum covers the whole file: a file that was changed or cut is refused, and no part of it
-is used.
+either the old or the new content. A checksum covers the whole file. A file that was changed or cut is refused, and no part of
+it is used.
 """
 
 import errno
@@ -20,7 +20,7 @@ from server.record.serialization import BadFormError, Fields, Forms
 
 FORMAT: Final = 1
 KEPT_BYTES_MAX: Final = 32 << 20
-"""The largest number of bytes of such a file; a configuration has at most 2 MiB, and a character takes up to 12 bytes here."""
+"""The largest number of bytes of such a file. A configuration has at most 2 MiB, and a character takes up to 12 bytes here."""
 _NAME: Final = "configuration.json"
 _CHECKSUM: Final = "checksum"
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -43,7 +43,7 @@ _FORM: Final = Fields(Kept, Forms().of)
 
 
 def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
-    """Return the path of the kept configuration: in ``state_dir``, else beside the decision log; None if neither is configured."""
+    """Return the path of the kept configuration: in ``state_dir``, else beside the decision log. Return None if neither is configured."""
     if state_dir is not None:
         return state_dir / _NAME
     if decision_log is not None:
@@ -52,7 +52,7 @@ def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """Write the file. Raises OSError. On an error the old file stays as it is, unless only the sync of the folder failed.
+    """Write the file. Raise OSError on an error. The old file then stays as it is, unless only the sync of the folder failed.
 
     In that case the new file is in place, but a loss of power may bring the old one back.
     """
@@ -73,7 +73,7 @@ def write_kept(path: Path, kept: Kept) -> None:
 
 
 def read_kept(path: Path) -> Kept | None:
-    """Return the content of the file; None if there is no file. Raises RecordError for a file that cannot be used."""
+    """Return the content of the file, or None if there is no file. Raise RecordError for a file that cannot be used."""
     try:
         written = _contents(path)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
 """The decision log: an append-only file in which each line names the digest of the line before it.
 
-Writing never raises. Lines that cannot be written wait in memory, and are dropped only beyond a limit. Dropped lines are counted,
-and a line reports their number as soon as writing works again. A full file is renamed to the number of its first line, and the
-chain continues in the next file. Lines that a killed process lost are counted by the next process, from the mark beside the log
-(`server.record.mark`). If the log is durable, decisions wait until `sync` says that their lines are safe; else decisions are sent
-before their lines are written.
+Writing never raises. Lines that cannot be written wait in memory, and are dropped only beyond a limit. Dropped lines are
+counted, and a line reports their number as soon as writing works again. A full file is renamed to the number of its first line.
+The chain continues in the next file. Lines that a killed process lost are counted by the next process, from the mark beside the
+log (`server.record.mark`). If the log is durable, decisions wait until `sync` says that their lines are safe. Otherwise
+decisions are sent before their lines are written.
 """
 
 import os
@@ -28,9 +28,9 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """A decision log that is open for writing.
 
-    ``failing`` says why the log cannot be written; it is empty if it can. ``lost`` counts the lines that will never be written,
-    those that the run before lost included. ``uncounted`` says why lines that a killed process loses cannot be counted; it is
-    empty if they can.
+    ``failing`` says why the log cannot be written. It is empty if the log can be written. ``lost`` counts the lines that will
+    never be written, those that the run before lost included. ``uncounted`` says why lines that a killed process loses cannot
+    be counted. It is empty if they can.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class DecisionLog:
         self.flush()
 
     def _opened_mark(self) -> Mark | None:
-        """Return the mark, or None if it is not available. Lines are written without a mark, too."""
+        """Return the mark, or None if it is not available. Lines are written even without a mark."""
         try:
             return Mark.opened(self._path)
         except OSError as error:
@@ -118,7 +118,7 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of this many more lines may be sent from now on, even if the lines are not written yet."""
+        """Record that the decisions of this many more lines may be sent from now on, even if the lines are still to be written."""
         self._handed += lines
         if self._mark is not None:
             self._mark.hand(self._handed, now)
@@ -196,7 +196,7 @@ class DecisionLog:
         self._gap = None
 
     def _sync_folder(self) -> str:
-        """Sync the folder of a durable log, so that file names survive a loss of power. Return the error; "" if there is none."""
+        """Sync the folder of a durable log, so that file names survive a loss of power. Return the error, or "" if there is none."""
         if self._folder_synced:
             return ""
         try:
@@ -211,7 +211,7 @@ class DecisionLog:
         return ""
 
     def _rotated(self) -> str:
-        """Rename the file if it is full, and begin the next one. Return what prevents that; "" if nothing does."""
+        """Rename the file if it is full, and begin the next one. Return what prevents that, or "" if nothing does."""
         if not self._file.settled or self._file.size < self._file_max:
             return ""
         following = self._path.with_name(f"{self._path.name}.next")

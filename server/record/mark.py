@@ -27,10 +27,10 @@ _ENDED: Final = 2
 class State(NamedTuple):
     """The content of a mark about the run that wrote it last.
 
-    ``handed`` is the number of lines whose decisions may have been sent; ``handed_ms`` is when this number was last raised. Of
+    ``handed`` is the number of lines whose decisions may have been sent. ``handed_ms`` is when this number was last raised. Of
     these lines, ``accounted`` lines are in the log or reported there as missing, up to the line with this ``number`` and
-    ``digest``. ``unsure`` says that an unknown number of lines of earlier runs is missing, which the log up to that line does
-    not report. ``damaged`` says that a part of the mark cannot be read, so that ``handed`` may be too small.
+    ``digest``. ``unsure`` says that an unknown number of lines of earlier runs is missing. The log up to that line does not
+    report them. ``damaged`` says that a part of the mark cannot be read, so that ``handed`` may be too small.
     """
 
     boot: str
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """The state at the beginning of a run: the end of the log, and the missing lines that it does not report yet."""
+    """The state at the beginning of a run: the end of the log, and the missing lines that it has yet to report."""
 
     number: int
     digest: str
@@ -68,7 +68,7 @@ class _Cells:
 class Mark:
     """A mark that is being written.
 
-    The thread that decides calls `hand`; the thread that writes the log calls everything else.
+    The thread that decides calls `hand`. The thread that writes the log calls everything else.
     """
 
     def __init__(self, page: mmap.mmap) -> None:
@@ -82,13 +82,13 @@ class Mark:
     def opened(cls, log: Path) -> Self:
         """Open or create the mark of a log.
 
-        Raises RecordError for a file that is no mark, and OSError for a file that is not available.
+        Raise RecordError for a file that is not a mark, and OSError for a file that is not available.
         """
         descriptor = _opened(mark_of(log))
         try:
             os.posix_fallocate(descriptor, 0, PAGE_BYTES)
             page = mmap.mmap(descriptor, PAGE_BYTES)
-            # If a child process had the page, too, the file would stay locked until the child ends.
+            # If a child process had the page too, the file would stay locked until the child ends.
             page.madvise(mmap.MADV_DONTFORK)
             return cls(page)
         except ValueError as error:  # longer or shorter than it says: a faulty device
@@ -97,7 +97,7 @@ class Mark:
             os.close(descriptor)
 
     def state(self) -> State | None:
-        """Return the state that an earlier run left; None if no slot can be read."""
+        """Return the state that an earlier run left. Return None if no slot can be read."""
         return state_of(self._page)
 
     def begin(self, carried: Carried, *, durable: bool, now: int) -> None:
@@ -143,7 +143,7 @@ def mark_of(log: Path) -> Path:
 
 
 def read_mark(log: Path) -> State | None:
-    """Return the state in the mark of a log; None if there is no mark that can be read."""
+    """Return the state in the mark of a log. Return None if there is no mark that can be read."""
     try:
         text = bytearray(mark_of(log).read_bytes()[:PAGE_BYTES])
     except OSError:
@@ -152,7 +152,7 @@ def read_mark(log: Path) -> State | None:
 
 
 def state_of(page: Page) -> State | None:
-    """Return the state in a page; None if the page names no run."""
+    """Return the state in a page. Return None if the page names no run."""
     cells = _Cells(page)
     run = cells.run.newest()
     if run is None:
@@ -177,7 +177,7 @@ def state_of(page: Page) -> State | None:
 
 
 def boot_id() -> str:
-    """Return the boot id of the kernel; empty if it has none. A new id shows that pages that were only in memory are lost."""
+    """Return the boot id of the kernel. Return "" if it has none. A new id shows that pages that were only in memory are lost."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -185,7 +185,7 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a mark, even if it is damaged or new. Raises RecordError and OSError."""
+    """Open a mark, even if it is damaged or new. Raise RecordError and OSError."""
     try:
         descriptor = opened(path)
     except RecordError as error:
@@ -196,7 +196,8 @@ def _opened(path: Path) -> int:
     if beginning.rstrip(b"\0") != MAGIC[: len(beginning.rstrip(b"\0"))]:
         os.close(descriptor)
         raise RecordError(f"{path}: is no mark of a decision log; move it away")
-    # Where a file system cannot reserve space, the C library writes zeros, which it refuses on a descriptor that appends.
+    # Where a file system cannot reserve space, the C library writes zeros. It refuses to do so on a descriptor that
+    # appends.
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_APPEND)
     return descriptor
 

@@ -11,7 +11,7 @@ from server.record.serialization import BadFormError, Fields, Forms
 from server.record.trace import END, FORMAT, HEADER, KINDS, SPEC, SPECS_MAX, TICK, End, Header, Tick
 
 LINE_BYTES_MAX: Final = 64 << 20
-"""The largest number of bytes of a line; no line of a trace is longer."""
+"""The largest number of bytes of a line. No line of a trace is longer."""
 
 _WRITTEN_BY: Final = "a trace is what `evenhand serve --trace FILE` writes"
 _CHANGED: Final = "the file was changed or cut: take it again from where it was written"
@@ -101,7 +101,7 @@ class TraceReader:
             yield value
 
     def _next(self) -> dict[str, Any] | None:
-        """Return the object of the next line; None at the end."""
+        """Return the object of the next line. Return None at the end."""
         written = self._file.readline(LINE_BYTES_MAX)
         self.read = self._file.tell()
         self._line += bool(written)
@@ -125,7 +125,7 @@ class TraceReader:
         return _WRITTEN_BY if self._line == 1 else _CHANGED
 
     def _check_torn(self, written: bytes) -> None:
-        """Check the end of the file. Raises BadTraceError for an incomplete last line, unless ``until`` limits the steps."""
+        """Check the end of the file. Raise BadTraceError for an incomplete last line, unless ``until`` limits the steps."""
         if written and self._line == 1:
             raise self._bad("it is no trace: its first line does not end", _WRITTEN_BY)
         if written and self._until is None:
@@ -141,7 +141,7 @@ class TraceReader:
         self._specs[self._line] = self._read(self._spec, value.get("spec"))
 
     def _step(self, value: dict[str, Any]) -> Step | None:
-        """Return the step of a line; None if the step is later than `until`."""
+        """Return the step of a line. Return None if the step is later than `until`."""
         kind = value["kind"]
         if kind == TICK:
             tick: Tick = self._read(_TICK, _without(value))

@@ -1,4 +1,4 @@
-"""Files of records. Each has a single writer. Appending never raises; lines that cannot be written wait, up to a limit."""
+"""Files of records. Each has a single writer. Appending never raises. Lines that cannot be written wait, up to a limit."""
 
 import errno
 import fcntl
@@ -11,15 +11,15 @@ from typing import Final
 from server.record.file_modes import refused_file, refused_owner
 
 PENDING_BYTES_MAX: Final = 32 << 20
-"""The number of bytes that may wait while the disk fails; further lines are refused."""
+"""The number of bytes that may wait while the disk fails. Further lines are refused."""
 MODE: Final = 0o640
-"""The mode of the files: only owner and group may read them, because they name pods and queues of all tenants."""
+"""The mode of the files. Only owner and group may read them, because they name pods and queues of all tenants."""
 
 
 class Appender:
-    """The writer of one open file. ``failing`` says why nothing can be written at the moment; it is empty if writing works.
+    """The writer of one open file. ``failing`` says why nothing can be written at the moment. It is empty if writing works.
 
-    For a durable file, lines that were not synced yet are kept in memory. A kernel that fails to write pages forgets them, and a
+    For a durable file, lines are kept in memory until they are synced. A kernel that fails to write pages forgets them, and a
     second sync succeeds although these pages are lost.
     """
 
@@ -85,7 +85,7 @@ class Appender:
             self._write_again()
 
     def _write_again(self) -> None:
-        """Queue the lines that were not synced again, if they were kept, because the kernel may have lost their pages."""
+        """Queue the lines that were kept because they are not synced. The kernel may have lost their pages."""
         if not self._kept:
             return
         lost = b"".join(self._kept)
@@ -111,7 +111,7 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOL
 
 
 class RecordError(Exception):
-    """The error of a file that cannot be opened for recording; ``str()`` says which file and what to do."""
+    """The error of a file that cannot be opened for recording. ``str()`` says which file and what to do."""
 
 
 def opened(path: Path) -> int:

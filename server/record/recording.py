@@ -1,7 +1,7 @@
-"""The recording of a core: the pump calls the recorder in place of the core, and the recorder returns the core's decisions unchanged.
+"""The recording of a core. The pump calls the recorder in place of the core, and the recorder returns the core's decisions unchanged.
 
-Lines are made here or passed on as values. Only jobs that are passed to ``run`` use files, and bootstrap runs these in a thread
-of its own, so that a slow disk delays no decision. Failures there are logged and counted, never raised.
+Lines are made here or passed on as values. Only jobs that are passed to ``run`` use files. Bootstrap runs these in a thread of
+its own, so that a slow disk delays no decision. Failures there are logged and counted, never raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ Job = Callable[[], None]
 class Unsafe(NamedTuple):
     """The lines that have to be safe before decisions are sent.
 
-    ``write`` writes them and returns whether all are safe. It may be called again until they are.
+    ``write`` writes them and returns whether all are safe. Call it again until they are safe.
     """
 
     lines: int
@@ -41,7 +41,7 @@ class Unsafe(NamedTuple):
 
 
 class Health(NamedTuple):
-    """The health of one file: the number of lines lost for good, and why no line can be written now; "" if writing works."""
+    """The health of one file: the number of lines lost for good, and why no line can be written now. The reason is "" if writing works."""
 
     lost: int
     failing: str
@@ -57,7 +57,7 @@ class Scheduler(Protocol):
         """Decide what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event; None if there is none."""
+        """Return the next instant at which the core could decide something without an event. Return None if there is none."""
 
 
 def at_once(job: Job) -> None:
@@ -66,7 +66,7 @@ def at_once(job: Job) -> None:
 
 
 class Recording:
-    """The recorder of a core from its first event on; ``in_force`` returns the revision of its configuration.
+    """The recorder of a core from its first event on. ``in_force`` returns the revision of the core's configuration.
 
     The pump uses the recorder as its Scheduler.
     """
@@ -91,7 +91,7 @@ class Recording:
         self._syncing = False
         self._durable = False
         self.slow = ""
-        """The reason why nothing is written while a disk does not answer at all; empty if the disk answers."""
+        """The reason why nothing is written while a disk does not answer at all. It is empty if the disk answers."""
         self._deciding = False
         self.next_due = core.next_due
 
@@ -142,7 +142,7 @@ class Recording:
     def unsafe(self) -> Unsafe | None:
         """Return the lines that must be safe before the latest decisions are sent, each once.
 
-        None if there are none, or if the log is not durable.
+        Return None if there are none, or if the log is not durable.
         """
         if not self._told or not self._durable:
             return None

@@ -1,4 +1,4 @@
-"""The replay of a trace in a new core: the same events at the same instants make the same decisions, byte for byte."""
+"""The replay of a trace in a new core. Equal events at equal instants make equal decisions, byte for byte."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,10 @@ from server.record.trace import Header, kind_of
 
 
 class CoreFailedError(Exception):
-    """The error of a core that raised in a replay; the cause has the traceback. ``line`` is the number of the input's line in the trace."""
+    """The error of a core that raised in a replay.
+
+    The cause has the traceback. ``line`` is the number of the input's line in the trace.
+    """
 
     def __init__(self, line: int, now: int) -> None:
         super().__init__(f"line {line}")
@@ -27,9 +30,9 @@ class CoreFailedError(Exception):
 class Summary:
     """The totals of a replay: its input and its decisions.
 
-    ``parted`` is about the first tick at which this core and the recorded core had made different numbers of decisions: the
-    number of the tick's line, the recorded number, and the number made here. ``ended`` says why the trace ends; None if the
-    trace has no last line.
+    ``parted`` is about the first tick at which this core and the recorded core had made different numbers of decisions. It has
+    the number of the tick's line, the recorded number, and the number made here. ``ended`` says why the trace ends. It is None
+    if the trace has no last line.
     """
 
     from_ms: int
@@ -59,8 +62,8 @@ class Replay:
     def entries(self, progress: Callable[[int], None]) -> Iterator[Entry]:
         """Yield the entries of the run: its first entry, those of the core's decisions, and its last entry if the trace has its end.
 
-        ``progress`` is called for each step with the number of trace bytes read so far. Logs of the first format have no last entry.
-        Raises BadTraceError and CoreFailedError.
+        ``progress`` is called for each step with the number of trace bytes read so far. Logs of the first format have no last
+        entry. Raise BadTraceError and CoreFailedError.
         """
         yield first(self._reader.header)
         for step in self._reader:

@@ -1,7 +1,7 @@
 """The configuration in force when a core starts: that of the configuration file, or the one that was in force before.
 
 A source such as a file or a ConfigMap sends its text repeatedly. That text replaces a configuration that was applied in the
-meantime only if it differs from the text that the same source sent before.
+meantime only if it differs from the text that the source sent before.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class File(NamedTuple):
 class Restored(NamedTuple):
     """The configuration at the start of a core.
 
-    If two different configurations were found, ``note`` says which one is in force and why; else it is empty.
+    If two different configurations were found, ``note`` says which one is in force and why. Otherwise it is empty.
     """
 
     kept: Kept
@@ -31,7 +31,7 @@ class Restored(NamedTuple):
 
 
 def restored(file: File | None, kept: Kept | None) -> Restored | None:
-    """Return the configuration to start with: that of the file or the one that was in force before; None if there is neither."""
+    """Return the configuration to start with: that of the file or the one that was in force before. Return None if there is neither."""
     if file is None:
         return None if kept is None else Restored(kept, is_file=False)
     if kept is None:

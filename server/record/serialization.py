@@ -1,4 +1,4 @@
-"""The forms of the types of `server/model`: they turn values into plain JSON values and back, according to type hints.
+"""The forms of the types of `server/model`. A form turns values into plain JSON values and back, according to type hints.
 
 A form writes a value so that JSON can hold it, and reads back an equal value. Every field is written, so that another default in
 a later version changes nothing. On reading, a missing field gets its default.
@@ -39,7 +39,7 @@ class Form(Protocol):
 
 
 class Scalar:
-    """The form of str, int or bool: the same value in JSON."""
+    """The form of str, int or bool: the value itself in JSON."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -49,7 +49,7 @@ class Scalar:
         return value  # type: ignore[no-any-return]
 
     def read(self, plain: Plain) -> object:
-        """Return the value unchanged; True is not accepted as a number."""
+        """Return the value unchanged. True is not accepted as a number."""
         if type(plain) is not self.kind:
             raise BadFormError(f"a {self.kind.__name__} was expected, not {_shown(plain)}")
         return plain
@@ -95,7 +95,7 @@ class Maybe:
         self._inner = inner
 
     def write(self, value: object) -> Plain:
-        """Return None for None, else the written value."""
+        """Return None for None, and the written value for any other value."""
         return None if value is None else self._inner.write(value)
 
     def read(self, plain: Plain) -> object:
@@ -104,7 +104,7 @@ class Maybe:
 
 
 class Several:
-    """The form of a tuple or frozen set of values of one type; a set is written in order."""
+    """The form of a tuple or frozen set of values of one type. A set is written in order."""
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
         self._inner = inner
@@ -125,8 +125,8 @@ class Several:
 class Pairs:
     """The form of a mapping from words, or of a tuple of pairs that begin with words.
 
-    The form is an object if the pairs are sorted by word and no word occurs twice, as is nearly always the case. Else it is a list
-    of pairs.
+    The form is an object if the pairs are sorted by word and no word occurs twice, as is nearly always the case. Else it is a
+    list of pairs.
     """
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
@@ -156,7 +156,7 @@ class Anything:
     """The form of `object`: a string, a whole number, a truth value, None, or a tuple of these."""
 
     def write(self, value: object) -> Plain:
-        """Return the value unchanged; a tuple becomes an object, so that it differs from a list."""
+        """Return the value unchanged. Only a tuple becomes an object, so that it differs from a list."""
         if isinstance(value, tuple):
             return {"tuple": [self.write(one) for one in value]}
         assert value is None or isinstance(value, str | int), f"{value!r} has no form"
@@ -192,7 +192,7 @@ class Fields:
         }
 
     def read(self, plain: Plain) -> object:
-        """Return the value; missing fields get their defaults, and unknown fields are an error."""
+        """Return the value. Missing fields get their defaults, and unknown fields are an error."""
         if not isinstance(plain, dict):
             raise BadFormError(f"an object was expected, not {_shown(plain)}")
         strange = sorted(plain.keys() - self._forms.keys())
@@ -208,7 +208,7 @@ _SCALARS: Final = (str, int, bool)
 
 
 class Forms:
-    """The maker of forms by type hint; each form is made once. ``own`` has special forms for some types."""
+    """The maker of forms by type hint. Each form is made once. ``own`` has special forms for some types."""
 
     def __init__(self, own: Mapping[object, Form] | None = None) -> None:
         self._made: dict[object, Form] = dict(own or {})

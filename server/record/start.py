@@ -57,5 +57,5 @@ def begin(
 
 
 def digest_of(configuration: Configuration | None) -> str:
-    """Return the digest of the configuration at a start; empty if there is no configuration."""
+    """Return the digest of the configuration at a start. Return "" if there is no configuration."""
     return "" if configuration is None else configuration.digest

@@ -11,7 +11,7 @@ from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_l
 from server.record.record_file import RecordError
 
 WINDOW: Final = 1 << 20
-"""The number of bytes at the end of the file that are checked at the start, or more if these have fewer than two lines.
+"""The number of bytes at the end of the file that are checked at the start. More are checked if these have fewer than two lines.
 
 `evenhand log verify` checks the whole file.
 """
@@ -29,8 +29,8 @@ class Found(NamedTuple):
 class Tail(NamedTuple):
     """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete one.
 
-    ``first`` is the number of the file's first line. ``last`` is the content of its last line; None if there is no line, or if
-    the last line cannot be read.
+    ``first`` is the number of the file's first line. ``last`` is the content of its last line. It is None if there is no line,
+    or if the last line cannot be read.
     """
 
     chain: Chain

@@ -1,8 +1,9 @@
-"""The lines of an input trace: everything that a core was given, in order, so that another core can be given the same.
+"""The lines of an input trace: everything that a core was given, in order. Thus another core can be given that input.
 
-Each line is one JSON object; ``n`` is the line's number. The first line is the header. The other lines are ticks, events with the
-instant at which the core got them, and templates, each before the first event that uses it. An event names its template by the
-number of the template's line. Ten thousand asks of one template thus take little space, and share one object again in a replay.
+Each line is one JSON object, in which ``n`` is the line's number. The first line is the header. The other lines are ticks,
+events with the instant at which the core got them, and templates. Each template comes before the first event that uses it. An
+event names its template by the number of the template's line. Ten thousand asks of one template thus take little space, and
+share one object again in a replay.
 """
 
 from typing import Any, Final, NamedTuple, get_args
@@ -18,7 +19,7 @@ from server.record.serialization import Fields, Forms
 
 FORMAT: Final = 1
 SPECS_MAX: Final = 1 << 18
-"""The largest number of templates that events can name. The oldest is dropped first; if it is used again, it is written again."""
+"""The largest number of templates that events can name. The oldest is dropped first. If it is used again, it is written again."""
 
 HEADER: Final = "trace"
 SPEC: Final = "spec"
@@ -29,8 +30,8 @@ END: Final = "end"
 class Header(NamedTuple):
     """The first line of a trace: the start of a core. Without a ``beginning`` its configuration is that of the configuration file.
 
-    ``number`` and ``previous`` are the values of the first line of this run in the decision log, and ``log_format`` is the format
-    of the log's lines, so that a replay makes the same lines.
+    ``number`` and ``previous`` are the values of the first line of this run in the decision log. ``log_format`` is the format
+    of the log's lines, so that a replay makes equal lines.
     """
 
     started_ms: int
@@ -53,7 +54,7 @@ class Tick(NamedTuple):
 class End(NamedTuple):
     """The regular end of a trace, and its reason.
 
-    ``decided`` has the same meaning as in a tick; it is None if lines before the end are missing.
+    ``decided`` has the meaning that it has in a tick. It is None if lines before the end are missing.
     """
 
     at_ms: int
@@ -104,7 +105,7 @@ class TraceLines:
         return taken
 
     def number(self, spec: AskSpec) -> int:
-        """Return the number of the line that holds the template; make that line if there is none."""
+        """Return the number of the line that holds the template. Make that line if there is none."""
         known = self._specs.get(spec)
         if known is None:
             if len(self._specs) >= SPECS_MAX:

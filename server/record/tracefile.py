@@ -22,12 +22,12 @@ _log = structlog.get_logger("server.record")
 
 
 class TraceFile:
-    """The writer of a trace. ``ended`` says why the trace ended; it is empty while the trace is written."""
+    """The writer of a trace. ``ended`` says why the trace ended. It is empty while the trace is written."""
 
     def __init__(
         self, path: Path, bytes_max: int = TRACE_BYTES_MAX, pending_max: int = PENDING_BYTES_MAX
     ) -> None:
-        """Create the file. The trace of an earlier run is renamed to FILE.previous. Raises RecordError."""
+        """Create the file. The trace of an earlier run is renamed to FILE.previous. Raise RecordError."""
         self._path = path
         self._bytes_max = bytes_max
         self._file = Appender(_fresh(path), pending_max)
@@ -37,7 +37,7 @@ class TraceFile:
 
     @property
     def failing(self) -> str:
-        """The reason why nothing can be written, for good or at the moment; empty while writing works."""
+        """The reason why nothing can be written, for good or at the moment. It is empty while writing works."""
         return self.ended or self._file.failing
 
     def write(self, lines: bytes, now: int) -> None:
@@ -54,7 +54,7 @@ class TraceFile:
             self._file.flush()
 
     def end(self, end: End) -> None:
-        """End the trace early; further lines are ignored."""
+        """End the trace early. Further lines are ignored."""
         if not self.ended:
             _log.error("trace-ended", file=str(self._path), problem=end.why)
             self._end(end)
@@ -77,7 +77,7 @@ class TraceFile:
 
 
 def _fresh(path: Path) -> int:
-    """Return a descriptor of an empty file of this name; an earlier trace is renamed first. Raises RecordError."""
+    """Return a descriptor of an empty file of this name. An earlier trace is renamed first. Raise RecordError."""
     descriptor = opened(path)
     try:
         if os.fstat(descriptor).st_size == 0:

@@ -52,7 +52,10 @@ class Line(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A remark about a place in the log. ``wrong`` says that the log cannot be trusted there, ``missing`` that lines are missing there."""
+    """A remark about a place in the log.
+
+    ``wrong`` says that the log cannot be trusted there. ``missing`` has the lines that are missing there, if any.
+    """
 
     where: str
     what: str
@@ -62,10 +65,10 @@ class Remark(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """The result of a check. ``number`` and ``digest`` are those of the last line. Store them elsewhere to notice lines cut off later.
+    """The result of a check. ``number`` and ``digest`` are those of the last line. Store both elsewhere to notice lines cut off later.
 
-    ``missing`` counts the lines that the log, or the mark beside it, reports as missing; ``more`` says that more lines may be
-    missing. ``format`` is the format of the last run's lines.
+    ``missing`` is the number of lines that the log, or the mark beside it, reports as missing. ``more`` says that more lines
+    may be missing. ``format`` is the format of the last run's lines.
     """
 
     files: int = 0
@@ -107,7 +110,7 @@ def lines_of(files: list[Path]) -> Iterator[Line]:
 
 
 def verify(files: list[Path]) -> Verified:
-    """Return the result of reading all files; remarks are in the order of the lines. Raises OSError."""
+    """Return the result of reading all files. Remarks are in the order of the lines. Raise OSError."""
     found = Verified(files=len(files))
     chain: Chain | None = None
     last: Entry | None = None
@@ -131,7 +134,7 @@ def verify(files: list[Path]) -> Verified:
 
 
 def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
-    """Judge the end of the last run in the same way as the server at its next start, if the log has a mark. Raises OSError."""
+    """Judge the end of the last run as the server does at its next start, if the log has a mark. Raise OSError."""
     if last is not None and last.kind == ENDED:
         return
     if is_locked(path):

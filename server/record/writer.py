@@ -16,7 +16,7 @@ _log = structlog.get_logger("server.record")
 
 
 class Scribe:
-    """The thread that runs jobs one after the other. A job that raises is logged; later jobs run all the same.
+    """The thread that runs jobs one after another. A job that raises is logged. Later jobs run all the same.
 
     The thread is a daemon, for which Python does not wait at its end. For the threads of a `ThreadPoolExecutor` it would.
     """
@@ -38,7 +38,8 @@ class Scribe:
     def close(self) -> None:
         """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that and stop waiting.
 
-        The jobs behind it run if it returns before the process ends, so that no line is lost without need; otherwise they are lost.
+        If that job returns before the process ends, the jobs behind it run, so that no line is lost without need. If it does
+        not, they are lost.
         """
         self._jobs.put(None)
         done = -1
