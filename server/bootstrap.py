@@ -62,7 +62,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
 """The seconds that a drain waits for clients that read slowly."""
 SYNC_S: Final = 1.0
-"""The seconds between two syncs of records; each sync also retries what could not be written."""
+"""The seconds between two syncs of records. Each sync also retries what could not be written."""
 EXPORT_S: Final = 10.0
 """The seconds between two computations of the gauges that are exported without a request."""
 
@@ -80,7 +80,7 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The options of `evenhand serve`. Addresses are HOST:PORT; port 0 means any free one."""
+    """The options of `evenhand serve`. Addresses are HOST:PORT. Port 0 means any free one."""
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
@@ -90,13 +90,13 @@ class ServeOptions:
     health: str | None = None
     """The address that serves health alone, in plain text, for probes without a certificate."""
     decision_log: Path | None = None
-    """The file of the decision log; new lines continue the chain of an earlier run."""
+    """The file of the decision log. New lines continue the chain of an earlier run."""
     trace: Path | None = None
     """The file of the input trace, which holds everything that the core is given, for a replay."""
     state_dir: Path | None = None
     """The folder where the configuration in force is kept for the next run. Without it, the place is beside the decision log, if any."""
     config_text: str | None = None
-    """The text of the file if the caller has read it, as from a ConfigMap; else this process reads the file."""
+    """The text of the file if the caller has read it, as from a ConfigMap. If it is None, this process reads the file."""
     durable: bool = False
     """Whether decisions are sent only after their lines are safe in the decision log."""
     follow: Joining = field(default_factory=Joining)
@@ -161,7 +161,7 @@ def _complain(message: str) -> None:
 
 
 async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Event) -> int:
-    """Wait until stopped, cancelled or failed; then end the endpoint, and return the exit code."""
+    """Wait until stopped, cancelled or failed. Then end the endpoint, and return the exit code."""
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({pump, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -183,7 +183,7 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
     error = pump.exception()
     if error is None:
         return Exit.DRAINED
-    # Crash-only: the state of a core that has raised cannot be trusted; clients resync with the next process.
+    # Crash-only: the state of a core that has raised cannot be trusted. Clients resync with the next process.
     _log.critical("core-failed", exc_info=error)
     await endpoint.crash()
     return Exit.CORE_FAILED
@@ -199,7 +199,7 @@ class _Reasons(NamedTuple):
 async def _start(
     options: ServeOptions, stack: AsyncExitStack, hangup: asyncio.Event
 ) -> tuple[Endpoint, str]:
-    """Start everything up to the open port; raises BadOptionError, ExporterMissingError or OSError."""
+    """Start everything up to the open port. Raise BadOptionError, ExporterMissingError or OSError."""
     _check(options)
     clock = _clock()
     secrets = Secrets(options.access, clock)
@@ -276,7 +276,7 @@ async def _stop_failed(endpoint: Endpoint, _kind: object, error: object, _trace:
 
 
 def _check(options: ServeOptions) -> None:
-    """Check what can be checked before anything begins; raises BadOptionError."""
+    """Check what can be checked before anything begins. Raise BadOptionError."""
     options.access.checked(options.listen, options.metrics)
     if options.durable and options.decision_log is None:
         raise BadOptionError(
@@ -290,7 +290,7 @@ def _check(options: ServeOptions) -> None:
 
 
 async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:
-    """Open the port, and the port for probes if requested; return the address. Raises OSError."""
+    """Open the port, and the port for probes if requested. Return the address. Raise OSError."""
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, secrets.credentials())
     if options.health is not None:
@@ -325,7 +325,7 @@ def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
 
 
 def _check_folder(folder: Path, option: str) -> None:
-    """Raise BadOptionError for a folder in which all users may put files; only warn if it is a mounted volume."""
+    """Raise BadOptionError for a folder in which all users may put files. Only warn if it is a mounted volume."""
     try:
         refused, warned = refused_folder(folder), warned_mount(folder)
     except OSError as error:
@@ -338,7 +338,7 @@ def _check_folder(folder: Path, option: str) -> None:
 
 
 def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> Keeper | None:
-    """Return the keeper of the configuration in force, None if it has no path; the keeper writes nothing yet."""
+    """Return the keeper of the configuration in force, or None if it has no path. The keeper writes nothing yet."""
     if path is None:
         return None
     scribe = Scribe()
@@ -367,7 +367,7 @@ def _about(
     findings: Iterable[Callable[[], Iterable[Finding]]],
     reasons: _Reasons,
 ) -> About:
-    """Return the facts about the server; `findings` returns the findings that it adds to those of the doctor."""
+    """Return the facts about the server. `findings` returns the findings that it adds to those of the doctor."""
     return About(
         importlib.metadata.version("evenhand"),
         started_ms,
@@ -384,7 +384,7 @@ def _about(
 def _recording(
     options: ServeOptions, feed: Feed, core: Core, stack: AsyncExitStack
 ) -> tuple[Recording | None, Holding | None]:
-    """Return the recording of the core, if requested, and the object that its decisions wait for; open no file yet."""
+    """Return the recording of the core, if requested, and the object that its decisions wait for. Open no file yet."""
     if options.decision_log is None and options.trace is None:
         return None, None
     scribe = Scribe()
@@ -425,7 +425,7 @@ def _metric_readers() -> list[MetricReader]:
 
 
 async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
-    """Read secrets again when they have changed, all of them at a hangup, and end the calls of callers no longer accepted."""
+    """Read secrets again when they have changed, and all of them at a hangup. End the calls of callers that are no longer accepted."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(hangup.wait(), LOOK_S)
@@ -486,7 +486,7 @@ def _traces(stack: AsyncExitStack) -> Traces | None:
 
 
 def _reads() -> Reads:
-    """Return reads in copies of this process where it can be forked safely; elsewhere the event loop waits for each read."""
+    """Return reads in copies of this process where it can be forked safely. Elsewhere the event loop waits for each read."""
     if sys.platform == "linux" and MAY_FORK:
         return Copies(time.perf_counter)
     _log.warning("reads-in-place", message="each read delays placements")

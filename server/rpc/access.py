@@ -19,7 +19,7 @@ _Read = TypeVar("_Read")
 
 
 class BadOptionError(ValueError):
-    """The error of a wrong option, or of a wrong file that an option names; `str()` names the option or file and says what is wrong."""
+    """The error of a wrong option, or of a wrong file that an option names. `str()` names the option or file and says what is wrong."""
 
 
 class Tls(NamedTuple):
@@ -32,7 +32,7 @@ class Tls(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """TLS files, and the files of roles and tokens. All are optional; `checked` refuses combinations that contradict each other."""
+    """TLS files, and the files of roles and tokens. All are optional. `checked` refuses combinations that contradict each other."""
 
     insecure: bool = False
     tls_cert: Path | None = None
@@ -55,8 +55,9 @@ class Access:
     def checked(self, listen: str, metrics: str | None) -> None:
         """Raise BadOptionError for options that cannot be used.
 
-        The cases are: options that contradict each other, TLS without a way for callers to identify themselves, a malformed
-        address, and a port that could be reached from outside without TLS and without ``--insecure``.
+        There are four cases. The first: options that contradict each other. The second: TLS without a way for callers to
+        identify themselves. The third: a malformed address. The fourth: a port that could be reached from outside without TLS
+        and without ``--insecure``.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--tls-cert and --tls-key must be given together")
@@ -97,15 +98,15 @@ class Access:
         return known(self, self.roles(), self.tokens())
 
     def roles(self) -> Roles:
-        """Return the roles of the roles file; without a file there are none. Raises BadOptionError."""
+        """Return the roles of the roles file. Without a file there are none. Raise BadOptionError."""
         return Roles({}) if self.roles_file is None else _told(self.roles_file, roles)
 
     def tokens(self) -> Mapping[bytes, Caller]:
-        """Return the callers of the tokens file by token; without a file there are none. Raises BadOptionError."""
+        """Return the callers of the tokens file by token. Without a file there are none. Raise BadOptionError."""
         return {} if self.tokens_file is None else _told(self.tokens_file, tokens)
 
     def tls(self) -> Tls | None:
-        """Return TLS for the ports; None without a certificate. Raises BadOptionError if the files cannot be used."""
+        """Return TLS for the ports. Return None without a certificate. Raise BadOptionError if the files cannot be used."""
         if self.tls_cert is None or self.tls_key is None:
             return None
         certificate = read_private(self.tls_cert)
@@ -121,14 +122,14 @@ class Access:
         )
 
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS of the metrics endpoint. Raises BadOptionError if certificate, key or client authority cannot be used."""
+        """Return the TLS of the metrics endpoint. Raise BadOptionError if certificate, key or client authority cannot be used."""
         assert self.tls_cert is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         # A resumed session would keep the client authority and the server certificate of the time when it began.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:
-            # With an empty password OpenSSL refuses an encrypted key; without this argument it would ask for the password at
+            # With an empty password OpenSSL refuses an encrypted key. Without this argument it would ask for the password at
             # the terminal.
             context.load_cert_chain(self.tls_cert, self.tls_key, password="")
             if self.tls_client_ca is not None:
@@ -156,7 +157,7 @@ def _told(file: Path, read: Callable[[str], _Read]) -> _Read:
 
 
 def address(option: str, text: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT or [ADDRESS]:PORT; raises BadOptionError."""
+    """Return host and port of HOST:PORT or [ADDRESS]:PORT. Raise BadOptionError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > _PORT_MAX or not host:
         raise BadOptionError(

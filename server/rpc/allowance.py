@@ -1,7 +1,7 @@
 """The number of events or steps in one piece of work, adapted to the time that earlier pieces took.
 
-The core counts steps and events and reads no clock, so the limit on time is kept here: long work is cut into pieces, and the
-event loop runs other tasks between two pieces. The input trace records the pieces, so that a replay repeats them.
+The core counts steps and events and reads no clock, so that the limit on time is kept here. Long work is cut into pieces, and
+the event loop runs other tasks between two pieces. The input trace records the pieces, so that a replay repeats them.
 """
 
 
@@ -16,7 +16,7 @@ class Allowance:
         """The number of events or steps of the next piece."""
 
     def took(self, seconds: float) -> None:
-        """Adapt the amount to the time that a piece took: reduce it after a slow one, up to double it after a quick one."""
+        """Adapt the amount to the time that a piece took: reduce it after a slow piece, and up to double it after a quick one."""
         if seconds > self._seconds:
             self.amount = max(self._least, int(self.amount * self._seconds / seconds))
         elif 2 * seconds < self._seconds:

@@ -1,12 +1,13 @@
-"""The readings of configurations outside the event loop, so that a slow one does not delay other calls for long.
+"""The readings of configurations outside the event loop, so that a slow reading does not delay other calls for long.
 
-A separate process reads long texts. A thread was measured and is not enough: parts of PyYAML and of the check of the shape hold
+A separate process reads long texts. A thread was measured and is not enough. Parts of PyYAML and of the check of the shape hold
 Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still for up to
-297 ms with a thread and for 5 ms with the process (2 processors; on a loaded machine 4.3 s with a thread). The process starts
-with the first long text and ends with the server. Reading a short text on the loop costs less than sending it to the process.
+297 ms with a thread, and for 5 ms with the process. This was measured with 2 processors; on a loaded machine it took 4.3 s with
+a thread. The process starts with the first long text and ends with the server. Reading a short text on the loop costs less than
+sending it to the process.
 
-A text that takes longer than `FIRST_READING_S` is stopped and read again from its beginning by a second process, which reads
-such texts one after the other.
+A text that takes longer than `FIRST_READING_S` is stopped. A second process, which reads such texts one after another, reads it
+again from its beginning.
 """
 
 import asyncio
@@ -45,17 +46,17 @@ _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
 )
 COMMAND: Final = (sys.executable, "-c", _PROGRAM)
-"""The command that starts the process; the module search paths are appended to it."""
+"""The command that starts the process. The module search paths are appended to it."""
 
 
 class _Reader:
-    """A process that reads one text after the other.
+    """A process that reads one text after another.
 
-    The first text starts the process; if the process ends, the next text restarts it.
+    The first text starts the process. If the process ends, the next text restarts it.
     """
 
     def __init__(self, command: Sequence[str], *, stays: bool) -> None:
-        """Make a reader; without ``stays`` its process ends after each text, which frees its memory."""
+        """Make a reader. Without ``stays`` its process ends after each text, which frees its memory."""
         self._command = command
         self._stays = stays
         self._turn = asyncio.Lock()  # fair: the first to ask reads first
@@ -64,7 +65,7 @@ class _Reader:
     async def read(self, message: bytes, seconds: float) -> bytes:
         """Return the answer to one message. Messages are answered in the order of calls. An error or cancellation ends the process.
 
-        Raises TimeoutError if the answer takes longer than ``seconds``, EOFError or ConnectionError if the process ends, and
+        Raise TimeoutError if the answer takes longer than ``seconds``, EOFError or ConnectionError if the process ends, and
         CallError if no process can be started.
         """
         async with self._turn:
@@ -92,7 +93,7 @@ class _Reader:
             await process.wait()
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Start a process and wait until it says that it is ready. Raises CallError if it cannot start or is not ready in time."""
+        """Start a process and wait until it says that it is ready. Raise CallError if it cannot start or is not ready in time."""
         try:
             process = self.process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -139,10 +140,10 @@ class Readings:
     async def read(self, text: str, source: str, field: str = "yaml", order: str = "") -> Loaded:
         """Return the result of reading a text.
 
-        Readings with the same ``order`` return in the order in which they were requested.
+        Readings of one ``order`` return in the order in which they were requested.
 
-        Raises CallError for a text that is too long (in ``field`` of the request), for too many readings at once, for a text
-        that took too long or ended the process twice, and if no process could be started.
+        Raise CallError in these cases: the text is too long (in ``field`` of the request), there are too many readings at once,
+        the text took too long or ended the process twice, or no process could be started.
         """
         check_length(text, field)
         with self._counted(CALLER.get()):
@@ -158,7 +159,7 @@ class Readings:
 
     @contextlib.asynccontextmanager
     async def _in_order(self, order: str) -> AsyncIterator[None]:
-        """Wait for the earlier readings with the same order, and make later ones wait for this one.
+        """Wait for the earlier readings of this order, and make later ones wait for this one.
 
         Without an order, no reading waits.
         """
@@ -203,7 +204,7 @@ class Readings:
 
 
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
-    """Return the answer, and how often the process ended: 0, or 1 without an answer; raises TimeoutError and CallError."""
+    """Return the answer, and how often the process ended: 0, or 1 without an answer. Raise TimeoutError and CallError."""
     try:
         return await reader.read(message, seconds), 0
     except (EOFError, ConnectionError):

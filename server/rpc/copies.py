@@ -1,9 +1,10 @@
 """The reads that are answered in copies of this process, so that no read delays a decision.
 
-A copy is a child process made by `fork` between two slices of the pump. It has the whole core as of that moment, shares memory
-with its parent until one of them writes to it, answers the questions that it was given, and ends. A fork stops the parent for
-1.5 ms with 50,000 pods. A copy runs at a lower priority, has a time limit, and is the first process that the kernel ends when
-memory is short. It uses nothing of gRPC, whose threads do not exist in the child: answers are sent through a pipe.
+A copy is a child process made by `fork` between two slices of the pump. A copy has the whole core as of that moment, and shares
+memory with its parent until one of them writes to it. It answers the questions that it was given, and ends. A fork stops the
+parent for 1.5 ms with 50,000 pods. A copy runs at a lower priority than its parent and has a time limit. It is the first
+process that the kernel ends when memory is short. A copy uses nothing of gRPC, whose threads do not exist in the child. Answers
+are sent through a pipe.
 """
 
 import asyncio
@@ -100,7 +101,7 @@ class Copies:
     """The pool of copies that answer questions. All methods are called in the event loop.
 
     If a copy can be made now, it answers a question at once. Questions that arrive while no copy can be made are answered
-    together by the next copy, and equal questions are answered once.
+    together by the next copy. Equal questions are answered once.
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
@@ -116,8 +117,8 @@ class Copies:
     async def answer(self, question: Question, read: Read) -> bytes:
         """Return the result of ``read`` in a copy, or raise its CallError.
 
-        Raises CallError also if too many reads wait, if the copy cannot be made, ends early or takes too long, and if the server
-        stops.
+        Raise CallError also if too many reads wait, if the server stops, or if the copy cannot be made, ends early or takes too
+        long.
         """
         if self._closed:
             raise draining()
@@ -143,7 +144,7 @@ class Copies:
         self._make()
 
     def close(self) -> None:
-        """End all copies; waiting callers get the error that the server stops."""
+        """End all copies. Waiting callers get the error that the server stops."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -270,7 +271,7 @@ def _failure(status: int) -> CallError:
 
 
 def _ended(pid: int) -> int:
-    """Wait for the end of a child and return its wait status; 0 if the status is not known."""
+    """Wait for the end of a child and return its wait status. Return 0 if the status is not known."""
     try:
         return os.waitpid(pid, 0)[1]
     except ChildProcessError:
@@ -286,7 +287,7 @@ def _forked() -> int:
     """Fork, as `os.fork` does, without its warning and with garbage collection off in the child.
 
     Python warns if other threads exist. The child uses nothing that these threads might have locked. The child must not collect
-    garbage: objects of gRPC, which only its threads can end, may be part of it.
+    garbage, because objects of gRPC may be part of it, which only gRPC's threads can end.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -316,7 +317,8 @@ def _settle_in(pipe: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    # A connection that the parent closes must end even while this child lives, so the child closes its own descriptors.
+    # A connection that the parent closes must end even while this child lives. Therefore the child closes its own
+    # descriptors.
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor >= _FIRST_OWN_DESCRIPTOR and descriptor != pipe:
             with contextlib.suppress(OSError):  # listdir has closed its own

@@ -52,7 +52,7 @@ class Dispatch:
         self._placements = PlacementEncoder()
 
     def send(self, decisions: Decisions) -> None:
-        """Put every decision into its outbox: in order, except that states of asks are kept apart from the rest (see `Outbox`).
+        """Put every decision into its outbox, in order. Only states of asks are kept apart from the others (see `Outbox`).
 
         A decision is dropped if its manager has no outbox or if that outbox has spilled.
         """
@@ -99,7 +99,7 @@ def _write_released(post: _Post, run: Sequence[Released], encoder: ReleaseEncode
 
 
 def _write(post: _Post, decision: Decision) -> None:
-    """Encode a decision other than a placement or release; ignore a decision that has no stream."""
+    """Encode a decision other than a placement or release. Ignore a decision that has no stream."""
     found = _ANSWERS.get(type(decision))
     if found is None:
         return

@@ -261,7 +261,8 @@ class Endpoint:
             self._following.stop()
         await asyncio.wait({pump}, timeout=grace)
         if not pump.done():
-            # The pump may wait for something that never comes, such as a full disk; its pending decisions are not sent.
+            # The pump may wait for something that never comes, such as a full disk. Its pending decisions are then not
+            # sent.
             pump.cancel()
             await asyncio.wait({pump})
         self.sessions.finish(draining())

@@ -12,12 +12,12 @@ _DIGITS_MAX: Final = 18
 
 
 def epoch_head(epoch: int) -> bytes:
-    """Return the bytes that make an encoded AllocationResponse one of this epoch; none for epoch 0."""
+    """Return the bytes that make an encoded AllocationResponse one of this epoch. Return none for epoch 0."""
     return si_pb2.AllocationResponse(epoch=epoch).SerializeToString()
 
 
 def stream_epoch(context: Context) -> int:
-    """Return the epoch in the metadata of a call; 0 if the metadata has none that can be read."""
+    """Return the epoch in the metadata of a call. Return 0 if the metadata has none that can be read."""
     for key, value in context.invocation_metadata() or ():
         text = value if isinstance(value, str) else ""
         if key == METADATA_KEY and text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:

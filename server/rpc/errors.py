@@ -1,10 +1,10 @@
 """The errors on the wire: `google.rpc.Status` with details, never a bare text (design 1.12).
 
-Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`. An error about a field carries the field's path,
-and an error about a missing object carries the object's name.
+Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`. An error about a field carries the field's
+path. An error about a missing object carries the object's name.
 
 A status travels in headers. A client that gets more than 8 KiB of headers drops the call and never sees the reason. Quoted
-texts are therefore shortened, and of many violations the status carries the first ones and the number of the others.
+texts are therefore shortened. Of many violations the status carries the first ones and the number of the others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ _ASK: Final = (
 )
 
 _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""The characters that gRPC sends unchanged in a message; every other byte takes three bytes."""
+"""The characters that gRPC sends unchanged in a message. Every other byte takes three bytes."""
 
 
 class CallError(Exception):
@@ -54,7 +54,7 @@ class CallError(Exception):
         *details: Message,
         facts: Mapping[str, str] | None = None,
     ) -> None:
-        """Make an error; ``facts`` are the metadata of its ErrorInfo, for programs."""
+        """Make an error. ``facts`` are the metadata of its ErrorInfo, for programs."""
         super().__init__(message)
         self.facts = dict(facts or {})
         self.code = code
@@ -97,7 +97,7 @@ def invalid(reason: str, *violations: tuple[str, str]) -> CallError:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return a text that takes at most ``limit`` bytes in gRPC's percent-encoding; a text that was cut ends in `...`."""
+    """Return a text that takes at most ``limit`` bytes in gRPC's percent-encoding. A text that was cut ends in `...`."""
     kept = text[:limit]
     if len(kept) == len(text) and len(_encoded(kept)) <= limit:
         return kept
@@ -116,7 +116,7 @@ def _encoded(text: str) -> str:
 
 
 def malformed(message: str) -> CallError:
-    """Return the error of bytes that are no message of the call's type, or of a message that exceeds a limit."""
+    """Return the error of bytes that are not a message of the call's type, or of a message that exceeds a limit."""
     return invalid("MALFORMED_MESSAGE", ("", message))
 
 
@@ -165,7 +165,7 @@ def stale_configuration(
 
 
 def replaced(kind: str) -> CallError:
-    """Return the error that another stream has replaced this one; the client must not register again (design 1.10)."""
+    """Return the error that another stream has replaced this one. The client must not register again (design 1.10)."""
     message = f"another {kind} stream of this resource manager has taken over"
     return CallError(grpc.StatusCode.ABORTED, "STREAM_REPLACED", message)
 
@@ -177,7 +177,7 @@ def registered_again() -> CallError:
 
 
 def another_instance(rm_id: str, last: str) -> CallError:
-    """Return the error of a process that was replaced and registers while its successor is connected; it may retry later."""
+    """Return the error of a process that was replaced and registers while its successor is connected. The process may retry later."""
     message = f"{last or 'another process'} speaks for resource manager {rm_id!r} and took over from this one"
     return CallError(grpc.StatusCode.ABORTED, "ANOTHER_INSTANCE", message)
 
@@ -185,14 +185,14 @@ def another_instance(rm_id: str, last: str) -> CallError:
 def epoch_old(message: str, epoch: int, *, connected: bool) -> CallError:
     """Return the error of a process that another one followed as the elected shim (design 7.2).
 
-    ``epoch`` is the epoch that the core knows, and ``connected`` says whether the process that has it is connected.
+    ``epoch`` is the epoch that the core knows. ``connected`` says whether the process that has this epoch is connected.
     """
     facts = {"epoch": str(epoch), "connected": "true" if connected else "false"}
     return CallError(grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_OLD", message, facts=facts)
 
 
 def too_slow(waiting: int) -> CallError:
-    """Return the error of a client that does not read its stream; it has to register again and send everything again."""
+    """Return the error of a client that does not read its stream. The client has to register again and send everything again."""
     message = (
         f"{waiting} objects waited for this stream and were not read: register again and resync"
     )
@@ -206,7 +206,7 @@ def too_many(what: str, limit: int) -> CallError:
 
 
 def reading_took_long(seconds: float) -> CallError:
-    """Return the error that a configuration took too long to read; the process that read it was ended."""
+    """Return the error that a configuration took too long to read. The process that read it was ended."""
     message = (
         f"the configuration was not read within {seconds:g} s: make it smaller, nothing was changed"
     )
@@ -223,7 +223,7 @@ def reading_ended() -> CallError:
 
 
 def reading_failed() -> CallError:
-    """Return the error that no process to read configurations could be started; the next reading tries again."""
+    """Return the error that no process to read configurations could be started. The next reading tries again."""
     message = (
         "the process that reads configurations could not be started, nothing was changed: try again"
     )
@@ -231,12 +231,12 @@ def reading_failed() -> CallError:
 
 
 def draining() -> CallError:
-    """Return the error that the server stops; a retry finds the next server."""
+    """Return the error that the server stops. A retry finds the next server."""
     return CallError(grpc.StatusCode.UNAVAILABLE, "DRAINING", "the server is stopping")
 
 
 def denied(role: str, deed: str) -> CallError:
-    """Return the error that the caller's role does not permit the call; ``deed`` says what the call would do."""
+    """Return the error that the caller's role does not permit the call. ``deed`` says what the call would do."""
     message = f"your role ({role}) may not {deed}; ask an operator"
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "ROLE_DENIED", message)
 
@@ -247,7 +247,7 @@ def not_yours(message: str) -> CallError:
 
 
 def silent(seconds: int) -> CallError:
-    """Return the error of a stream that never named its resource manager and is ended so that another stream can open."""
+    """Return the error of a stream that never named its resource manager. It is ended so that another stream can open."""
     message = (
         f"this stream sent nothing for {seconds} s and another one needed its place: name your resource manager at once, "
         "in a first message that may be empty otherwise"
@@ -273,7 +273,7 @@ def unauthenticated(message: str) -> CallError:
 
 
 def unexpected() -> CallError:
-    """Return the error for a defect of the server; its log has the details."""
+    """Return the error for a defect of the server. The server's log has the details."""
     return CallError(
         grpc.StatusCode.INTERNAL, "UNEXPECTED", "unexpected error, see the server's log"
     )

@@ -32,14 +32,14 @@ class Keeping(Protocol):
     """The part of a `Keeper` that says whether the configuration in force would survive a crash."""
 
     def why_not_kept(self) -> str:
-        """Return why the configuration in force would not survive a crash; empty if it would."""
+        """Return why the configuration in force would not survive a crash. Return "" if it would."""
 
     async def settled(self) -> str:
         """Return why the configuration in force would not survive a crash, after waiting for its write to succeed or fail."""
 
 
 class ConfigurationService:
-    """The service that checks, compares and applies texts of `queues.yaml`; a text with an error changes nothing."""
+    """The service that checks, compares and applies texts of `queues.yaml`. A text with an error changes nothing."""
 
     def __init__(
         self, core: Core, pump: Pump, owners: Owners, readings: Readings, keeping: Keeping
@@ -58,9 +58,9 @@ class ConfigurationService:
         )
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
-        """Put a text in force, unless it has errors, the core refuses it or this is a dry run; return problems and changes.
+        """Put a text in force, unless it has errors, the core refuses it or this is a dry run. Return problems and changes.
 
-        Raises CallError for a manager or partitions of other callers, and for a text made from a revision that is no longer in
+        Raise CallError for a manager or partitions of other callers, and for a text made from a revision that is no longer in
         force.
         """
         caller = CALLER.get()
@@ -85,7 +85,7 @@ class ConfigurationService:
     async def _change(
         self, event: ConfigurationApplied, answer: pb.ApplyResponse, *, dry_run: bool
     ) -> None:
-        """Compare the configuration, put it in force and complete the answer; no other change can come in between."""
+        """Compare the configuration, put it in force and complete the answer. No other change can come in between."""
         state = self._core.state
         managers = managers_of(state)
         self._owners.check_configuration(
@@ -144,7 +144,7 @@ class ConfigurationService:
         )
 
     async def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
-        """Return the changes that a text would make, computed outside the event loop: for 10,000 queues that takes 0.2 s."""
+        """Return the changes that a text would make. They are computed outside the event loop, because 10,000 queues take 0.2 s."""
         return await asyncio.to_thread(_compared, self._core.state.configuration, found)
 
 
@@ -153,7 +153,7 @@ def _compared(before: Configuration, after: Configuration) -> list[pb.ConfigChan
 
 
 def _refusal(replies: Sequence[Decision]) -> str | None:
-    """Return the reason why the core refused a configuration; None if the core accepted it."""
+    """Return the reason why the core refused a configuration. Return None if the core accepted it."""
     for reply in replies:
         if isinstance(reply, Noted) and reply.code in _REFUSALS:
             return reply.message

@@ -47,7 +47,7 @@ class _Held:
         self._tags: dict[str, Tags] = {}
 
     def add(self, keys: list[str], tags: list[Tags]) -> None:
-        """Add the tags of more pods; ``keys`` and ``tags`` have the same order."""
+        """Add the tags of more pods. ``keys`` and ``tags`` must have one order."""
         self._fresh.append((keys, tags))
 
     @property
@@ -65,7 +65,7 @@ def _candidates(ranking: Ranking | None) -> Iterable[str]:
 
 
 class DecisionLog:
-    """The last `DECISION_CHANGES_KEPT_MAX` changes, recorded by an observer of the pump."""
+    """The last `DECISION_CHANGES_KEPT_MAX` changes. The pump calls it for each batch of decisions."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -94,18 +94,19 @@ class DecisionLog:
 
     @property
     def first(self) -> int:
-        """The number of the oldest change that is kept; if no change is kept, the number that the next change will have."""
+        """The number of the oldest change that is kept. If no change is kept, it is the number that the next change will have."""
         return self._changes[0].number if self._changes else self.last + 1
 
     @property
     def last(self) -> int:
-        """The number of the latest change; 0 if there was no change yet."""
+        """The number of the latest change. It is 0 if there was no change yet."""
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
-        """Return a function from a key to its pod's name; "" if the name is not known.
+        """Return a function that takes a key and returns its pod's name, or "" if the name is not known.
 
-        Names are known for the pods of the decision, while its changes are kept, and for pods of which the core still has the tags.
+        Names are known for the pods of the decision, while its changes are kept, and for pods of which the core still has the
+        tags.
         """
         one_partition = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
@@ -120,7 +121,9 @@ class DecisionLog:
         return name
 
     def names_of(self, partition: str, keys: Iterable[str]) -> Callable[[str], str]:
-        """Return a function that gives the names that the pods with these keys have at this moment; "" for any other key.
+        """Return a function that takes a key and returns the name that the pod has at this moment.
+
+        It returns "" for a key outside ``keys``.
 
         Any thread may call the function, because the function does not read the state.
         """
@@ -135,7 +138,7 @@ class DecisionLog:
         return name
 
     def _made(self, record: DecisionRecord, now: int) -> None:
-        """Record a decision that was made. After a veto the same decision is made again; the names of its earlier victims are kept."""
+        """Record a decision that was made. After a veto, a decision is made again. The names of its earlier victims are kept."""
         self._add(now, record, None)
         if record.state.is_open:
             self._records[record.decision_id] = record
@@ -155,7 +158,7 @@ class DecisionLog:
     def _moved(self, moved: DecisionMoved) -> None:
         """Record a move of a decision.
 
-        If an earlier process made the decision, the core is asked for it; a decision that the core does not know is ignored.
+        If an earlier process made the decision, the core is asked for it. A decision that the core does not know is ignored.
         """
         record = self._records.get(moved.decision_id)
         record = record or known_decisions.decision(self._core, moved.decision_id)

@@ -24,7 +24,7 @@ from server.rpc.roles import CALLER, Caller
 
 
 class DecisionService:
-    """The service that reads decisions; it changes nothing."""
+    """The service that reads decisions. It changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog, watchers: Watchers) -> None:
         self._core = core
@@ -33,7 +33,7 @@ class DecisionService:
         self._watchers = watchers
 
     def list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
-        """Return a page of decisions, oldest first; a viewer gets the decisions that concern its queues."""
+        """Return a page of decisions, oldest first. A viewer gets the decisions that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         if request.since_ms < 0:
@@ -105,7 +105,7 @@ class DecisionService:
     def list_shadow_decisions(
         self, request: pb.ListShadowDecisionsRequest
     ) -> pb.ListShadowDecisionsResponse:
-        """Return a page of the decisions of shadows, oldest first; a viewer gets the decisions that concern its queues."""
+        """Return a page of the decisions of shadows, oldest first. A viewer gets the decisions that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         found = shadow_records.reports(self._core, partition)
@@ -139,7 +139,7 @@ class DecisionService:
     def _told(
         self, change: Change, request: pb.WatchDecisionsRequest, caller: Caller
     ) -> pb.DecisionChange | None:
-        """Return the part of the change that the caller may read; None if the change does not match the request."""
+        """Return the part of the change that the caller may read. Return None if the change does not match the request."""
         record, moved = change.record, change.moved
         side = _side(record, caller, request.queue)
         if side is None or not _asked(change, request) or _of_others(moved, side):
@@ -188,7 +188,7 @@ def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
 def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
     """Return why the decision moved, without names that the caller may not read.
 
-    The result is "" for a viewer without a preemptor in the decision, unless the move is the veto of a victim.
+    Return "" for a viewer without a preemptor in the decision, unless the move is the veto of a victim.
     """
     if sees_all(caller):
         return moved.reason
@@ -220,7 +220,7 @@ def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[Visible
 
 
 def _end(rows: Sequence[int], page: Page) -> int:
-    """Return the index after the last decision of the page; ``rows`` has the size of each decision in rows."""
+    """Return the index after the last decision of the page. ``rows`` has the size of each decision in rows."""
     total, end = 0, page.start
     for one in rows[page.start : page.start + page.size]:
         total += one
@@ -239,5 +239,5 @@ def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller
 
 
 def _id_of(record: ShadowRecord) -> str:
-    """Return the id of the live decision, by which the names of ended pods are found; "" if there is no live decision."""
+    """Return the id of the live decision, by which the names of ended pods are found. Return "" if there is no live decision."""
     return "" if record.live is None else record.live.decision_id

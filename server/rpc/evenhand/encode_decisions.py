@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for decisions, verdicts and their parts. Pure; names of pods are looked up by the caller."""
+"""Messages of `evenhand.v1` for decisions, verdicts and their parts. The functions are pure. The caller looks up the names of pods."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ from server.rpc.evenhand.rule_text import words
 from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
 
 Names = Callable[[str], str]
-"""A function from a key to the name of its pod, as namespace/name; "" if the name is not known."""
+"""A function that takes a key and returns the name of its pod, as namespace/name, or "" if the name is not known."""
 Sees = Callable[[str], bool]
 """A function that says whether the caller may see all of a queue."""
 
@@ -212,7 +212,7 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
 
 
 def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
-    """Return the messages of the queues that influenced the decision; queues that the caller does not see are marked as hidden.
+    """Return the messages of the queues that influenced the decision. Queues that the caller does not see are marked as hidden.
 
     The numbers are passed on as they are: `redaction.levels` has to remove those of hidden queues before.
     """

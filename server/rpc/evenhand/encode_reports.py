@@ -126,7 +126,7 @@ def count_queues(report: QueueReport) -> int:
 
 
 def partition(report: PartitionReport, root: QueueReport) -> pb.Partition:
-    """Return the message of a partition's totals; promised and pending resources are those of its root queue."""
+    """Return the message of a partition's totals. Promised and pending resources are those of its root queue."""
     return pb.Partition(
         name=report.name,
         node_sort_policy=report.node_sort,
@@ -195,7 +195,7 @@ def _taint(text: str) -> pb.NodeTaint:
 
 
 def allocation(report: AllocationReport) -> pb.Allocation:
-    """Return the message of an allocation or waiting ask; its tags are decoded only here."""
+    """Return the message of an allocation or waiting ask. Its tags are decoded only here."""
     known = decoded(report.tags)
     return pb.Allocation(
         allocation_key=report.key,

@@ -1,4 +1,7 @@
-"""Messages of `evenhand.v1` for shadows and their decisions, limited to what each caller may read. Pure; callers look up pod names."""
+"""Messages of `evenhand.v1` for shadows and their decisions, limited to what each caller may read.
+
+The functions are pure. The callers look up the names of pods.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,7 +32,10 @@ DIFFERENCES: Final[Mapping[Difference, pb.ShadowDifference]] = {
 
 
 def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
-    """Return whether the record has an ask or a victim that the caller may see; if ``queue`` is given, in or below that queue."""
+    """Return whether the record has an ask or a victim that the caller may see.
+
+    If ``queue`` is given, it must be in or below that queue.
+    """
     choices = (one for one in (record.live, record.shadow) if one is not None)
     paths = (record.queue, *(victim.queue for one in choices for victim in one.victims))
     return any(
@@ -84,7 +90,7 @@ def _choice(choice: Choice, names: Names, caller: Caller, *, whole: bool) -> pb.
 
 
 def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
-    """Return the message of a partition's shadow; a viewer only learns that there is one, and since when."""
+    """Return the message of a partition's shadow. A viewer only learns that there is one, and since when."""
     told = pb.Shadow(partition=report.partition, since_ms=report.since_ms)
     if not redaction.sees_all(caller):
         return told

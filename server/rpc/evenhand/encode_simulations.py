@@ -36,7 +36,10 @@ class AskPictures:
         self._names = names
 
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
-        """Return the message of one answer; a viewer gets it without the node. The verdict leaves out fields that the answer already has."""
+        """Return the message of one answer.
+
+        A viewer gets it without the node. The verdict leaves out fields that the answer already has.
+        """
         caller, sees = self._caller, redaction.sees(self._caller)
         goes = redaction.own_victims(found.victims, caller)
         picture = pb.AskSimulation(

@@ -1,4 +1,7 @@
-"""Messages of `evenhand.v1` for unmet guarantees and lost work, limited to what each caller may read. Pure; callers look up pod names."""
+"""Messages of `evenhand.v1` for unmet guarantees and lost work, limited to what each caller may read.
+
+The functions are pure. The callers look up the names of pods.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -100,8 +103,8 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
     """Return the messages of the lines of which the caller sees the claimant or the victim queue.
 
-    For a viewer, a queue that is not its own, below or above that is `another queue`, and the owners of other queues' victims are
-    left out. Lines that are equal then are summed.
+    A viewer's queues are its own and those below or above them. For a viewer, any other queue is `another queue`, and the
+    owners of other queues' victims are left out. Lines that are equal then are summed.
     """
     found: dict[tuple[str, str, str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:

@@ -29,7 +29,7 @@ from server.rpc.roles import Caller
 
 
 class Preempted:
-    """The reader of the decisions that one caller may read, for explanations; it changes nothing."""
+    """The reader of the decisions that one caller may read, for explanations. It changes nothing."""
 
     def __init__(self, core: Core, log: DecisionLog, caller: Caller) -> None:
         self._core = core
@@ -41,8 +41,9 @@ class Preempted:
     ) -> pb.ExplainResponse | None:
         """Return the explanation of the decision with this id.
 
-        ``victim`` is the victim that is compared with the next candidate, by default the last one that the caller sees. Return None
-        if there is no such decision in the partition (any partition for ""), or if it does not concern the caller.
+        ``victim`` is the victim that is compared with the next candidate. By default it is the last one that the caller sees.
+        Return None if the partition has no such decision, or if the decision does not concern the caller. A ``partition`` of ""
+        means any.
         """
         record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
@@ -79,7 +80,7 @@ class Preempted:
     def evicted(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
         """Return the latest decision by which an allocation with this key, or a pod with this name, was evicted.
 
-        Return None if there is no such decision. Also return None for the name of a pod that exists now, because such a pod is
+        Return None if there is no such decision. Return None also for the name of a pod that exists now, because such a pod is
         explained by its key.
         """
         if self._is_there(key, partition):
@@ -177,7 +178,7 @@ class Preempted:
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
         """Add to the answer about a waiting ask what preemption would do for the ask, or the rule that forbids preemption.
 
-        Return the verdict with only what the caller may read; None if there is no verdict on the ask.
+        Return the verdict with only what the caller may read. Return None if there is no verdict on the ask.
         """
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:

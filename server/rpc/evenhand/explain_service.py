@@ -39,7 +39,7 @@ _UNKNOWN: Final = "no ask, allocation, application, node, decision or queue has 
 
 
 class ExplainService:
-    """The service that answers "why"; it changes nothing."""
+    """The service that answers "why". It changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
         self._core = core

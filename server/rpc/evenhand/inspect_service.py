@@ -33,7 +33,7 @@ class About:
     started_ms: int
     findings: Callable[[], Iterable[Finding]] = tuple
     decision_log: str = ""
-    """The file of the decision log; empty if no log is written."""
+    """The file of the decision log, empty if no log is written."""
     previous_digest: str = ""
     """The digest of the configuration at the end of the previous run. ``previous_source`` is that configuration's source.
 
@@ -41,13 +41,13 @@ class About:
     """
     previous_source: str = ""
     not_kept: Callable[[], str] = str
-    """A function that returns why the configuration in force is not on disk; empty if it is on disk."""
+    """A function that returns why the configuration in force is not on disk, or "" if it is."""
     durable: bool = False
     """Whether decisions are sent only when they are in the decision log on disk."""
     held: Callable[[], str] = str
-    """A function that returns why no decision is sent now; empty while decisions are sent."""
+    """A function that returns why no decision is sent now, or "" while decisions are sent."""
     resident_bytes: Callable[[], int] = int
-    """A function that returns the resident memory of the core in bytes; 0 if it cannot be read."""
+    """A function that returns the resident memory of the core in bytes, or 0 if it cannot be read."""
 
 
 class InspectService:
