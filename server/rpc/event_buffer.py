@@ -34,7 +34,7 @@ from server.model.shadow import sentence
 from server.rpc.limits import EVENTS_KEPT_MAX
 
 _NAMED_MAX: Final = 3
-"""The asks of a plan check that its record names."""
+"""The largest number of asks of a plan check that its record names."""
 
 
 class Record(NamedTuple):
@@ -77,11 +77,11 @@ class Entry(NamedTuple):
 
 
 class History:
-    """The last `EVENTS_KEPT_MAX` decisions, recorded by an observer of the pump."""
+    """The last `EVENTS_KEPT_MAX` decisions. The pump reports them."""
 
     def __init__(self) -> None:
         self.last = 0
-        """The number of the latest entry; 0 if there was none yet."""
+        """The number of the latest entry, or 0 if there was none yet."""
         self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
         self.totals: Counter[tuple[str, str]] = Counter()
         """The totals by kind of decision (placed, released, rejected) and partition. Refused nodes are not counted."""
@@ -112,7 +112,10 @@ class History:
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry that is kept; if no entry is kept, the number that the next entry will have."""
+        """The number of the oldest entry that is kept.
+
+        If no entry is kept, the number that the next entry will have.
+        """
         return self._entries[0][0] if self._entries else self.last + 1
 
     def _count(self, word: str, found: Iterable[Decision]) -> None:

@@ -1,11 +1,12 @@
 """Python's collection of cyclic garbage, which does not run while the core decides (design 6.13).
 
-Automatic collection stops when the server starts. From then on garbage is collected when the core is idle; under an endless
-load, after one slice for every `ENOUGH` new objects; and, if calls arrive but no events, at the end of a call after `ENOUGH`
-new objects. The remaining objects are frozen, that is, left out of later collections: each object is examined once, and a
-collection does not take longer because the core holds more. Frozen objects are freed only by their reference counts, so the
-core must leave no cycles (`tests/rpc/test_garbage.py`). Libraries may leave some: after `THOROUGH` collections everything is
-examined again, as soon as no event has arrived for a moment, because that takes long.
+Automatic collection stops when the server starts. From then on, garbage is collected in three situations: when the core is
+idle, under an endless load, and when calls arrive but no events. Under an endless load, one collection follows a slice for
+every `ENOUGH` new objects. If calls arrive but no events, it runs at the end of a call after `ENOUGH` new objects. The
+remaining objects are frozen, that is, left out of later collections. Each object is therefore examined once, and a collection
+does not take longer when the core holds more. Frozen objects are freed only by their reference counts, so the core must leave
+no cycles (`tests/rpc/test_garbage.py`). Libraries may leave some cycles. After `THOROUGH` collections, everything is therefore
+examined again. That takes long, so it waits until no event has arrived for a moment.
 """
 
 import gc
@@ -15,16 +16,16 @@ from typing import Final, Protocol
 from server.model.decisions import Decisions
 
 ENOUGH: Final = 10_000
-"""The number of new container objects after which a collection is worthwhile; examining so many takes 2 to 5 ms."""
+"""The number of new container objects after which a collection is worthwhile. To examine so many takes 2 to 5 ms."""
 THOROUGH: Final = 64
-"""The number of collections after which one examines everything, which takes about 1.5 ms for each thousand allocations."""
+"""The number of collections after which one examines everything. That takes about 1.5 ms for each thousand allocations."""
 THOROUGH_AT_LAST: Final = 16 * THOROUGH
 """The number of collections after which even a busy core examines everything, as soon as it is idle."""
 EVERYTHING_MAX: Final = 200_000
 """The largest number of objects that are examined in a quiet moment.
 
-That takes about 80 ms (50,000 allocations), and health must answer within 100 ms. A larger core examines its objects only after
-`THOROUGH_AT_LAST`.
+To examine so many takes about 80 ms (50,000 allocations), and health must answer within 100 ms. A larger core examines
+everything only after `THOROUGH_AT_LAST` collections.
 """
 QUIET_S: Final = 2.0
 """The seconds without an event that count as a quiet moment."""
@@ -47,7 +48,7 @@ Later = Callable[[float, Callable[[], None]], Timer]
 
 
 class Garbage:
-    """The control of this process's collector; `close` restores automatic collection."""
+    """The control of this process's collector. `close` restores automatic collection."""
 
     def __init__(self, later: Later) -> None:
         self._later = later
@@ -73,7 +74,10 @@ class Garbage:
                 self._overdue = True
 
     def call_ended(self, _code: object = None) -> None:
-        """Collect if there are more than `ENOUGH` new objects: gRPC leaves cycles after each call, even if no event arrives."""
+        """Collect if there are more than `ENOUGH` new objects.
+
+        gRPC leaves cycles after each call, even if no event arrives.
+        """
         if self._new() > ENOUGH:
             self._collect()
             self._look_later()

@@ -14,14 +14,17 @@ Handlers: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 Behaviour: TypeAlias = Callable[..., Any]
 """The function behind a handler: from a request, or an iterator of requests, and a context."""
 Called: TypeAlias = Callable[[str, Context], Callable[[grpc.StatusCode], None]]
-"""An observer of calls. It is called with the method when a call begins, and returns a function to call with the call's final status."""
+"""An observer of calls.
+
+The observer is called with the method when a call begins. It returns a function, to be called with the call's final status.
+"""
 
 
 async def let_go(requests: Requests) -> None:
     """Release the message that was read last.
 
-    gRPC's iterator keeps that message and refers to its call, which refers to the iterator. Unless the message is released, it
-    stays in memory until a collection of cycles (`rpc/garbage`).
+    gRPC's iterator keeps that message. The iterator refers to its call, and the call refers to the iterator. If the message is
+    not released, it stays in memory until a collection of cycles (`rpc/garbage`).
     """
     close = getattr(aiter(requests), "aclose", None)
     if close is not None:
@@ -29,11 +32,12 @@ async def let_go(requests: Requests) -> None:
 
 
 async def send_headers(context: Context) -> None:
-    """Send the headers of a call before its first message; a cancellation takes effect once they are sent.
+    """Send the headers of a call before its first message.
 
-    gRPC sends headers with the first message, and counts them as sent once that message was written. A call that is
-    cancelled meanwhile can send no status, so its client would wait for ever. Raises grpc.aio.InternalError for a
-    caller that has left.
+    A cancellation takes effect after the headers are sent.
+
+    gRPC sends headers with the first message. It counts them as sent when that message is written. A call that is cancelled
+    before that can send no status, so its client would wait for ever. Raise grpc.aio.InternalError if the caller has left.
     """
     sending = asyncio.ensure_future(context.send_initial_metadata(()))
     is_cancelled = False

@@ -1,7 +1,8 @@
-"""The handlers of a service, made from its descriptor: each method of the .proto is answered by a method of the implementation.
+"""The handlers of a service, made from its descriptor.
 
-`ListNodes` is answered by `list_nodes(request)`. That method is a function if it only reads (`rpc/reads`), a coroutine if it
-acts in this process, and an asynchronous generator if it yields a stream of answers.
+A method of the implementation answers each method of the .proto: `list_nodes(request)` answers `ListNodes`. The
+implementation's method is a function if it only reads (`rpc/reads`), and a coroutine if it acts in this process. It is an
+asynchronous generator if it yields a stream of answers.
 """
 
 import inspect

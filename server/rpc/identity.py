@@ -1,10 +1,11 @@
-"""The identity of a caller: the name in a client certificate, or a bearer token, looked up in files (design 1.14).
+"""The identity of a caller: the name in a client certificate, or a bearer token (design 1.14).
 
-Both files are YAML. The file of certificates has `certificates: [{name: shim.example, role: shim}]`. A name is a DNS name or a
-whole URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125). DNS
-names are compared without regard to case, URIs exactly; a wildcard in a certificate matches only the same text in the file. The
-same file has `revoked: [{fingerprint: ...}, {serial: ...}]`, certificates that are refused although their authority is trusted.
-The file of tokens has `tokens: [{token: ..., role: viewer, queue: root.a}]`.
+Two YAML files give the names and the tokens their roles. The file of certificates has `certificates: [{name: shim.example,
+role: shim}]`. A name is a DNS name or a whole URI among the subject alternative names. For a certificate without alternative
+names it is the common name (RFC 6125). DNS names are compared without regard to case, and URIs exactly. A wildcard in a
+certificate matches only the same text in the file. The same file has `revoked: [{fingerprint: ...}, {serial: ...}]`. These
+certificates are refused although their authority is trusted. The file of tokens has `tokens: [{token: ..., role: viewer, queue:
+root.a}]`.
 """
 
 import hashlib
@@ -109,7 +110,10 @@ class Revoked(NamedTuple):
 
 
 def has_expired(authentication: Mapping[str, Iterable[bytes]], now: int) -> bool:
-    """Return whether the client certificate of a connection has expired; TLS checks that only when the connection is opened."""
+    """Return whether the client certificate of a connection has expired.
+
+    TLS checks that only when the connection is opened.
+    """
     certificates = map(read_certificate, authentication.get(_CERTIFICATE, ()))
     return any(one.expires_ms < now for one in certificates)
 
@@ -128,22 +132,24 @@ class Roles(NamedTuple):
 class Identities:
     """The callers that the files of roles and tokens define.
 
-    With ``open_to_all``, a caller that sends no token, and no certificate with a role, is an operator.
+    With ``open_to_all``, a caller is an operator if it sends no token and no certificate with a role.
     """
 
     open_to_all: bool = True
     certificates: Mapping[str, Caller] = field(default_factory=dict)
     tokens: Mapping[bytes, Caller] = field(default_factory=dict)
-    """The callers by the SHA-256 of their token, so that the time of a look-up reveals nothing about other tokens."""
+    """The callers by the SHA-256 of their tokens. The time of a look-up therefore reveals nothing about other tokens."""
     revoked: Revoked = NONE_REVOKED
 
     def caller(
         self, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata, now: int
     ) -> Caller:
-        """Return the caller behind a connection and its metadata; raises CallError UNAUTHENTICATED if there is none.
+        """Return the caller behind a connection and its metadata.
 
-        A bearer token takes precedence over the names in the certificate, and an unknown token is refused. A certificate that is
-        revoked, that cannot be read, or that has expired since its connection was opened is refused even with a valid token.
+        Raise CallError UNAUTHENTICATED if there is none.
+
+        A bearer token takes precedence over the names in the certificate. An unknown token is refused. A certificate is
+        refused, even with a valid token, if it is revoked, cannot be read, or has expired since its connection was opened.
         """
         try:
             is_over = has_expired(authentication, now)
@@ -195,7 +201,10 @@ def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
 
 
 def _comparable(name: str) -> str:
-    """Return the form in which names are compared: a host in lower case (RFC 6125, 6.4.1), a URI as it is."""
+    """Return the form in which names are compared.
+
+    A host is in lower case (RFC 6125, 6.4.1), a URI is unchanged.
+    """
     return name if _URI in name else name.lower()
 
 
@@ -225,7 +234,10 @@ _CERTIFICATE: Final = "x509_pem_cert"
 def refused_metrics(
     identities: Identities, peer: ssl.SSLObject | None, authorization: str, now: int
 ) -> tuple[int, str] | None:
-    """Return the HTTP status and the reason for refusing metrics to a caller; None if the caller may read them."""
+    """Return the HTTP status and the reason for refusing metrics to a caller.
+
+    Return None if the caller may read them.
+    """
     metadata = [("authorization", authorization)] if authorization else []
     known = authentication(peer.getpeercert(), peer.getpeercert(binary_form=True)) if peer else {}
     try:
@@ -246,7 +258,10 @@ def digest(token: str) -> bytes:
 
 
 def roles(text: str) -> Roles:
-    """Return callers by certificate name, and revocations; raises ValueError that says where the text is wrong."""
+    """Return callers by certificate name, and revocations.
+
+    Raise ValueError, which says where the text is wrong.
+    """
     found = _read(_Certificates, text)
     revoked = Revoked(
         frozenset(_number(one.serial) for one in found.revoked if one.serial),
@@ -272,7 +287,10 @@ def _number(text: str) -> int:
 
 
 def tokens(text: str) -> dict[bytes, Caller]:
-    """Return callers by digest of their token; raises ValueError that says where the text is wrong."""
+    """Return callers by digest of their token.
+
+    Raise ValueError, which says where the text is wrong.
+    """
     entries = _read(_Tokens, text).tokens
     if (second := _repeated([entry.token for entry in entries])) is not None:
         raise ValueError(f"tokens.{second}: this token has an entry above; keep one of them")
@@ -280,7 +298,10 @@ def tokens(text: str) -> dict[bytes, Caller]:
 
 
 def _repeated(names: Sequence[str]) -> int | None:
-    """Return the index of the first name that repeats an earlier one; None if no name does."""
+    """Return the index of the first name that repeats an earlier one.
+
+    Return None if no name does.
+    """
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:

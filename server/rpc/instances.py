@@ -1,8 +1,8 @@
 """The processes of a resource manager: which one acts for it, so that two processes with one id do not replace each other for ever.
 
-The newer of two processes takes over and the older one ends (design 1.10). If the older one is restarted, as Kubernetes does
-with a pod's container, it is now the newer one and would take over in turn. A process may therefore send its name (the name of
-its pod, in `buildInfo`): a named process that was replaced waits until its successor is gone.
+The newer of two processes takes over and the older one ends (design 1.10). Kubernetes then restarts the older one's container.
+It would now be the newer process, and take over in turn. A process may therefore send a name, the name of its pod, in
+`buildInfo`. A named process that was replaced waits until its successor is gone.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,19 @@ from server.rpc.limits import INSTANCES_ASIDE_MAX
 
 BUILD_INFO_KEY: Final = "instance"
 NAME_MAX: Final = 253
-"""The longest name that is used, that of a pod; a longer name is cut."""
+"""The longest name that is used, which is that of a pod. A longer name is cut."""
 
 
 def instance_of(build_info: Mapping[str, str]) -> str:
-    """Return the name of the process that registers; empty if the process sends no name."""
+    """Return the name of the process that registers.
+
+    Return "" if the process sends no name.
+    """
     return build_info.get(BUILD_INFO_KEY, "")[:NAME_MAX]
 
 
 class Instances:
-    """The name of the last process of each manager, and the names of earlier processes that were replaced."""
+    """The name of the last process of each manager, and the names of the earlier processes that it replaced."""
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}
@@ -40,7 +43,10 @@ class Instances:
         self._aside.pop(rm_id, None)
 
     def registered(self, rm_id: str, instance: str, *, speaking: bool) -> None:
-        """Record that a process registered; ``speaking`` says whether streams of another registration were open."""
+        """Record that a process registered.
+
+        With ``speaking``, streams of another registration were open.
+        """
         last, self._last[rm_id] = self._last.get(rm_id, ""), instance
         aside = self._aside.setdefault(rm_id, {})
         aside.pop(instance, None)

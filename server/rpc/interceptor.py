@@ -1,4 +1,4 @@
-"""The guard before every RPC: it checks the caller's role and the number of open calls, and gives errors their form."""
+"""The guard before every RPC. It checks the caller's role and the number of open calls, and gives errors their form."""
 
 import asyncio
 import inspect
@@ -48,7 +48,10 @@ _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 @dataclass(eq=False, slots=True)
 class _Admitted:
-    """A call that is being handled: the caller's credentials, and the error that ends it when these are no longer accepted."""
+    """A call that is being handled, with the caller's credentials.
+
+    ``failure`` is the error that ends the call when the credentials are no longer accepted.
+    """
 
     method: str
     authentication: Mapping[str, Iterable[bytes]]
@@ -61,11 +64,11 @@ class _Admitted:
 
 
 _CALL: ContextVar[_Admitted | None] = ContextVar("call", default=None)
-"""The call that is being handled; None for a probe."""
+"""The call that is being handled, or None for a probe."""
 
 
 class Guard(grpc.aio.ServerInterceptor):
-    """The interceptor that admits a call or ends it with a status; nothing else ends a call with an error."""
+    """The interceptor that admits a call or ends it with a status. Nothing else ends a call with an error."""
 
     def __init__(self, identities: Identities, called: Called, now: Callable[[], int]) -> None:
         self.identities = identities
@@ -82,10 +85,10 @@ class Guard(grpc.aio.ServerInterceptor):
         return self._open.count(CHECKS)
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force, also for open calls, and return how many of these calls end because of that.
+        """Put the identities in force, and return how many open calls end because of that.
 
-        The certificates of open calls are checked for expiry as well. A call that is writing an answer ends after it, or at the
-        next renewal if its client does not read.
+        The certificates of open calls are also checked for expiry. A call that is writing an answer ends after that answer. If
+        its client does not read, the call ends at the next renewal.
         """
         self.identities = identities
         ended = 0
@@ -101,9 +104,11 @@ class Guard(grpc.aio.ServerInterceptor):
         return ended
 
     def _refusal(self, call: _Admitted) -> CallError | None:
-        """Return the error of an open call that the identities in force do not admit; None if they admit it.
+        """Return the error of an open call that the identities in force do not admit.
 
-        A call whose caller has another role, queue or restriction now is not admitted either: it has to be made again.
+        Return None if they admit it.
+
+        A call is not admitted either if its caller now has another role, queue or restriction. The client has to call again.
         """
         try:
             caller = self._judged(call.method, call.authentication, call.metadata)
@@ -123,16 +128,21 @@ class Guard(grpc.aio.ServerInterceptor):
         return self._guarded(str(handler_call_details.method), handler)
 
     async def _unknown(self, _requests: Requests, context: Context) -> None:
-        """End a call of an unknown method; gRPC alone would end it without an observer, and would leave garbage."""
+        """End a call of an unknown method.
+
+        gRPC alone would end it unseen by the observer, and would leave garbage.
+        """
         ended = self._called("unknown", context)
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("there is no such method; `grpcurl list` names those that are there")
         ended(grpc.StatusCode.UNIMPLEMENTED)
 
     def _admit(self, method: str, context: Context) -> _Admitted | None:
-        """Return the admitted call, which is kept to be checked again later; None for a probe, which needs no role.
+        """Return the admitted call, which is kept to be checked again later.
 
-        Raises CallError while the server stops, for an unknown caller, and for a role that may not call the method.
+        Return None for a probe, which needs no role.
+
+        Raise CallError while the server stops, for an unknown caller, and for a role that may not call the method.
         """
         if method in OPEN:
             return None
@@ -164,7 +174,7 @@ class Guard(grpc.aio.ServerInterceptor):
         elif handler.unary_stream:
             write = _streaming(handler.unary_stream, _one(parse))
         elif handler.stream_stream:
-            # Bytes that are not parsed need no generator between the call and its reader.
+            # Requests that stay bytes need no generator between the call and its reader.
             requests = _each(parse) if handler.request_deserializer else _as_they_are
             write = _streaming(handler.stream_stream, requests)
         else:
@@ -184,7 +194,7 @@ class Guard(grpc.aio.ServerInterceptor):
     ) -> None:
         """Handle a call from its admission to its end. An error of the handler becomes the call's status.
 
-        The status is set and no exception is raised to gRPC. gRPC would keep the exception in the call's context, and the two
+        The status is set, and no exception is raised to gRPC. gRPC would keep the exception in the call's context. The two
         would refer to each other and hold the bytes of the request until a collection of cycles (`rpc/garbage`).
         """
         ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
@@ -213,7 +223,10 @@ class Guard(grpc.aio.ServerInterceptor):
 
 
 def _cannot_send(error: Exception) -> bool:
-    """Return whether the error says that gRPC could not send: the client has gone, the call's time was up, or the server has stopped."""
+    """Return whether the error says that gRPC could not send.
+
+    The client has left, the call's time was up, or the server has stopped.
+    """
     misused = grpc.aio.UsageError, grpc.aio.AbortError
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, misused)
 
@@ -228,14 +241,17 @@ def _end(context: Context, failure: CallError) -> grpc.StatusCode:
 
 
 def _let_frames_go(error: BaseException | None) -> None:
-    """Remove the tracebacks of an error and its causes: their frames hold the request, and some hold the error itself."""
+    """Remove the tracebacks of an error and its causes.
+
+    Their frames hold the request, and some hold the error itself.
+    """
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
 async def _send(context: Context, answer: object, *, headers: bool = False) -> None:
-    """Write an answer; with ``headers``, send the headers first. If the call has to end in the meantime, end it after the answer."""
+    """Write an answer; with ``headers``, send the headers first. If the call has to end during the writing, end it after the answer."""
     call = _CALL.get()
     if call is None:
         await context.write(answer)

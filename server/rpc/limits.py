@@ -3,7 +3,7 @@
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = 4 << 20
-"""Bytes of one message from a client. For a larger message gRPC itself answers RESOURCE_EXHAUSTED."""
+"""Bytes of one message from a client. gRPC itself answers a larger message with RESOURCE_EXHAUSTED."""
 
 OBJECTS_MAX: Final = 10_000
 """Objects (asks, allocations, releases, vetoes, disruption budgets, nodes, applications) in one message from a client."""
@@ -12,13 +12,13 @@ NAME_CHARACTERS_MAX: Final = 1_024
 """Characters of a key, an id or a queue name."""
 
 LISTED_MAX: Final = 5_000
-"""Entries of one list or map inside an object, such as the named nodes, tolerations or resource types of an ask."""
+"""Entries of one list or map inside an object, such as the tolerations or resource types of an ask."""
 
 PREFERENCE_WEIGHT_MAX: Final = 1_000_000
 """The largest absolute weight of a node preference."""
 
 SECONDS_MAX: Final = 10**10
-"""The largest duration or instant in seconds; it keeps milliseconds far below 2^62."""
+"""The largest duration or instant in seconds. It keeps milliseconds far below 2^62."""
 
 EPOCH_MAX: Final = 2**62 - 1
 """The largest epoch of a registration."""
@@ -35,29 +35,31 @@ RESPONSE_BYTES_MAX: Final = 1 << 20
 
 OUTBOX_OBJECTS_MAX: Final = 200_000
 OUTBOX_BYTES_MAX: Final = 128 << 20
-"""The number of objects and bytes that may wait for one stream. If there are more, the stream ends with RESOURCE_EXHAUSTED."""
+"""The number of objects and bytes that may wait for one stream. If more would wait, the stream ends with RESOURCE_EXHAUSTED."""
 
 LAST_WRITE_S: Final = 0.5
 """The seconds for a message that is being written when its stream ends with an error.
 
-Without this limit, a client that does not read would hold the stream for ever.
+Without this limit, a client that does not read would keep the stream open for ever.
 """
 
 DRAIN_WRITE_S: Final = 2.0
-"""The seconds that a drain waits for a client that takes no message.
+"""The seconds that a drain waits for a client that reads no message.
 
-A client that takes messages gets them until the drain ends.
+A client that reads gets its messages until the drain ends.
 """
 
 OUTBOX_OBJECTS_CONGESTED: Final = 10_000
 """The number of waiting objects above which the pump pauses before the next slice, so that streams can write."""
 
 BREATHS_MAX: Final = 64
-"""The largest number of times that the pump yields to the event loop after a slice, so that streams with many waiting objects can write."""
+"""The largest number of times that the pump yields to the event loop after a slice, so that streams can write what waits."""
 
 WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
-"""The seconds between two checks whether the streams have written their objects, before the pump is idle, and the number of checks.
+"""The pump looks at intervals whether the streams have written their objects, before it is idle.
+
+These are the seconds between two looks, and the largest number of looks.
 
 The number is limited because a client may be slow.
 """
@@ -69,16 +71,16 @@ STREAMS_MAX: Final = 4 * MANAGERS_MAX
 """Streams of `si.v1` open at once: three for each manager, and one for a stream that replaces another."""
 
 MANAGER_GONE_MS: Final = 600_000
-"""The milliseconds without a stream after which a manager counts as gone, if the core holds none of its objects."""
+"""The milliseconds without a stream after which a manager counts as gone. A manager with objects in the core never counts as gone."""
 
 FIRST_MESSAGE_MS: Final = 30_000
-"""The milliseconds after which a stream that has not named its manager is ended if another stream needs its place."""
+"""The milliseconds that a stream has to name its manager. After that, the stream is ended if another stream needs its place."""
 
 REGISTRATION_WAIT_S: Final = 2.0
-"""The longest time, in seconds, that the first message of a stream waits while its manager, registered already, registers again."""
+"""The seconds that the first message of a stream waits at most while its manager registers again."""
 
 INSTANCES_ASIDE_MAX: Final = 32
-"""Processes of one resource manager that are remembered as replaced by a later one."""
+"""The number of processes of one resource manager that are remembered as replaced."""
 
 WATCHERS_MAX: Final = 64
 """Watch streams open at once."""
@@ -92,14 +94,17 @@ CALLER_SIMULATIONS_MAX: Final = 8
 CALLER_REGISTRATIONS_MAX: Final = 32
 CALLER_READS_MAX: Final = 32
 CALLER_REFLECTIONS_MAX: Final = 8
-"""Calls of each kind that one caller may have open at once. On an open port callers cannot be told apart, so that this limit does not apply."""
+"""Calls of each kind that one caller may have open at once.
+
+On an open port callers cannot be told apart, so these limits do not apply there.
+"""
 
 SIMULATIONS_MAX: Final = 256
 REGISTRATIONS_MAX: Final = 64
 READS_MAX: Final = 512
 REFLECTIONS_MAX: Final = 64
 CHECKS_MAX: Final = 1_024
-"""Calls of each kind that all callers together may have open at once; `STREAMS_MAX` and others limit the other kinds."""
+"""Calls of each kind that all callers together may have open at once. `STREAMS_MAX` and others limit the other kinds."""
 
 REQUEST_S: Final = 30.0
 """The seconds that a call with one request has to send it."""
@@ -108,7 +113,7 @@ HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: every caller that reaches the port may open them, without a role."""
 
 INBOX_EVENTS_MAX: Final = 50_000
-"""Events waiting for the core. While there are more, readers wait, and gRPC's flow control stops the clients."""
+"""Events waiting for the core. While more wait, readers pause, and gRPC's flow control stops the clients."""
 
 SLICE_EVENTS_MAX: Final = 2_000
 """Events handled before the core ticks. A message with more events is a slice of its own."""
@@ -125,18 +130,24 @@ TURN_S: Final = 0.02
 """The seconds that a slice runs before it yields to the event loop between two pieces of events."""
 
 TURNS: Final = 8
-"""The number of times that a slice yields to the event loop between two pieces: enough to receive and answer a call."""
+"""The number of times that a slice yields to the event loop between two pieces. So many are enough to receive and answer a call."""
 
 CHECK_WAIT_S: Final = 0.001
 CHECK_WAITS_MAX: Final = 5
-"""The seconds of one wait for open health checks after work that took longer than `TURN_S`, and the largest number of waits."""
+"""After work that took longer than `TURN_S`, the pump waits for open health checks.
+
+These are the seconds of one wait, and the largest number of waits.
+"""
 
 WIPE_OBJECTS: Final = 1_000
 """The asks and allocations that are ended at once, in about 6 ms, when a manager registers again."""
 
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
-"""The number of objects of a message, and of their bytes, that the slow path reads before it yields to the event loop: 5 to 15 ms of work."""
+"""The slow path reads a message in steps: so many objects, or so many bytes, and then it yields to the event loop.
+
+A step takes 5 to 15 ms.
+"""
 
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
@@ -149,7 +160,7 @@ One slice of a hundred messages costs much less than a hundred slices.
 TICK_BUDGET: Final = SLICE_EVENTS_MAX + 100
 """The steps of one tick.
 
-One tick places the asks of a full slice, and plans take at most `core.PLANNING` of the steps; the number is small enough that
+So many steps place the asks of a full slice. Plans take at most `core.PLANNING` of the steps. The number is small, so that
 health checks and streams never wait long behind a slice.
 """
 
@@ -170,10 +181,10 @@ DECISION_CHANGES_KEPT_MAX: Final = 4_000
 """Changes of decisions kept for WatchDecisions."""
 
 VICTIMS_TOLD_MAX: Final = 20_000
-"""Victims that one message names. They take about 5 MiB."""
+"""Victims that one message names. So many victims take about 5 MiB."""
 
 PAGE_MAX: Final = 5_000
-"""Objects in one page of a listing. A larger requested page has this size."""
+"""Objects in one page of a listing. A request for a larger page gets this size."""
 
 SIMULATED_ASKS_MAX: Final = 1_000
 """Asks in one simulation."""
@@ -222,7 +233,7 @@ COPIES_MAX: Final = 4
 """Copies of the process that answer reads at once."""
 
 COPY_CPU_S_MAX: Final = 30
-"""Seconds of processor time that a copy has for the reads that it was given."""
+"""Seconds of processor time that a copy has for its reads."""
 
 COPY_S_MAX: Final = 120.0
 """Seconds after which a copy ends, even if other work left it little processor time."""

@@ -1,4 +1,4 @@
-"""The memory budget of docs/overload.md: the resident memory that a core may have for its load, and the finding about a core that has more."""
+"""The memory budget of docs/overload.md: the resident memory that a core may have for its load. A core that has more gets a finding."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ STREAM_KIB: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a core that determines its budget; ``waiting_bytes`` is the size of the answers that clients have not read yet."""
+    """The load of a core, which determines its budget. ``waiting_bytes`` is the size of the answers that clients have not read yet."""
 
     held: Holdings
     streams: int
@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The resident memory of a core in bytes, which is 0 if it cannot be read, and the core's load."""
+    """The resident memory of a core in bytes, and the core's load. The memory is 0 if it cannot be read."""
 
     resident_bytes: int
     load: Load
@@ -57,7 +57,10 @@ class Memory:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process in bytes; 0 if /proc does not have it, as on systems other than Linux."""
+    """Return the resident memory of a process in bytes.
+
+    Return 0 if /proc does not have it, as on systems other than Linux.
+    """
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -92,5 +95,8 @@ def findings(memory: Memory) -> Iterator[Finding]:
 
 
 def _mib(count: int) -> int:
-    """Return bytes in MiB, rounded up, so that 128 MiB and one byte show as more than a budget of 128 MiB."""
+    """Return bytes in MiB, rounded up.
+
+    128 MiB and one byte thus show as more than a budget of 128 MiB.
+    """
     return -(-count // MIB)

@@ -13,12 +13,18 @@ _NAME: Final = "kubernetes.io/meta/podName"
 
 
 def pod_name(tags: Tags) -> str:
-    """Return namespace and name of the pod from its encoded tags; "" if the tags have no name."""
+    """Return namespace and name of the pod from its encoded tags.
+
+    Return "" if the tags have no name.
+    """
     return name_in(decoded(tags)) if tags else ""
 
 
 def name_in(known: Mapping[str, str]) -> str:
-    """Return namespace and name of the pod from decoded tags; "" if the tags have no name."""
+    """Return namespace and name of the pod from decoded tags.
+
+    Return "" if the tags have no name.
+    """
     name = known.get(_NAME, "")
     return f"{known.get(_NAMESPACE, 'default')}/{name}" if name else ""
 
@@ -29,7 +35,10 @@ def name_of(ask: Ask) -> str:
 
 
 def names_now(core: Core) -> Callable[[str, str], str]:
-    """Return a function from partition and key to the pod's name; the name is "" if the core does not know the pod now."""
+    """Return a function from partition and key to the pod's name.
+
+    The function returns "" if the core does not know the pod now.
+    """
 
     def name(partition: str, key: str) -> str:
         state = core.state.partitions.get(partition)

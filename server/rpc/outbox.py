@@ -18,10 +18,10 @@ StateKey = tuple[str, str]
 class Outbox:
     """The pieces and the scheduling states that wait for a stream, up to a limit of objects and bytes.
 
-    Above that limit the outbox is *spilled* and holds nothing.
+    Above that limit the outbox is *spilled*, and holds nothing.
 
-    States are sent only when no other pieces wait. Until then, of several states of one ask only the last one is kept, and none
-    once the ask is placed.
+    Scheduling states are sent only when no other pieces wait. Until then, the outbox keeps only the last state of each ask, and
+    drops it when the ask is placed.
     """
 
     def __init__(self) -> None:
@@ -67,9 +67,11 @@ class Outbox:
             self._bytes -= len(self._states.pop(key, b""))
 
     def take(self) -> bytes | None:
-        """Remove and return the next message, cut at the limits of a response (design 1.2); None if nothing waits.
+        """Remove and return the next message, cut at the limits of a response (design 1.2).
 
-        One piece that alone exceeds the limit of bytes is a message of its own.
+        Return None if nothing waits.
+
+        A single piece above the limit of bytes is a message of its own.
         """
         if not self._pieces:
             if not self._states:
@@ -88,7 +90,10 @@ class Outbox:
         self.spilled = False
 
     def _fitting(self) -> int:
-        """Return how many pieces go into the next message: at least one, even if it is larger than the limit."""
+        """Return how many pieces go into the next message.
+
+        The number is at least 1, even if that piece is larger than the limit.
+        """
         sizes = list(accumulate(map(len, self._pieces[:RESPONSE_OBJECTS_MAX])))
         return max(1, bisect_right(sizes, RESPONSE_BYTES_MAX))
 

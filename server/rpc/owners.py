@@ -1,7 +1,7 @@
-"""The owners of resource managers: which caller may act for which manager, and to what a shim's role is restricted.
+"""The owners of resource managers: which caller may act for which manager, and what a shim's role is restricted to.
 
 A role may be restricted to a manager and to partitions. Otherwise a manager belongs to the caller that registered it. An
-operator may do everything; on an open port every caller is an operator.
+operator may do everything. On an open port every caller is an operator.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from server.rpc.errors import not_yours
 from server.rpc.roles import Caller, Role
 
 NAMED_MAX: Final = 5
-"""The most partitions that a refusal names; the others are counted."""
+"""The largest number of partitions that a refusal names. Further ones are counted."""
 
 
 class Owners:
@@ -24,7 +24,7 @@ class Owners:
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
         self.changing = asyncio.Lock()
-        """The lock held from the checks of a configuration until it is in force, so that no other change comes in between."""
+        """The lock that is held from the checks of a configuration until it is in force. No other change can come in between."""
 
     def check(self, rm_id: str, caller: Caller) -> None:
         """Raise CallError if the caller may not act for this manager."""
@@ -55,7 +55,10 @@ class Owners:
         self._callers.pop(rm_id, None)
 
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:
-        """Raise CallError if the caller's role is restricted to partitions, and one of the given partitions is not among them."""
+        """Raise CallError if the caller's role does not cover all given partitions.
+
+        A role without partitions covers all.
+        """
         if caller.partitions and not caller.partitions.issuperset(partitions):
             foreign = min(set(partitions) - caller.partitions)
             raise _foreign_partition(foreign, caller)
@@ -67,7 +70,9 @@ class Owners:
         managers: Mapping[str, str],
         caller: Caller,
     ) -> None:
-        """Raise CallError if the change concerns a partition that the caller may not change; an operator may change all.
+        """Raise CallError if the change concerns a partition that the caller may not change.
+
+        An operator may change all partitions.
 
         A partition that only one of the two configurations has also counts as changed. ``managers`` maps each partition to its
         manager.
@@ -88,14 +93,16 @@ class Owners:
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
         """Return whether a shim may not change the partition.
 
-        If its role is restricted to partitions, only these count; else the partition's manager must not be foreign.
+        If its role is restricted to partitions, only these count. Otherwise the partition's manager must not be foreign.
         """
         if caller.partitions:
             return name not in caller.partitions
         return self._is_foreign(rm_id, caller)
 
     def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
-        """Return whether the manager is not the caller's: its role is bound to another one, or another caller registered this one.
+        """Return whether the manager belongs to another caller.
+
+        It does if the caller's role is bound to another manager, or if another caller registered this one.
 
         The empty name is never foreign.
         """
@@ -117,7 +124,10 @@ def changed_partitions(before: Configuration, after: Configuration) -> list[str]
 
 
 def _missing_partitions(names: Sequence[str], caller: Caller) -> Exception:
-    """Return the refusal of a text that lists only some partitions, because a partition that is not listed would be removed."""
+    """Return the refusal of a text that lists only some partitions.
+
+    A partition that is not listed would be removed.
+    """
     lacks = f"partition{'s' if len(names) > 1 else ''} {some(map(repr, names), NAMED_MAX)}"
     return not_yours(
         f"this configuration lacks {lacks}, which your role ({caller.name}) may not remove: a configuration lists every "

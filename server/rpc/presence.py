@@ -1,8 +1,8 @@
 """The presence of resource managers: when each last sent a message, and since when it has no open stream.
 
-When a process is killed, the operating system ends its streams at once. When a machine does not answer, gRPC's keep-alive ends the
-streams within 40 s. A manager that reconnects is away for a moment; only a manager that is away for longer than
-`AWAY_GRACE_MS` is reported as away.
+When a process is killed, the operating system ends its streams at once. When a machine does not answer, gRPC's keep-alive ends
+its streams within 40 s. A manager that reconnects is away for a moment. A manager is reported as away when it has been away for
+`AWAY_GRACE_MS`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 AWAY_GRACE_MS: Final = 5_000
-"""The milliseconds within which a manager reconnects; a shorter absence is not reported."""
+"""The milliseconds in which a manager may reconnect. A shorter absence is not reported."""
 
 
 @dataclass(slots=True)
@@ -26,13 +26,16 @@ class Sighting(NamedTuple):
     heard_ms: int
     """The time of its last message."""
     away_since_ms: int
-    """The time when the manager's last stream ended, or when the manager registered without one; 0 since it sent a message."""
+    """The time when the manager's last stream ended, or when it registered without a stream.
+
+    The time is 0 if it has sent a message since.
+    """
     away: bool
     """Whether the manager has been away for at least `AWAY_GRACE_MS`."""
 
 
 class Presence:
-    """The presence of the registered managers, at most `MANAGERS_MAX`."""
+    """The presence of the registered managers, of which there are at most `MANAGERS_MAX`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
@@ -46,7 +49,7 @@ class Presence:
         self._seen.pop(rm_id, None)
 
     def heard(self, rm_id: str, now: int) -> bool:
-        """Record a message; return whether the manager was away before it. Return False for a manager that is not registered."""
+        """Record a message, and return whether the manager was away before it. Return False for a manager that is not registered."""
         seen = self._seen.get(rm_id)
         if seen is None:
             return False
@@ -55,7 +58,10 @@ class Presence:
         return was_away
 
     def left(self, rm_id: str, now: int) -> bool:
-        """Record that the manager's last stream ended; return whether it was present before, False if it is not registered."""
+        """Record that the manager's last stream ended, and return whether the manager was present before.
+
+        Return False if it is not registered.
+        """
         seen = self._seen.get(rm_id)
         if seen is None or seen.away_since_ms:
             return False
@@ -63,7 +69,10 @@ class Presence:
         return True
 
     def sighting(self, rm_id: str, now: int) -> Sighting:
-        """Return the presence of a manager; a manager that is not registered was never heard and is not away."""
+        """Return the presence of a manager.
+
+        A manager that is not registered was never heard and is not away.
+        """
         seen = self._seen.get(rm_id) or _Seen()
         since = seen.away_since_ms
         return Sighting(seen.heard_ms, since, bool(since) and now - since >= AWAY_GRACE_MS)

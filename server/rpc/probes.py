@@ -1,7 +1,7 @@
 """The health service for probes: open to every caller that reaches a port, and therefore limited.
 
-A watcher that does not read does not block others. (`grpc_health.v1.health` holds a lock while it writes to watchers, and a
-change of the status needs that lock, so that one such client would keep a server from stopping.)
+A watcher that does not read does not block others. In `grpc_health.v1.health`, one such client would keep a server from
+stopping: that module holds a lock while it writes to watchers, and a change of the status needs that lock.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _All: Final = GetMessageClass(_SERVICE.methods_by_name["List"].output_type)
 
 
 class Health:
-    """The health of services by name; the empty name is the whole server."""
+    """The health of services by name. The empty name is the whole server."""
 
     def __init__(self) -> None:
         self._statuses: _Statuses = {}
@@ -46,7 +46,10 @@ class Health:
         self._set(dict.fromkeys(names, _Answer.SERVING))
 
     def mark(self, name: str, *, serving: bool) -> None:
-        """Report to every caller whether this service answers now; other services are unchanged."""
+        """Report to every caller whether this service answers now.
+
+        Other services are unchanged.
+        """
         status = _Answer.SERVING if serving else _Answer.NOT_SERVING
         self._set({**self._statuses, name: status})
 
@@ -55,7 +58,10 @@ class Health:
         self._set(dict.fromkeys(self._statuses, _Answer.NOT_SERVING))
 
     async def check(self, request: _Request) -> _Answer:
-        """Return the health of a service; raises CallError if there is no such service."""
+        """Return the health of a service.
+
+        Raise CallError if there is no such service.
+        """
         if request.service not in self._statuses:
             raise not_found("service", request.service)
         return _Answer(status=self._statuses[request.service])
@@ -66,9 +72,11 @@ class Health:
         return _All(statuses=found)
 
     async def watch(self, request: _Request) -> AsyncIterator[_Answer]:
-        """Yield the health of a service, now and at each change; an unknown service has the status SERVICE_UNKNOWN.
+        """Yield the health of a service, now and at each change.
 
-        Raises CallError if there are too many watches.
+        An unknown service has the status SERVICE_UNKNOWN.
+
+        Raise CallError if there are too many watches.
         """
         if self._watches >= HEALTH_WATCHES_MAX:
             raise too_many("watches of health", HEALTH_WATCHES_MAX)

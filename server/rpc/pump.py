@@ -1,11 +1,11 @@
-"""The pump, which moves events from the inbox to the core and decisions to the outboxes; only it calls `take` and `tick`.
+"""The pump, which moves events from the inbox to the core and decisions to the outboxes. Nothing else calls `take` and `tick`.
 
-The pump is one asyncio task. It works in slices: a *slice* is a number of events, then a tick, then the sending of the
-decisions, after `before_leaving`. Between slices the pump yields to the event loop. It sleeps until a message arrives or until
-the core's next due instant, unless the core has more to decide. If the events of a slice take long, the pump also yields
-between them; if the steps of the core take long, a tick has fewer steps. After long work the pump waits until open health
-checks are answered, for a few milliseconds at most. No report is read from the core within a slice. A defect in the core ends
-the pump and with it the process; clients resync with the next process (crash-only).
+The pump is one asyncio task. It works in slices. A *slice* is a number of events, then a tick, then the sending of the
+decisions after `before_leaving`. Between slices the pump yields to the event loop. If the core has nothing more to decide, the
+pump sleeps until a message arrives or until the core's next due instant. If the events of a slice take long, the pump also
+yields between them. If the steps of the core take long, a tick has fewer steps. After long work the pump waits until open
+health checks are answered, for a few milliseconds at most. No report is read from the core within a slice. A defect in the core
+ends the pump and with it the process. Clients then send everything again to the next process (crash-only).
 """
 
 import asyncio
@@ -44,12 +44,12 @@ from server.rpc.sessions import Session, Sessions
 from server.rpc.translate.allocations import Batch
 
 _SLEEP_MS_MIN: Final = 1
-"""The least sleep in milliseconds: a core that is due but decides nothing must not keep the loop busy."""
+"""The shortest sleep in milliseconds. A core that is due but decides nothing must not keep the loop busy."""
 
 _BREATHS_MIN: Final = 3
-"""The number of iterations of the event loop that a received message needs to reach the inbox: for the call, its reader and the pump."""
+"""The iterations of the event loop until a received message is in the inbox: one each for the call, its reader and the pump."""
 _BREATHS_FOR_SECOND: Final = 16
-"""The number of iterations within which a client's next message arrives, if the client does not wait for an answer."""
+"""The number of iterations in which a client's next message arrives, if the client does not wait for an answer."""
 
 
 class Scheduler(Protocol):
@@ -62,14 +62,20 @@ class Scheduler(Protocol):
         """Decide what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event; None if there is none."""
+        """Return the next instant at which the core could decide something without an event.
+
+        Return None if there is none.
+        """
 
 
 class Observer(Protocol):
     """An observer of decisions, which may not change anything."""
 
     def decided(self, decisions: Decisions, now: int, /) -> None:
-        """Receive decisions of a slice, in order: all of them, or, if a registration is in the slice, those before and after it."""
+        """Receive decisions of a slice, in order.
+
+        These are all of them or, if the slice has a registration, those before it or those after it.
+        """
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
         """Receive the number of events of a finished slice, and the seconds that it took."""
@@ -97,7 +103,7 @@ class _Mail(NamedTuple):
 
 
 class Pump:
-    """The pump of a core. `run` is to be run as a task; handlers call everything else in the same loop."""
+    """The pump of a core. `run` is to be run as a task. Handlers call everything else in the same loop."""
 
     def __init__(
         self,
@@ -109,7 +115,7 @@ class Pump:
     ) -> None:
         """Make a pump. No read of ``reads`` starts during a slice, even while the pump yields to the event loop within it."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
-        """The function to await before a slice's decisions and replies are sent, if these must be on disk first; else None."""
+        """The function to await before a slice's decisions and replies are sent, if these must be on disk first. Otherwise None."""
         self.checks: Callable[[], int] = lambda: 0
         """The function that returns how many health checks are open."""
         self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
@@ -136,7 +142,7 @@ class Pump:
         self.changed = asyncio.Event()
         """The event that wakes watchers at each change."""
         self.version = 0
-        """The version of the state, which rises each time watchers are woken: whenever something may have changed."""
+        """The version of the state. It rises each time watchers are woken, which is whenever something may have changed."""
 
     @property
     def waiting(self) -> int:
@@ -148,15 +154,20 @@ class Pump:
         return self._time.now()
 
     async def put(self, session: Session, batch: Batch) -> None:
-        """Put a message into the inbox; wait while the inbox is full, so that gRPC's flow control stops the client."""
+        """Put a message into the inbox.
+
+        Wait while the inbox is full, so that gRPC's flow control stops the client.
+        """
         if not self._has_capacity.is_set():
             await self._has_capacity.wait()
         self._post(_Mail(session, batch))
 
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
-        """Put events into the inbox and return the replies to them; ``after`` is called right after the last one.
+        """Put events into the inbox and return the replies to them.
 
-        The core gets no other event in between, but the pump may yield to the event loop if these events take long. A full inbox
+        ``after`` is called right after the last event.
+
+        The core gets no other event in between. The pump may yield to the event loop if these events take long. A full inbox
         does not delay these events.
         """
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
@@ -164,7 +175,7 @@ class Pump:
         return await reply
 
     async def settled(self) -> None:
-        """Wait until everything put into the inbox so far was taken, and the core has nothing more to decide at this time."""
+        """Wait until everything that is in the inbox now was taken, and the core has nothing more to decide at this time."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(future)
         self._awake.set()
@@ -244,7 +255,7 @@ class Pump:
                     await self._awake.wait()
 
     async def _gather(self) -> None:
-        """Wait a moment if there is a backlog, so that messages that follow the first one get into the same slice."""
+        """If there is a backlog, wait a moment, so that messages that follow the first one get into the same slice."""
         self._coming = False
         if not self._flooded:
             return
@@ -355,7 +366,7 @@ class Pump:
     async def _turn(self) -> None:
         """Yield to the event loop, and wait a moment until health checks that have begun are answered.
 
-        Each message of a call passes through gRPC's own threads, so that yielding once is not enough to answer a check.
+        Each message of a call passes through gRPC's own threads. To answer a check, it is therefore not enough to yield once.
         """
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -401,7 +412,7 @@ class Pump:
         self._replies.clear()
 
     def _is_held_up(self, mail: _Mail) -> bool:
-        """Return whether the message ends streams for which this slice still has decisions that must not be sent yet."""
+        """Return whether the message ends streams for which this slice has decisions that may not be sent yet."""
         return self.before_leaving is not None and mail.after is not None
 
     def _send(self, decisions: list[Decision], now: int) -> None:
@@ -427,11 +438,14 @@ class Pump:
             self._settling.clear()
 
     async def _breathe(self) -> None:
-        """Yield to the event loop, so that streams read and write; yield longer while many objects wait for a stream.
+        """Yield to the event loop, so that streams read and write.
+
+        While many objects wait for a stream, yield longer.
 
         Two messages of one stream in the inbox make a backlog, even if they are small. Clients that wait for each answer make
-        no backlog, however many there are. A slice of at least GATHER_EVENTS, and two messages of one stream at the end of the wait
-        in `_gather`, also count as a backlog, because more messages may follow. There is no backlog while a caller waits for replies.
+        no backlog, however many there are. Two more cases count as a backlog, because more messages may follow: a slice of at
+        least GATHER_EVENTS, and two messages of one stream at the end of the wait in `_gather`. There is no backlog while a
+        caller waits for replies.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
@@ -440,7 +454,7 @@ class Pump:
         self._flooded = self._is_flood() or (self._coming and not self._asking)
 
     def _is_flood(self) -> bool:
-        """Return whether one stream has two messages in the inbox, while no caller waits for the replies to a message."""
+        """Return whether one stream has two messages in the inbox while no caller waits for the replies to a message."""
         if self._asking:
             return False
         heard: set[Session | None] = set()
@@ -451,10 +465,16 @@ class Pump:
         return False
 
     def _breaths(self) -> int:
-        """Return how often to yield to the event loop: more often after a single message, because it may be the first of many."""
+        """Return how often to yield to the event loop.
+
+        After a single message that is more often, because the message may be the first of many.
+        """
         return _BREATHS_FOR_SECOND if len(self._inbox) == 1 else _BREATHS_MIN
 
 
 def _is_heard(mail: _Mail) -> bool:
-    """Return whether a message is still to be taken: its stream is open or has ended in order, or it came from no stream."""
+    """Return whether a message is still to be taken.
+
+    It is if its stream is open or has ended in order, or if it came from no stream.
+    """
     return mail.session is None or mail.session.alive or mail.session.farewell is not None

@@ -1,6 +1,6 @@
 """The reads: calls that change nothing, and the interface through which they are answered.
 
-A read is a function of the core that runs between two slices of the pump. Bootstrap decides where it runs: in this process
+A read is a function of the core that runs between two slices of the pump. Bootstrap decides where a read runs: in this process
 (`InPlace`), or in copies of it (`rpc/copies`), so that no read delays a decision.
 """
 
@@ -15,9 +15,9 @@ from server.rpc.roles import CALLER, Caller
 
 _Request = TypeVar("_Request", bound=Message)
 Read = Callable[[], bytes]
-"""The function that returns a serialized answer; raises CallError."""
+"""The function that returns a serialized answer. It raises CallError."""
 Complete = Callable[[Message, Message], None]
-"""The function that adds to an answer the parts that the answers of all services have. It is called with the request and the answer."""
+"""The function that adds the parts that all answers have, given the request and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Reads(Protocol):
 
 
 class InPlace:
-    """The reads in this process, run at once: the event loop waits for each."""
+    """The reads in this process. Each runs at once, and the event loop waits for it."""
 
     def __init__(self) -> None:
         self._steady = asyncio.Event()
@@ -72,7 +72,7 @@ class InPlace:
 
 
 class Answers:
-    """The maker of the answers of all services; it completes and serializes each answer where the read runs."""
+    """The maker of the answers of all services. It completes and serializes each answer where the read runs."""
 
     def __init__(self, reads: Reads, complete: Complete) -> None:
         self._reads = reads
@@ -81,7 +81,10 @@ class Answers:
     async def read(
         self, method: str, request: _Request, behaviour: Callable[[_Request], Message]
     ) -> bytes:
-        """Return the serialized answer of ``behaviour``; raises CallError."""
+        """Return the serialized answer of ``behaviour``.
+
+        Raise CallError if there is none.
+        """
 
         def read() -> bytes:
             answer = behaviour(request)

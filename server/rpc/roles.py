@@ -1,4 +1,4 @@
-"""The roles, and which role may call which RPC (design 1.14): one row for every RPC of every service on the port."""
+"""The roles, and which role may call which RPC (design 1.14). There is one row for every RPC of every service on the port."""
 
 import enum
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity behind a call. ``queue`` is the queue that a viewer sees; for every other role it is meant to be the root.
+    """The identity behind a call. ``queue`` is the queue that a viewer sees. For every other role it is meant to be the root.
 
-    A shim may be restricted to a ``manager`` and to ``partitions``; an empty field restricts nothing.
+    A shim may be restricted to a ``manager`` and to ``partitions``. An empty field restricts nothing.
     """
 
     name: str
@@ -57,7 +57,7 @@ _FOLLOWERS: Final = frozenset({Role.FOLLOWER, Role.OPERATOR})
 OPEN: Final = frozenset(
     {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List"}
 )
-"""The RPCs that need no role, because a probe has none."""
+"""The RPCs that need no role, because a probe has no role."""
 
 TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/si.v1.Scheduler/RegisterResourceManager": _SHIMS,
@@ -133,7 +133,7 @@ DEEDS: Final[Mapping[str, str]] = {
 
 
 SCRAPERS: Final = frozenset({Role.METRICS, Role.OPERATOR})
-"""The roles that may read the metrics endpoint, because metrics name every queue with its numbers."""
+"""The roles that may read the metrics endpoint. Metrics name every queue with its numbers."""
 
 
 def may(role: Role, method: str) -> bool:
@@ -142,4 +142,4 @@ def may(role: Role, method: str) -> bool:
 
 
 CALLER: ContextVar[Caller] = ContextVar("caller")
-"""The caller of the RPC that is being handled; set by the guard."""
+"""The caller of the RPC that is being handled. The guard sets it."""

@@ -1,7 +1,7 @@
-"""The files that decide which callers may reach the ports, read at the start and again when one of them changes.
+"""The files that decide which callers may reach the ports. They are read at the start, and again when one of them changes.
 
-Certificate, key and client authority together are one secret, the roles another, the tokens a third. A secret is replaced
-completely or not at all: while a new file cannot be used, the content that was read before stays in force.
+Certificate, key and client authority together are one secret. The roles are another, the tokens a third. A secret is replaced
+completely or not at all. While a new file cannot be used, the content that was read before stays in force.
 """
 
 import ssl
@@ -20,7 +20,7 @@ LOOK_S: Final = 5.0
 """The seconds between two checks of the files."""
 _DAY_MS: Final = 24 * 3_600_000
 EXPIRY_WARNING_MS: Final = 14 * _DAY_MS
-"""The milliseconds before the expiry of the server's certificate from which on a warning is logged."""
+"""A warning is logged from so many milliseconds before the expiry of the server's certificate."""
 
 _CORRECT: Final = "Correct the file: it is read again within seconds, and at SIGHUP at once."
 _RENEW: Final = "Write a new certificate and key over the old files; no restart is needed."
@@ -34,8 +34,8 @@ class Health(NamedTuple):
     """The health of the secrets.
 
     ``reloads`` counts the calls of `renew` that put a file's content in force. ``failing`` says for each secret with files why
-    its newest text is not in force; the text is empty if it is. ``expires_ms`` is the end of the server's certificate, or None
-    without TLS.
+    its newest text is not in force. The reason is "" if the text is in force. ``expires_ms`` is the end of the server's
+    certificate. It is None without TLS.
     """
 
     reloads: int
@@ -44,7 +44,7 @@ class Health(NamedTuple):
 
 
 class _Secret(Generic[_Read]):
-    """The content of one or more files. ``problem`` says why their newest text is not in force; it is empty if it is."""
+    """The content of one or more files. ``problem`` says why their newest text is not in force. It is "" if the text is in force."""
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
         """Read the files. Raises BadOptionError."""
@@ -62,7 +62,8 @@ class _Secret(Generic[_Read]):
 
     def renew(self) -> bool:
         """Read the files again. If they cannot be used, keep the content in force and return False."""
-        # The stamps are taken before the files are read, so that a change in between is noticed the next time.
+        # The stamps are taken before the files are read. A change in between is therefore noticed the next
+        # time.
         self._stamps = self._now()
         try:
             self.value, problem = self._read(), ""
@@ -74,7 +75,7 @@ class _Secret(Generic[_Read]):
         return not problem
 
     def _now(self) -> list[tuple[int, int, int] | None]:
-        """Return a stamp for each file; None for a file that cannot be read. The stamp changes when the file is replaced.
+        """Return a stamp for each file, or None for a file that cannot be read. The stamp changes when the file is replaced.
 
         Links are followed, so a swapped link is a change.
         """
@@ -90,7 +91,7 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 
 class Secrets:
-    """The content in force of the files of ``access``; ``now`` gives Unix milliseconds."""
+    """The content in force of the files of ``access``. ``now`` gives Unix milliseconds."""
 
     def __init__(self, access: Access, now: Callable[[], int]) -> None:
         """Read all files. Raises BadOptionError."""
@@ -111,7 +112,7 @@ class Secrets:
         return known(self._access, self._roles.value, self._tokens.value)
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """Return TLS for the gRPC port, None if there is no TLS. Each new connection gets the certificate in force."""
+        """Return TLS for the gRPC port, or None without TLS. Each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         needed = self._access.tls_client_ca is not None
@@ -130,7 +131,7 @@ class Secrets:
         return tls.grpc
 
     def metrics_tls(self) -> ssl.SSLContext | None:
-        """Return TLS for the metrics endpoint, None if there is no TLS. Each new connection gets the certificate in force."""
+        """Return TLS for the metrics endpoint, or None without TLS. Each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         context = self._tls.value.metrics
@@ -174,7 +175,7 @@ class Secrets:
         return [one for one in (self._tls, self._roles, self._tokens) if one.files]
 
     def _near_end(self) -> str:
-        """Return the warning that the certificate expires soon; empty while it does not."""
+        """Return the warning that the certificate expires soon, or "" while it does not."""
         tls = self._tls.value
         left_ms = EXPIRY_WARNING_MS if tls is None else tls.expires_ms - self._now()
         if left_ms >= EXPIRY_WARNING_MS:

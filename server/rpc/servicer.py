@@ -1,9 +1,9 @@
 """The service `si.v1.Scheduler`: registration and the three streams. No scheduling decision is made here.
 
 The streams carry bytes: the codec decodes messages, and the outbox joins answers from pieces. Each stream has a reader and a
-writer. The reader waits while the core's inbox is full, so that gRPC's flow control slows down a client that sends too fast. The
-writer writes only as fast as the client reads, so that the outbox of a client that is too slow fills up. A client that closes
-its side of a stream gets the answers to its messages, then the stream ends.
+writer. The reader waits while the core's inbox is full. gRPC's flow control then slows down a client that sends too fast. The
+writer writes only as fast as the client reads. The outbox of a client that is too slow therefore fills up. A client that closes
+its side of a stream gets the answers to its messages. Then the stream ends.
 """
 
 import asyncio
@@ -54,13 +54,16 @@ _log = structlog.get_logger(__name__)
 SERVICE: Final = "si.v1.Scheduler"
 
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
-"""The seconds after which an absence is checked: a little more than the grace period, so that all clocks agree that it is over."""
+"""The seconds after which an absence is checked.
+
+They are a little more than the grace period, so that the grace period is over by every clock.
+"""
 
 _Decode = Callable[[bytes], Steps[Batch]]
 
 
 Received = Callable[[Kind, int, Context], None]
-"""The observer of messages, called with the kind of the stream, the number of objects in the message, and the call."""
+"""The observer of messages. Its arguments are the kind of the stream, the number of objects in the message, and the call."""
 
 
 class Scheduler:
@@ -113,10 +116,10 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Register a manager, and remove what it had reported before. Raises CallError for a registration that is refused.
+        """Register a manager, and remove what it had reported before. Raise CallError for a registration that is refused.
 
-        If the manager had registered before, its streams end, else only those that other callers opened. While a first registration
-        is in progress, messages of the manager wait for it (see `_after_registration` for later ones).
+        If the manager had registered before, its streams end. Otherwise only those end that other callers opened. During a
+        first registration, messages of the manager wait until it is done. (See `_after_registration` for later ones.)
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -153,13 +156,15 @@ class Scheduler:
                     event,
                     after=lambda: self._registered(event, caller),
                 )
-        # Another process may have registered while this registration waited; the core then refused this one.
+        # Another process may have registered while this registration waited. The core then refused this one.
         self._check_epoch(event)
 
     async def _configuration(self, text: str) -> Configuration | None:
-        """Return the configuration of a registration; None if the text is empty or a file configures the core.
+        """Return the configuration of a registration.
 
-        For a text with errors, raises CallError that names their lines and paths.
+        Return None if the text is empty or a file configures the core.
+
+        Raise CallError for a text with errors. The error names their lines and paths.
         """
         if self._readings is None or not text.strip():
             return None
@@ -180,9 +185,11 @@ class Scheduler:
             raise refused(manager, why, connected=connected)
 
     def _wiping(self, event: ManagerRegistered) -> list[ManagerWiped]:
-        """Return events that end `WIPE_OBJECTS` asks and allocations of a manager each, so that the core takes little time for each.
+        """Return events that end `WIPE_OBJECTS` asks and allocations of a manager each.
 
-        Fewer than `WIPE_OBJECTS` remain for the registration itself to end.
+        The core then takes little time for each event.
+
+        The registration itself ends the rest, which is fewer than `WIPE_OBJECTS`.
         """
         known = held(self._core.state, event.rm_id)
         return [ManagerWiped(event.rm_id, WIPE_OBJECTS, event.epoch)] * (
@@ -228,7 +235,7 @@ class Scheduler:
             self._look_later(rm_id)
 
     def _look_later(self, rm_id: str) -> None:
-        """Schedule a check that reports the manager's absence if it is still away after the time that a reconnect takes."""
+        """Schedule a check that reports the manager's absence if it lasts longer than a reconnect takes."""
         asyncio.get_running_loop().call_later(_LOOK_AFTER_S, self._look, rm_id)
 
     def _look(self, rm_id: str) -> None:
@@ -253,8 +260,8 @@ class Scheduler:
             task.add_done_callback(lambda done: _pass_on(done, session))
         try:
             await asyncio.wait({session.ended})
-            # The status follows the message that is being written. A client that does not read keeps that message for ever, so
-            # the session does not wait for it: gRPC keeps the status until the client reads.
+            # The status follows the message that is being written. A client that does not read keeps that message for ever.
+            # The session therefore does not wait for it, and gRPC keeps the status until the client reads.
             if session.farewell is not None:
                 await _drained(writer, session)
             else:
@@ -281,7 +288,7 @@ class Scheduler:
         """Wait until a registration of the manager that is in progress is done.
 
         A stream that already speaks for a registered manager does not wait. A new stream of a registered manager waits at most
-        REGISTRATION_WAIT_S: a registration whose configuration takes long to read must not stop the manager's streams. Once
+        REGISTRATION_WAIT_S. A registration whose configuration takes long to read must not stop the manager's streams. When
         that registration is done, the streams end.
         """
         is_known = self._sessions.is_registered(rm_id)
@@ -310,7 +317,7 @@ class Scheduler:
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:
-    """Wait until everything in the outbox was written, or until the client has read nothing for the longest time allowed."""
+    """Wait until everything in the outbox was written, or until the client has read nothing for `DRAIN_WRITE_S`."""
     before = -1
     while not writer.done() and session.written != before:
         before = session.written
@@ -318,7 +325,7 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Write messages from the outbox. If the session ends in order, the rest is still written; if it fails, the rest is dropped."""
+    """Write messages from the outbox. If the session ends in order, the rest is still written. If it fails, the rest is dropped."""
     ended = False
     while not ended:
         if session.alive:

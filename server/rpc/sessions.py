@@ -1,8 +1,8 @@
 """The sessions: which stream belongs to which resource manager, and what ends a stream (design 1.10).
 
-A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of stream; a new
-stream replaces the one before. A registered manager's outboxes outlive its streams, so that decisions made before a stream is
-opened are not lost.
+A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of stream. A new
+stream replaces the one before. A registered manager's outboxes outlive its streams. Decisions that are made before a stream is
+opened are therefore not lost.
 """
 
 import asyncio
@@ -45,7 +45,10 @@ class Kind(enum.StrEnum):
 
 
 class Session:
-    """One open stream. It ends when the future `ended` is done: with a result if it ended in order, else with a CallError."""
+    """One open stream.
+
+    It ends when the future `ended` is done. The future has a result if the stream ended in order, and otherwise a CallError.
+    """
 
     def __init__(
         self,
@@ -62,11 +65,11 @@ class Session:
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
-        """The number of messages that gRPC took; it grows while a stream makes progress."""
+        """The number of messages that gRPC took. It grows while a stream makes progress."""
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None
-        """The error that ends a stream in order: it is sent after everything in the outbox."""
+        """The error that ends a stream in order. It is sent after everything in the outbox."""
 
     @property
     def alive(self) -> bool:
@@ -75,7 +78,7 @@ class Session:
 
     @property
     def failed(self) -> bool:
-        """Whether the stream ended with an error, so that nothing more is sent."""
+        """Whether the stream ended with an error. Nothing more is sent then."""
         return not self.alive and not self.ended.cancelled() and self.ended.exception() is not None
 
     @property
@@ -84,7 +87,10 @@ class Session:
         return self.ended.exception() if self.failed else self.farewell
 
     def fail(self, error: Exception) -> None:
-        """End the stream now; if it has already ended, do nothing."""
+        """End the stream now.
+
+        Do nothing if it has already ended.
+        """
         if not self.ended.done():
             self.ended.set_exception(error)
             self.filled.set()
@@ -103,7 +109,10 @@ class Session:
         self._on_fill()
 
     def detach(self) -> None:
-        """Leave the outbox without a stream; it continues to fill."""
+        """Leave the outbox without a stream.
+
+        The outbox continues to fill.
+        """
         if self.outbox.on_fill == self._on_fill:
             self.outbox.on_fill = None
 
@@ -191,8 +200,8 @@ class Sessions:
     ) -> Sequence[str]:
         """Return the managers that were removed to free a place for this one, usually none.
 
-        Raises CallError if there are too many managers, if the manager belongs to another caller, or if the process that replaced
-        this one still acts for the manager. ``holds`` says whether the core holds an object of a manager.
+        Raise CallError if there are too many managers or if the manager belongs to another caller. Also raise it if the process
+        that replaced this one still acts for the manager. ``holds`` says whether the core holds an object of a manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
@@ -204,7 +213,10 @@ class Sessions:
         return gone
 
     def _why_full(self, caller: Caller) -> CallError | None:
-        """Return why the caller may not register another manager; None if it may. Each caller may always register a first one."""
+        """Return why the caller may not register another manager.
+
+        Return None if it may. Each caller may always register a first one.
+        """
         own = self.owners.count(caller)
         if own and len(self._registered) >= MANAGERS_MAX:
             return too_many("registered resource managers", MANAGERS_MAX)
@@ -233,8 +245,8 @@ class Sessions:
     ) -> None:
         """Record a registration. From now on each message of the allocation stream carries the epoch.
 
-        If the manager had registered before, end its streams; else end only those that other callers opened. Objects that wait for
-        these streams are not sent.
+        If the manager had registered before, end its streams. Otherwise end only those that other callers opened. Objects that
+        wait for these streams are not sent.
         """
         self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered
@@ -257,7 +269,10 @@ class Sessions:
         return rm_id in self._registered
 
     def outbox(self, rm_id: str, kind: Kind) -> Outbox | None:
-        """Return the outbox for answers to this manager; None if the manager neither registered nor has a stream."""
+        """Return the outbox for answers to this manager.
+
+        Return None if the manager neither registered nor has a stream.
+        """
         return self._outboxes.get((rm_id, kind))
 
     def unwritten(self) -> int:

@@ -1,4 +1,4 @@
-"""Work of the event loop that may take long, as a generator: it yields between two steps, and returns the result at the end."""
+"""Work of the event loop that may take long, as a generator. It yields between two steps, and returns the result at the end."""
 
 import asyncio
 from collections.abc import Generator

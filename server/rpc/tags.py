@@ -1,8 +1,8 @@
 """The tags of asks and allocations in their wire form.
 
-A `Tags` value holds at most one piece: the bytes of all entries with their field header, unchanged from the message. An
-`Allocation` has its tags in field 2, an `AllocationAsk` in field 8, so the header shows the generation. Tags are decoded only
-when they are read (design 6.14); the core uses only three of them.
+A `Tags` value holds at most one piece: the bytes of all entries with their field header, unchanged from the message. The header
+shows the generation: an `Allocation` has its tags in field 2, an `AllocationAsk` in field 8. Tags are decoded only when they
+are read (design 6.14). The core uses only three of them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ FOREIGN: Final = "foreign"
 FOREIGN_STATIC: Final = "static"
 
 CREATION_ENTRY: Final = b"\n\x0ccreationTime\x12"
-"""The beginning of the entry, the same with every serializer: the key first, then the value's length and text."""
+"""The beginning of the entry. It is the same with every serializer: first the key, then the value's length and text."""
 CREATION_WORD: Final = CREATION.encode()
 REQUIRED_NODE_WORD: Final = REQUIRED_NODE.encode()
 _ASK_HEADER: Final = 0x42
@@ -56,7 +56,10 @@ def _decoded_as_allocation_tags(raw: bytes) -> bytes:
 
 
 def created_ms(raw: bytes) -> int | None:
-    """Return the tag `creationTime` (seconds) in Unix milliseconds; None if the tag is missing or not a number."""
+    """Return the tag `creationTime` (seconds) in Unix milliseconds.
+
+    Return None if the tag is missing or not a number.
+    """
     start = raw.rfind(CREATION_ENTRY)
     if start >= 0:
         start += len(CREATION_ENTRY)

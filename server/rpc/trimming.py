@@ -1,8 +1,8 @@
 """The return of memory from the C library to the system, a moment after work.
 
-The library holds a message of a few MB as many small pieces. When these are freed, the process keeps the memory until the
-library is asked to return it: 100 messages of 10,001 objects left 180 MiB on an idle core. Returning it takes 20 to 200
-microseconds.
+The library holds a message of a few MB as many small pieces. When the pieces are freed, the process keeps the memory until the
+library is asked to return it. For example, 100 messages of 10,001 objects left 180 MiB on an idle core. To return the memory
+takes 20 to 200 microseconds.
 """
 
 import ctypes
@@ -17,14 +17,18 @@ TRIM_S: Final = 5.0
 
 
 def give_back() -> None:
-    """Return the memory that the C library keeps to the system. Do nothing if that library cannot do so."""
+    """Return the memory that the C library keeps to the system, if that library can do so."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 class Trimming:
-    """The observer of the pump and of ended calls. It returns memory once, `TRIM_S` after the first work since the last time."""
+    """The return of memory after work.
+
+    The pump reports its slices, and the guard reports ended calls. It returns memory once, `TRIM_S` after the first work since
+    the last time.
+    """
 
     def __init__(self, later: Later, trim: Callable[[], None] = give_back) -> None:
         self._later = later

@@ -32,5 +32,8 @@ def record(number: int, body: bytes) -> bytes:
 
 
 def text(number: int, value: str) -> bytes:
-    """Return a string field; an empty string is left out, as in proto3."""
+    """Return a string field.
+
+    An empty string is left out, as in proto3.
+    """
     return record(number, value.encode()) if value else b""

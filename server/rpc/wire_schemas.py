@@ -1,12 +1,12 @@
-"""The view schemas: message classes with the wire's own field numbers, declared so that reading costs little.
+"""The view schemas: message classes with the wire's own field numbers. They are declared so that reading costs little.
 
-An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads the fields that differ from ask to ask
-(key, application, node, start). *Slicing* drops all fields but one kind from each ask and returns the remaining bytes: the
-tags, or the *template*, which is everything that the pods of one template share and therefore a cache key. Sub-messages are
-declared as repeated bytes, so that a sub-message that is sent in pieces stays complete, and joining the pieces is the merge
-that protobuf prescribes.
+An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads the fields that differ from ask to ask:
+key, application, node, start. *Slicing* drops all fields but one kind from each ask, and returns the remaining bytes. These are
+the tags, or the *template*. The template is everything that the pods of one template share, and is therefore a cache key.
+Sub-messages are declared as repeated bytes. A sub-message that is sent in pieces then stays complete, and to join the pieces is
+the merge that protobuf prescribes.
 
-The schemas are in a descriptor pool of their own: neither reflection nor the generated classes see them.
+The schemas are in a descriptor pool of their own. Reflection and the generated classes do not see them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,10 @@ class Request(Protocol):
 
     @classmethod
     def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
-        """Parse a message; raises DecodeError. The tags are checked as protobuf would check them."""
+        """Parse a message.
+
+        Raise DecodeError for malformed bytes. The tags are checked as protobuf would check them.
+        """
         ...
 
 
@@ -63,7 +66,7 @@ _SCALARS: Final = {
 }
 
 _NOWHERE: Final = (1 << 29) - 1
-"""A field number that is never sent, for the node of an `AllocationAsk`: an `AllocationAsk` has no node, but is read like an `Allocation`."""
+"""A field number that is never sent. It stands for the node of an `AllocationAsk`, which has no node, but is read like an `Allocation`."""
 
 _ENTRY: Final[Mapping[str, Column]] = {"key": (1, "string"), "value": (2, "string")}
 _ASK_HEAD: Final[Mapping[str, Column]] = {
@@ -198,12 +201,12 @@ class Slicer:
         self._parts = cast("type[_Parts]", _classes(f"{package}.whole", whole)["Request"])
 
     def __call__(self, data: bytes, count: int) -> Sequence[bytes]:
-        """Return the remaining bytes of each object, in the order of the message, which has ``count`` of them."""
+        """Return the remaining bytes of each of the ``count`` objects, in the order of the message."""
         message = self._cut.FromString(data)
         message.DiscardUnknownFields()
         left = message.SerializeToString()
         if count == 1 and len(left) < _TWO_BYTES:
-            # The first byte names the field; the length takes one or two bytes.
+            # The first byte names the field. The length takes one or two bytes.
             return (left[2 if left[1] < _LONG else 3 :],)
         return self._parts.FromString(left).parts[:]
 

@@ -1,6 +1,6 @@
 """The facts of an X.509 certificate, read from its DER form (RFC 5280, 4.1): serial number, end of validity, fingerprint.
 
-The standard library reads them only from the verified certificate of a peer, not from one in a file.
+The standard library reads them only from the verified certificate of a peer, and not from a certificate in a file.
 """
 
 import base64
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 CACHED: Final = 256
-"""The number of certificates whose facts are cached: each call of a connection reads the facts of its client's certificate."""
+"""The number of certificates whose facts are cached. Each call of a connection reads the facts of its client's certificate."""
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 
 _INTEGER: Final = 0x02
@@ -20,15 +20,15 @@ _UTC_TIME: Final = 0x17
 _LONG_LENGTH: Final = 0x80
 _TIMES: Final = {_UTC_TIME: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 _UTC_TIME_PIVOT: Final = 2050
-"""The first year that two digits do not denote: two digits denote 1950 to 2049 (RFC 5280, 4.1.2.5.1)."""
+"""The first year that two digits do not denote. Two digits denote 1950 to 2049 (RFC 5280, 4.1.2.5.1)."""
 
 
 class BadCertificateError(ValueError):
-    """The error of bytes that are no certificate."""
+    """The error of bytes that are not a certificate."""
 
 
 class Certificate(NamedTuple):
-    """The facts of a certificate; ``fingerprint`` is the SHA-256 of its DER form."""
+    """The facts of a certificate. ``fingerprint`` is the SHA-256 of its DER form."""
 
     serial: int
     expires_ms: int

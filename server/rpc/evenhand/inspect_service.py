@@ -51,7 +51,7 @@ class About:
 
 
 class InspectService:
-    """The service that reads the state; it changes nothing."""
+    """The service that reads the state. It changes nothing."""
 
     def __init__(
         self, core: Core, pump: Pump, sessions: Sessions, history: History, about: About
@@ -66,7 +66,10 @@ class InspectService:
         return Reader(self._core, CALLER.get())
 
     def list_partitions(self, _request: pb.ListPartitionsRequest) -> pb.ListPartitionsResponse:
-        """Return all partitions with their totals; a viewer gets the totals of its own queues."""
+        """Return all partitions with their totals.
+
+        A viewer gets the totals of its own queues.
+        """
         reader = self._reader()
         found = [summary(reader, one.name, self._history) for one in reader.partitions()]
         return pb.ListPartitionsResponse(partitions=found)
@@ -91,7 +94,7 @@ class InspectService:
     def list_applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
         """Return a page of applications in the order of their submission.
 
-        Applications in other states than the requested ones are left out of the page, so that it may be shorter than its size.
+        Applications in other states than the requested ones are left out, so a page may be shorter than its size.
         """
         reader = self._reader()
         page = wanted(request.page_size, request.page_token)
@@ -113,7 +116,7 @@ class InspectService:
     def list_allocations(self, request: pb.ListAllocationsRequest) -> pb.ListAllocationsResponse:
         """Return a page of allocations, and of asks if requested, grouped by application.
 
-        Foreign pods that were not requested are left out of the page, so that it may be shorter than its size.
+        Foreign pods that were not requested are left out, so a page may be shorter than its size.
         """
         scope = Scope(
             request.partition,
@@ -174,13 +177,16 @@ class InspectService:
         return answer
 
     def _memory(self) -> Memory:
-        """Return the memory that the core uses, and the load for which it needs that memory."""
+        """Return the memory that the core uses, and the load that determines its budget."""
         held = inspect.holdings(self._core)
         load = Load(held, len(self._sessions), self._sessions.waiting_bytes())
         return Memory(self._about.resident_bytes(), load)
 
     def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
-        """Return the facts about the running server; a viewer gets neither managers nor configuration."""
+        """Return the facts about the running server.
+
+        A viewer gets no managers and no configuration.
+        """
         answer = pb.ServerInfoResponse(
             version=self._about.version,
             started_at_ms=self._about.started_ms,
@@ -255,7 +261,10 @@ def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
 
 
 def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
-    """Return a partition with its totals; a viewer gets those of its queue, and nothing about nodes."""
+    """Return a partition with its totals.
+
+    A viewer gets the totals of its queue, and nothing about nodes.
+    """
     report = reader.partition(partition)
     found = encode_reports.partition(report, reader.tree(report.name))
     if reader.sees_cluster:
@@ -278,7 +287,8 @@ def _waiting(
 ) -> encode_reports.Reasons:
     """Return by application how many asks wait for each code.
 
-    At most `WAITING_TALLY_MAX` asks are counted; an application with more asks than are left of that number has no entry.
+    The largest number of asks that are counted is `WAITING_TALLY_MAX`. An application with more asks than are left of that
+    number has no entry.
     """
     counts: dict[str, Counter[str]] = {}
     left = WAITING_TALLY_MAX

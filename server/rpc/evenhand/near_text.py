@@ -1,4 +1,4 @@
-"""The reason why a running allocation was not evicted although others near it were: as a message, and in one sentence."""
+"""The reason why a running allocation was not evicted while others near it were, as a message and as a sentence."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -17,7 +17,7 @@ OTHERS: Final = "the pods that were evicted"
 def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicted:
     """Return the message that says why a decision did not evict the allocation.
 
-    ``victim`` and ``node`` are names that the caller may read, or "".
+    ``victim`` and ``node`` are names that the caller may read. Each is "" if there is no such name.
     """
     return pb.NotEvicted(
         decision_id=found.record.decision_id,

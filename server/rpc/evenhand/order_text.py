@@ -14,7 +14,7 @@ from server.rpc.evenhand.near_text import difference
 Names = Callable[[str], str]
 Sees = Callable[[str], bool]
 Later = Callable[[str], str]
-"""A function from a candidate's key to the id of the later decision that evicts the candidate; "" if there is none."""
+"""The function from a candidate's key to the id of the later decision that evicts it. The id is "" if there is none."""
 ANOTHER_POD: Final = "another pod"
 """The text in place of the name of a pod that the caller may not read."""
 _NODE_VALUES: Final[Mapping[str, str]] = {
@@ -36,10 +36,12 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
     later: Later,
     with_nodes: bool,
 ) -> Iterator[str]:
-    """Yield sentences on why these victims were chosen: a comparison with the next candidate, the sort keys that decided, and the node.
+    """Yield sentences on why these victims were chosen.
 
-    ``victim`` is the victim to compare, by default the last one that the caller sees; ``record`` has all victims. Nothing is
-    yielded if there is no such victim. ``later`` is called only for candidates that the caller sees.
+    The sentences compare a victim with the next candidate, and name the sort keys and the node that decided.
+
+    ``record`` has all victims. ``victim`` is the victim to compare, by default the last one that the caller sees. Without such
+    a victim, yield nothing. ``later`` is called only for candidates that the caller sees.
     """
     queues = {one[-1]: path for one, path in zip(ranking.candidates, ranking.queues, strict=True)}
     queues |= {one.key: one.queue for one in record.victims}

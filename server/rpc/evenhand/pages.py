@@ -1,4 +1,4 @@
-"""The pages of a listing: the token of a page is the number of objects on the pages before it."""
+"""The pages of a listing. The token of a page is the number of objects on the pages before it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ class Page:
     size: int
 
     def read(self, rows: Callable[[int, int], Sequence[_Item]]) -> tuple[Sequence[_Item], str]:
-        """Return the rows of the page, read by `rows(start, size)`, and the token of the next page; "" if this is the last page."""
+        """Return the rows of the page and the token of the next page.
+
+        `rows(start, size)` reads the rows. The token is "" if this is the last page.
+        """
         found = rows(self.start, self.size + 1)
         if len(found) <= self.size:
             return found, ""
@@ -27,7 +30,10 @@ class Page:
 
 
 def wanted(size: int, token: str) -> Page:
-    """Return the page that a request asks for; a size of 0, or above the limit, gives the largest page. Raises CallError."""
+    """Return the page that a request asks for.
+
+    A size of 0, or above the limit, gives the largest page. Raise CallError for a negative size and for an unknown token.
+    """
     if size < 0:
         raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
     if token and not (token.isascii() and token.isdigit() and len(token) <= _DIGITS_MAX):

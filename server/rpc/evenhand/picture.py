@@ -1,6 +1,6 @@
 """The `Picture` of an answer: its position in the input, whether this core follows another one, and which managers are away.
 
-The event loop runs nothing else between the making of an answer and the making of its picture, so that both show the same state.
+Between the making of an answer and of its picture the event loop runs nothing else. Both therefore show the same state.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,10 @@ class Pictures:
             answer.picture.CopyFrom(picture)  # type: ignore[attr-defined]
 
     def picture(self, partition: str = "") -> pb.Picture:
-        """Return the picture of a partition, or of all if the name is empty or unknown; a viewer gets no names of managers."""
+        """Return the picture of a partition, or of all partitions if the name is empty or unknown.
+
+        A viewer gets no names of managers.
+        """
         state, now = self._core.state, self._now()
         away = self._presence.away(now)
         replica, position = self._replica, self._feed.position

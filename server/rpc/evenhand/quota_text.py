@@ -10,7 +10,7 @@ from server.rpc.evenhand.rule_text import words
 def picture(found: QuotaOutlook, now: int, *, hidden: bool) -> pb.QuotaOutlook:
     """Return the message of what a quota run would do to the allocation.
 
-    ``hidden`` says that the caller may not read the queue's numbers.
+    With ``hidden``, the caller may not read the queue's numbers.
     """
     rule = found.standing.rule
     return pb.QuotaOutlook(

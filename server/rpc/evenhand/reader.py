@@ -1,4 +1,4 @@
-"""The part of the core that a caller may read: everything, or for a viewer only its own queues (design 1.14)."""
+"""The part of the core that a caller may read: everything, or for a viewer its own queues (design 1.14)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,18 +52,24 @@ class Reader:
 
     @property
     def visible_queue(self) -> str:
-        """The queue of a viewer; empty for callers that see the cluster."""
+        """The queue of a viewer, or "" for a caller that sees the cluster."""
         return "" if self.sees_cluster else self._caller.queue
 
     def partition_name(self, name: str) -> str:
-        """Return the partition that a request means; raises CallError NOT_FOUND."""
+        """Return the name of the partition that a request means.
+
+        Raise CallError NOT_FOUND if there is none.
+        """
         known = name.lower() or DEFAULT_PARTITION
         if known not in self._core.state.partitions:
             raise not_found("partition", known)
         return known
 
     def partitions(self) -> Sequence[PartitionReport]:
-        """Return all partitions; a viewer gets the partitions that have its queue, with name and kind only."""
+        """Return all partitions.
+
+        A viewer gets the partitions that have its queue, with their names and kinds only.
+        """
         found = inspect.partitions(self._core)
         if self.sees_cluster:
             return found
@@ -73,7 +79,10 @@ class Reader:
         ]
 
     def partition(self, name: str) -> PartitionReport:
-        """Return the report of a partition; raises CallError NOT_FOUND, also if the partition does not have a viewer's queue."""
+        """Return the report of a partition.
+
+        Raise CallError NOT_FOUND if there is none, or if it does not have the viewer's queue.
+        """
         known = self.partition_name(name)
         found = next((one for one in self.partitions() if one.name == known), None)
         if found is None:
@@ -81,7 +90,10 @@ class Reader:
         return found
 
     def tree(self, partition: str) -> QueueReport:
-        """Return the queues of a partition, or a viewer's subtree; raises CallError NOT_FOUND."""
+        """Return the queues of a partition, or for a viewer its subtree.
+
+        Raise CallError NOT_FOUND if there are none.
+        """
         root = inspect.queue_tree(self._core, self.partition_name(partition))
         found = _find(root, self._caller.queue)
         if found is None:
@@ -89,19 +101,28 @@ class Reader:
         return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)
 
     def queue(self, partition: str, path: str) -> QueueReport:
-        """Return a queue with all queues below it; raises CallError NOT_FOUND if the caller may not see the queue."""
+        """Return a queue with all queues below it.
+
+        Raise CallError NOT_FOUND if the caller may not see the queue.
+        """
         found = _find(self.tree(partition), path)
         if found is None:
             raise not_found(_NO_QUEUE, path)
         return found
 
     def limits(self, partition: str) -> Mapping[str, Sequence[UserLimitReport]]:
-        """Return the user and group limits of each queue that the caller sees; raises CallError NOT_FOUND."""
+        """Return the user and group limits of each queue that the caller sees.
+
+        Raise CallError NOT_FOUND if there is no such partition.
+        """
         found = inspect.user_limits(self._core, self.partition_name(partition))
         return {path: rows for path, rows in found.items() if self._caller.sees(path)}
 
     def settings(self, partition: str, queue: str, page: Page) -> Listing[SettingsReport]:
-        """Return the settings of a queue and of all queues below it; raises CallError NOT_FOUND."""
+        """Return the settings of a queue and of all queues below it.
+
+        Raise CallError NOT_FOUND if there is no such queue.
+        """
         name = self.partition_name(partition)
         path = self.queue(name, queue.lower()).path if queue else self.tree(name).path
         return page.read(
@@ -111,14 +132,17 @@ class Reader:
         )
 
     def applications(self, partition: str, queue: str, page: Page) -> Listing[ApplicationReport]:
-        """Return the applications of a queue and of all queues below it; for a viewer that may not see the queue, those of its own."""
+        """Return the applications of a queue and of all queues below it.
+
+        A viewer that may not see the queue gets the applications of its own queue.
+        """
         name, path = self.partition_name(partition), self._queue(queue)
         return page.read(
             lambda start, size: inspect.applications(self._core, name, path, start=start, size=size)
         )
 
     def allocations(self, scope: Scope, page: Page) -> Listing[AllocationReport]:
-        """Return allocations and asks. Viewers get no foreign pods, because these belong to no queue."""
+        """Return allocations and asks. A viewer gets no foreign pods, because foreign pods belong to no queue."""
         name, path = self.partition_name(scope.partition), self._queue(scope.queue)
         return page.read(
             lambda start, size: inspect.allocations(
@@ -146,7 +170,9 @@ class Reader:
         )
 
     def _queue(self, path: str) -> str:
-        """Return the queue that a request names. If it names none, or one that a viewer may not see, return the viewer's own queue.
+        """Return the queue that a request names.
+
+        If the request names none, or one that a viewer may not see, return the viewer's own queue.
 
         For a caller that sees the cluster and names no queue, return "", which means all queues.
         """

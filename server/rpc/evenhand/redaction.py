@@ -1,6 +1,6 @@
 """The part of a decision that a viewer may read: the part about its own pods (design 1.14).
 
-The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted; no pod,
+The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted. No pod,
 application, queue or node of others is named. Sentences that the core wrote for operators are left out. A sentence about the
 viewer's own pod is kept, but without the foreign names that the decision has.
 """
@@ -48,7 +48,10 @@ def sees(caller: Caller) -> Callable[[str], bool]:
 
 
 def side_of(record: DecisionRecord, caller: Caller) -> VisibleDecision | None:
-    """Return the part of a decision that the caller may read; None if the decision does not concern the caller's queues."""
+    """Return the part of a decision that the caller may read.
+
+    Return None if the decision does not concern the caller's queues.
+    """
     if sees_all(caller):
         return VisibleDecision(record)
     gets = tuple(one for one in record.beneficiaries if caller.sees(one.queue))
@@ -109,9 +112,11 @@ def without(text: str, names: Iterable[str]) -> str:
 
 
 def named(queue: str, caller: Caller) -> str:
-    """Return a queue's path if the caller may see it, else `another queue`; an empty path stays empty.
+    """Return a queue's path if the caller may see it, else `another queue`.
 
-    A viewer may see its own queue, the queues below it and those above it; any other caller may see every queue.
+    An empty path stays empty.
+
+    A viewer may see its own queue, the queues below it and the queues above it. Any other caller may see every queue.
     """
     known = sees_all(caller) or caller.sees(queue) or queue in above(caller.queue)
     return queue if known or not queue else ANOTHER_QUEUE
@@ -149,7 +154,7 @@ def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
 def verdict(found: Verdict, caller: Caller) -> Verdict:
     """Return the verdict on an ask of the caller's own queue.
 
-    A viewer gets no node, no missing amounts and no sentence, because these may reveal others.
+    A viewer gets no node, no missing amounts and no sentence, because these may say something about others.
     """
     if sees_all(caller):
         return found
@@ -169,7 +174,10 @@ def own_victims(victims: Iterable[Victim], caller: Caller) -> tuple[Victim, ...]
 
 
 def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
-    """Return the part of a quota run that the caller may read: no numbers if the run shrinks a queue that the caller may not see."""
+    """Return the part of a quota run that the caller may read.
+
+    The part has no numbers if the caller may not see the queue that the run shrinks.
+    """
     blocking = named(shrink.blocking_queue, caller)
     if caller.sees(shrink.queue):
         return replace(shrink, blocking_queue=blocking)
@@ -186,7 +194,10 @@ def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
 
 
 def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -> str:
-    """Return a summary in one sentence that names no other tenant; the core's own summary is for operators only."""
+    """Return a summary in one sentence that names no other tenant.
+
+    The core's own summary is for operators only.
+    """
     mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
     if mine:
         return f"Capacity is freed for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."

@@ -16,7 +16,7 @@ from server.rpc.roles import CALLER, Caller
 
 
 class ReportService:
-    """The service that reads reports; it changes nothing."""
+    """The service that reads reports. It changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog, started_ms: int) -> None:
         self._core = core
@@ -46,7 +46,10 @@ class ReportService:
         )
 
     def _queue(self, partition: str, path: str, caller: Caller) -> str:
-        """Return the queue that a request names, for a viewer by default its own; raises CallError NOT_FOUND."""
+        """Return the queue that a request names, for a viewer by default its own.
+
+        Raise CallError NOT_FOUND if the caller sees no such queue.
+        """
         known = self._core.state.partitions[partition].queues
         if path and (path not in known or not caller.sees(path)):
             raise not_found("queue", path)
@@ -69,9 +72,11 @@ class ReportService:
     def _lost(
         self, partition: str, request: pb.GetLostWorkRequest, *, owners: bool
     ) -> tuple[list[LostLine], int]:
-        """Return the requested lines, and since when they are complete (Unix ms); 0 if that is the start of the server.
+        """Return the requested lines, and the time since when they are complete (Unix ms).
 
-        With ``owners`` the lines are also split by the owner of the victims. Raises CallError if ``since_ms`` is negative.
+        The time is 0 if the lines go back to the start of the server.
+
+        With ``owners``, the lines are also split by the owner of the victims. Raise CallError if ``since_ms`` is negative.
         """
         if request.since_ms < 0:
             raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))

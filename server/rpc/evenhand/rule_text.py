@@ -69,6 +69,9 @@ _WORDS: Final[Mapping[Rule, str]] = {
 
 
 def words(rule: str) -> str:
-    """Return the text of a rule; the id as it is if this version has no text for the rule."""
+    """Return the text of a rule.
+
+    If this version has no text for the rule, return the id.
+    """
     known = next((one for one in Rule if one == rule), None)
     return rule if known is None else _WORDS.get(known, rule)

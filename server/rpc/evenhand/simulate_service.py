@@ -1,4 +1,7 @@
-"""The SimulateService: what would happen to asks, and after a change of the configuration. It changes nothing."""
+"""The SimulateService, which says what would happen to asks, and what would happen after a change of the configuration.
+
+It changes nothing.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -55,9 +58,11 @@ class SimulateService:
     def simulate_configuration(
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
-        """Return the forecast of a configuration; nothing is simulated if the text has an error.
+        """Return the forecast of a configuration.
 
-        Raises CallError if the text is too long.
+        If the text has an error, nothing is simulated.
+
+        Raise CallError if the text is too long.
         """
         check_length(request.yaml, "yaml")
         configuration, problems, silenced = examine(request.yaml, request.source)

@@ -1,4 +1,6 @@
-"""The reader of the asks of a simulation: it returns each ask as the core gets it, or the reason why the core would refuse it.
+"""The reader of the asks of a simulation.
+
+It returns each ask as the core gets it, or the reason why the core would refuse it.
 
 The reader changes nothing.
 """
@@ -25,7 +27,10 @@ from si.v1 import si_pb2
 NAMES_A_NODE: Final = (
     "a viewer's simulated ask may not name nodes ({field}): leave it out, or ask an operator"
 )
-"""The refusal of a viewer's ask that names a node: with asks of several sizes the viewer could measure the node's free capacity."""
+"""The refusal of a viewer's ask that names a node.
+
+With asks of several sizes the viewer could measure the node's free capacity.
+"""
 _HOST: Final = "kubernetes.io/hostname"
 NOT_YOURS: Final = "it would be placed in a queue that is not yours"
 NAME_A_QUEUE: Final = "name a leaf queue with --queue; evenhand queues lists them"
@@ -45,7 +50,7 @@ class Assumption(NamedTuple):
 
 
 class ReadAsk(NamedTuple):
-    """An ask as it is given to the core; an ask with a ``refusal`` is not given to the core."""
+    """An ask as the core gets it. The core does not get an ask with a ``refusal``."""
 
     message: si_pb2.Allocation
     application_id: str = ""
@@ -74,7 +79,10 @@ class AskReader:
         self._specs = Specs()
 
     def read(self, message: pb.SimulatedAsk) -> ReadAsk:
-        """Return the ask with its queue, or its refusal; a viewer's ask needs a queue that the viewer sees."""
+        """Return the ask with its queue, or its refusal.
+
+        A viewer's ask needs a queue that the viewer sees.
+        """
         application_id = message.ask.applicationID or _SIMULATED
         known = ReadAsk(message.ask, application_id)
         field = "" if sees_all(self._caller) else _names_nodes(message.ask)
@@ -99,7 +107,7 @@ class AskReader:
     def _assumed(
         self, message: pb.SimulatedAsk, path: str, by: str, spec: AskSpec
     ) -> tuple[Assumption, ...]:
-        """Return the values that the simulation assumes for the ask and that the request does not give for it."""
+        """Return the values that the simulation assumes because the request does not give them."""
         delay = self._partition.queues[path].spec.properties.preemption_delay_ms
         policy = "PreemptLowerPriority" if spec.allow_preempt_other else "Never"
         return (
@@ -110,7 +118,10 @@ class AskReader:
         )
 
     def _spec(self, message: si_pb2.Allocation) -> AskSpec:
-        """Return the spec of an ask, with the checks that a live ask gets (see `translate.allocations`); raises RefusedError."""
+        """Return the spec of an ask, checked as a live ask is (see `translate.allocations`).
+
+        Raise RefusedError if a check fails.
+        """
         name("allocationKey", message.allocationKey)
         bounded("applicationID", message.applicationID)
         template = self._specs.of_allocation(message)
@@ -122,10 +133,12 @@ class AskReader:
         return self._specs.on_node(template.spec, node_id) if node_id else template.spec
 
     def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
-        """Return the queue, and why it was chosen: the queue that the ask names, else the application's, else that of the placement rules.
+        """Return the queue, and why it was chosen.
 
-        Raises RefusedError for a malformed name, and if the placement rules refuse the application. An existing application counts
-        only if the caller sees its queue.
+        The queue is the one that the request names, else the application's, else that of the placement rules.
+
+        Raise RefusedError for a malformed name, and if the placement rules refuse the application. An existing application
+        counts only if the caller sees its queue.
         """
         if message.queue:
             return bounded("queue", message.queue).lower(), "named in the request"
@@ -141,7 +154,10 @@ class AskReader:
         return found.path, f"placement rule `{rule}`" if rule else "the recovery queue"
 
     def _unfit(self, path: str, *, named: bool) -> _Unfit | None:
-        """Return why the queue takes no asks, and what to do; None if it takes asks."""
+        """Return why the queue takes no asks, and what to do.
+
+        Return None if it takes asks.
+        """
         queue = self._partition.queues.get(path)
         if queue is None and named:
             return _Unfit(f"there is no queue {path}", f"{self._near(path)}{NAME_A_QUEUE}")
@@ -171,7 +187,10 @@ class AskReader:
 
 
 def _names_nodes(message: si_pb2.Allocation) -> str:
-    """Return the field by which an ask names nodes, even through a host name; "" if it names no nodes."""
+    """Return the field by which an ask names nodes, even through a host name.
+
+    Return "" if the ask names no nodes.
+    """
     constraints = message.constraints
     terms = constraints.requiredTerms
     fields = {
@@ -192,7 +211,10 @@ def _names_nodes(message: si_pb2.Allocation) -> str:
 def _application(
     message: si_pb2.AddApplicationRequest, application_id: str, partition: str
 ) -> ApplicationAdded:
-    """Return the event for the application, with the checks that a live application gets; raises RefusedError."""
+    """Return the event for the application, checked as a live application is.
+
+    Raise RefusedError if a check fails.
+    """
     announced = si_pb2.AddApplicationRequest()
     announced.CopyFrom(message)
     announced.applicationID, announced.partitionName = application_id, partition

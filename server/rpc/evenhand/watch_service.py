@@ -28,7 +28,7 @@ _WATCH_QUEUES: Final = "evenhand.v1.WatchService.WatchQueues"
 
 
 class WatchService:
-    """The service of watch streams; it changes nothing."""
+    """The service of watch streams. It changes nothing."""
 
     def __init__(
         self,
@@ -61,7 +61,10 @@ class WatchService:
         return pb.WatchQueuesResponse(tree=tree, summary=totals)
 
     def _event(self, entry: Entry) -> pb.EventRecord:
-        """Return the message of an event with its pod's name, from the core or from a decision that stored the name."""
+        """Return the message of an event with its pod's name.
+
+        The name comes from the core or from a decision that stored it.
+        """
         partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
         decision_id = getattr(entry.decision, "decision_id", "")
         return _event(entry, self._log.names(partition, decision_id))

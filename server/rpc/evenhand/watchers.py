@@ -20,9 +20,11 @@ class Watchers:
         return self._pump.now()
 
     async def change(self, seen: int) -> int:
-        """Return the state's version as soon as it differs from ``seen``; a caller that has seen no version yet passes -1.
+        """Return the state's version as soon as it differs from ``seen``.
 
-        Raises CallError when the server stops.
+        A caller that has seen no version yet passes -1.
+
+        Raise CallError when the server stops.
         """
         if self._pump.version == seen:
             await self._pump.changed.wait()
@@ -32,7 +34,10 @@ class Watchers:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Count a watch stream while it is open; raises CallError if there are too many."""
+        """Count a watch stream while it is open.
+
+        Raise CallError if there are too many.
+        """
         if self._open >= WATCHERS_MAX:
             raise too_many("watch streams", WATCHERS_MAX)
         self._open += 1

@@ -1,4 +1,4 @@
 """The translation of wire messages to events, and of decisions to wire messages.
 
-Pure; an object with a fault raises a `RefusedError` that names the field.
+The functions are pure. For an object with a fault they raise a `RefusedError` that names the field.
 """

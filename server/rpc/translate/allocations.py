@@ -1,4 +1,4 @@
-"""The slow path for asks and existing allocations, one object at a time, which handles every case (design 1.1)."""
+"""The slow path for asks and existing allocations (design 1.1). It reads one object at a time, and handles every case."""
 
 from dataclasses import dataclass, field
 
@@ -22,7 +22,10 @@ class Batch:
     refusals: list[Decision] = field(default_factory=list)
 
     def refuse(self, key: str, application: str, reason: str, generation: Generation) -> None:
-        """Add the refusal of one ask or allocation; names in it are cut at NAME_CHARACTERS_MAX."""
+        """Add the refusal of one ask or allocation.
+
+        Names in it are cut at NAME_CHARACTERS_MAX.
+        """
         key, application = key[:NAME_CHARACTERS_MAX], application[:NAME_CHARACTERS_MAX]
         self.refusals.append(AskRejected(self.rm_id, "", key, application, reason, generation))
 
@@ -138,9 +141,11 @@ def _held(raw: bytes) -> Tags:
 
 
 def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignAdded:
-    """Return the event for a pod of another scheduler: its message has a node, the tag `foreign` and no application.
+    """Return the event for a pod of another scheduler.
 
-    Raises RefusedError without the tag, without a node or key, and for a refused template.
+    Its message has a node, the tag `foreign` and no application.
+
+    Raise RefusedError without the tag, without a node or key, and for a refused template.
     """
     kind = tags.decoded((raw,)).get(tags.FOREIGN)
     if kind is None:

@@ -1,9 +1,9 @@
 """The decoder of AllocationRequest bytes into events: the fast path (docs/performance.md).
 
-An ask with a known template costs one cache look-up, three reads and one tuple; every other ask takes the slow path through
+An ask with a known template costs one cache look-up, three reads and one tuple. Every other ask takes the slow path through
 `translate`. The result equals that of the generated classes: `tests/rpc` compares both for arbitrary bytes.
 
-There is one exception: a tag *value* that contains the bytes of a whole `creationTime` entry may be read as that entry.
+There is one exception. A tag *value* that contains the bytes of a whole `creationTime` entry may be read as that entry.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,11 +43,11 @@ _TEXT: Final = _LENGTH + 1
 
 
 class MalformedError(ValueError):
-    """The error of bytes that are no AllocationRequest, or of a message that exceeds a limit."""
+    """The error of bytes that are not an AllocationRequest, or of a message that exceeds a limit."""
 
 
 class _Templates:
-    """The templates of one generation by their encoding; `plain` has the templates that the fast path can use."""
+    """The templates of one generation by their encoding. `plain` has the templates that the fast path can use."""
 
     def __init__(
         self,
@@ -64,11 +64,17 @@ class _Templates:
         self._add = add
 
     def add(self, batch: Batch, head: Head, tags: bytes, encoded: bytes) -> None:
-        """Add one ask or allocation on the slow path; malformed bytes raise DecodeError."""
+        """Add one ask or allocation on the slow path.
+
+        Raise DecodeError for malformed bytes.
+        """
         self._add(batch, head, tags, self.template(encoded))
 
     def template(self, encoded: bytes) -> Template:
-        """Return the template of an encoding, decoded and cached if it is new; malformed bytes raise DecodeError."""
+        """Return the template of an encoding, decoded and cached if it is new.
+
+        Raise DecodeError for malformed bytes.
+        """
         known = self._all.get(encoded)
         if known is not None:
             return known
@@ -98,11 +104,17 @@ class AllocationCodec:
         self._created: dict[bytes, int] = {}
 
     def decode(self, data: bytes) -> Batch:
-        """Return the batch of a message; raises MalformedError."""
+        """Return the batch of a message.
+
+        Raise MalformedError for malformed bytes.
+        """
         return at_once(self.decoding(data))
 
     def decoding(self, data: bytes) -> Steps[Batch]:
-        """Decode a message in steps, because many new templates take long; raises MalformedError."""
+        """Decode a message in steps, because many new templates take long.
+
+        Raise MalformedError for malformed bytes.
+        """
         try:
             return (yield from self._decoding(data))
         except DecodeError as error:
@@ -179,7 +191,10 @@ class AllocationCodec:
             )
 
     def _instant(self, text: bytes, raw: bytes) -> int | None:
-        """Return the creation time of an ask in milliseconds, cached by its text because many asks are created in one second."""
+        """Return the creation time of an ask in milliseconds.
+
+        The time is cached by its text, because many asks are created in one second.
+        """
         created = created_ms(raw)
         if created and text:
             self._created[text] = created
@@ -187,5 +202,8 @@ class AllocationCodec:
 
 
 def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
-    """Return the releases of a request, merged from its parts as protobuf prescribes; None if there are none."""
+    """Return the releases of a request, merged from its parts as protobuf prescribes.
+
+    Return None if there are none.
+    """
     return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

@@ -1,4 +1,7 @@
-"""The wire messages of decisions, each with one object. Pure; placements and releases have a fast path in `answers_fast`."""
+"""The wire messages of decisions, each with one object.
+
+The functions are pure. Placements and releases have a fast path in `answers_fast`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -98,7 +101,7 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 
 
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
-    """Return the message that says why an ask waits. The core decides it at each change of the reason; the outbox keeps the last."""
+    """Return the message that says why an ask waits. The core decides it at each change of the reason. The outbox keeps the last one."""
     return si_pb2.AllocationResponse(
         schedulingStates=[
             si_pb2.UpdateContainerSchedulingStateRequest(
@@ -136,7 +139,10 @@ def application_update_rejected(
 
 
 def application_updated(decision: ApplicationUpdated) -> si_pb2.ApplicationResponse:
-    """Return the message that an application changed its state; the wire has Unix nanoseconds."""
+    """Return the message that an application changed its state.
+
+    The wire has Unix nanoseconds.
+    """
     return si_pb2.ApplicationResponse(
         updated=[
             si_pb2.UpdatedApplication(
@@ -181,4 +187,4 @@ NODE_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {
     NodeAccepted: node_accepted,
     NodeRejected: node_rejected,
 }
-"""The functions that make the message of a decision, by decision type, one map for each stream."""
+"""The functions that make the message of a decision, by decision type. Each stream has one map."""

@@ -1,8 +1,10 @@
-"""The encoder of decisions into wire bytes: each decision becomes a *piece*, a response that has only the object of this decision.
+"""The encoder of decisions into wire bytes.
 
-Protobuf merges messages whose bytes are joined, so pieces joined in any order are one response. Placements, which are by far the most frequent,
-and releases, of which a quota run has tens of thousands, are joined from cached parts. All other pieces come from the generated
-classes (`translate.answers`).
+Each decision becomes a *piece*: a response that has only the object of this decision.
+
+Protobuf merges messages whose bytes are joined. Pieces joined in any order are therefore one response. Placements and releases
+are joined from cached parts. Placements are by far the most frequent, and a quota run has tens of thousands of releases. All
+other pieces come from the generated classes (`translate.answers`).
 """
 
 from collections.abc import Iterable
@@ -36,7 +38,7 @@ _ASK: Final = Generation.ASK
 
 
 class PlacementEncoder:
-    """The encoder of placements. Its only state are caches, each cleared when it is full."""
+    """The encoder of placements. Its only state are caches. Each is cleared when it is full."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, bytes] = {}
@@ -54,7 +56,7 @@ class PlacementEncoder:
             name = LENGTHS[len(coded)] + coded  # no name is long enough to exceed this table
             held = tags[0] if tags else b""
             if generation is _ASK:
-                # The ask generation identifies an allocation by a UUID; here the UUID is the key.
+                # The ask generation identifies an allocation by a UUID. Here the UUID is the key.
                 name, held = name + _UUID + name, as_allocation_tags(held)
             known = templates.get(partition)
             body = join(
@@ -80,7 +82,7 @@ class PlacementEncoder:
 
 
 class ReleaseEncoder:
-    """The encoder of the releases of one batch: the bytes around the key are shared by many releases."""
+    """The encoder of the releases of one batch. Many releases share the bytes around the key."""
 
     def __init__(self) -> None:
         self._around: dict[tuple[object, ...], dict[int, tuple[bytes, ...]]] = {}
@@ -105,7 +107,10 @@ class ReleaseEncoder:
         return pieces
 
     def _parts(self, one: Released, size: int) -> tuple[bytes, ...]:
-        """Return the bytes around a key of this length: two parts, or three if the key is repeated as the UUID."""
+        """Return the bytes around a key of this length.
+
+        These are two parts, or three if the key is repeated as the UUID.
+        """
         applications, others = self._applications, _OTHERS(one)
         rest = self._rest.get(others)
         if rest is None:

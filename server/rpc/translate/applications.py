@@ -53,7 +53,7 @@ def _take(
     read: Callable[[str, _M], Event],
     refusal: Callable[[str, str, str], Decision],
 ) -> Steps[None]:
-    """Add the events of messages of one kind, and the refusals of those that cannot be read, to the batch."""
+    """Add the events of messages of one kind to the batch, and the refusals of those that cannot be read."""
     for at, message in enumerate(messages, 1):
         if at % STEP_OBJECTS == 0:
             yield
@@ -99,7 +99,10 @@ def _removed(rm_id: str, message: si_pb2.RemoveApplicationRequest) -> Applicatio
 def registration(
     message: si_pb2.RegisterResourceManagerRequest, configuration: Configuration | None, by: str
 ) -> ManagerRegistered:
-    """Return the registration as an event, with the name of its caller; raises RefusedError."""
+    """Return the registration as an event, with the name of its caller.
+
+    Raise RefusedError for a field that is refused.
+    """
     return ManagerRegistered(
         name("rmID", message.rmID),
         bounded("version", message.version),

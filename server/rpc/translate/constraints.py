@@ -1,4 +1,4 @@
-"""The translation of an ask's node constraints from the wire to values, with the checks of form that Kubernetes has (design 1.8)."""
+"""The translation of an ask's node constraints from the wire to values. The checks of form are those of Kubernetes (design 1.8)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -26,7 +26,10 @@ _PRESENCE: Final = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
 
 def constraints(message: si_pb2.NodeConstraints) -> Constraints:
-    """Return the constraints of an ask; the object `UNCONSTRAINED` if the message sets none."""
+    """Return the constraints of an ask.
+
+    Return the object `UNCONSTRAINED` if the message sets none.
+    """
     if not message.ByteSize():
         return UNCONSTRAINED
     for field in ("requiredTerms", "tolerations", "hostPorts", "allowedNodes", "excludedNodes"):

@@ -17,7 +17,7 @@ _ACTING: Final = re.compile(
 
 
 class RefusedError(ValueError):
-    """The error of a refused object of a message; `str()` starts with the path of the field."""
+    """The error of a refused object of a message. `str()` starts with the path of the field."""
 
 
 def name(field: str, text: str) -> str:
@@ -37,7 +37,10 @@ def bounded(field: str, text: str) -> str:
 
 
 def printable(field: str, text: str) -> str:
-    """Return a name if it has no control characters, which could act on a terminal; else refuse it. Names in Kubernetes have none."""
+    """Return a name, or refuse it if it has control characters, which could act on a terminal.
+
+    Names in Kubernetes have no control characters.
+    """
     found = None if text.isprintable() else _ACTING.search(text)
     if found is not None:
         where = f"character {found.start() + 1}"
@@ -46,7 +49,10 @@ def printable(field: str, text: str) -> str:
 
 
 def partition(text: str) -> str:
-    """Return the partition's name in lower case, as in the configuration; `default` if the client names no partition."""
+    """Return the partition's name in lower case, as in the configuration.
+
+    Return `default` if the client names no partition.
+    """
     return bounded("partitionName", text).lower() or DEFAULT_PARTITION
 
 
@@ -57,7 +63,10 @@ def listed(field: str, items: Collection[object]) -> None:
 
 
 def quantities(field: str, message: si_pb2.Resource) -> Resource:
-    """Return the canonical resource of a wire resource; zeros are left out (server.model.resources)."""
+    """Return the canonical resource of a wire resource.
+
+    Zeros are left out (server.model.resources).
+    """
     entries: Mapping[str, si_pb2.Quantity] = message.resources
     listed(field, entries)
     pairs = []
@@ -79,19 +88,19 @@ def _bad_quantity(field: str, kind: str, amount: int) -> str:
 
 
 def whole(field: str, number: int, largest: int) -> int:
-    """Return a number if it is from 0 to `largest`; else refuse it."""
+    """Return a number if it is from 0 to `largest`, and otherwise refuse it."""
     if not 0 <= number <= largest:
         raise RefusedError(f"{field}: {number} is not between 0 and {largest}")
     return number
 
 
 def milliseconds(field: str, number: int) -> int:
-    """Return a duration or instant in milliseconds if it is in range and not negative; else refuse it."""
+    """Return a duration or instant in milliseconds, or refuse it if it is negative or too large."""
     return whole(field, number, SECONDS_MAX * 1000)
 
 
 def one_of(field: str, text: str, allowed: Collection[str]) -> str:
-    """Return a word if it is one of the allowed words; else refuse it."""
+    """Return a word if it is one of the allowed words, and otherwise refuse it."""
     if text not in allowed:
         words = ", ".join(word for word in allowed if word)
         raise RefusedError(f"{field}: {text[:_SHOWN]!r} is unknown, allowed are {words}")

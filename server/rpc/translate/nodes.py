@@ -97,7 +97,7 @@ def _create(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeAdded:
 def _update(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeUpdated:
     """Return the update of a node. Fields that the client does not send keep their values.
 
-    A client that sends labels sends taints too, so labels without taints mean that the node has no taints.
+    A client that sends labels also sends taints. Labels without taints therefore mean that the node has no taints.
     """
     listed("labels", node.labels)
     speaks = bool(node.labels or node.taints)

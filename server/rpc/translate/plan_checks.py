@@ -35,7 +35,10 @@ def ended(decision: PlanCheckEnded) -> si_pb2.AllocationResponse:
 
 
 def add_answers(batch: Batch, encoded: Iterable[bytes]) -> None:
-    """Add an event for each answer to a plan check, or a note that names the field; malformed bytes raise DecodeError."""
+    """Add an event for each answer to a plan check, or a note that names the wrong field.
+
+    Raise DecodeError for malformed bytes.
+    """
     answers = map(si_pb2.PlanCheckAnswer.FromString, encoded)
     refusal = Noted("manager", batch.rm_id, Code.PLAN_CHECK_UNKNOWN, "planCheckAnswers")
     add_each(batch, answers, _checked, refusal)

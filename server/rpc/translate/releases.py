@@ -12,7 +12,7 @@ from server.rpc.translate.fields import RefusedError, bounded, name, partition, 
 from si.v1 import si_pb2
 
 REASON_CHARACTERS_MAX: Final = 1_024
-"""The most characters that are kept of a veto's reason and of a release's message."""
+"""The largest number of characters that are kept of a veto's reason and of a release's message."""
 _ALLOWED_MAX: Final = (1 << 31) - 1
 _M = TypeVar("_M")
 _ASK: Final = Generation.ASK
@@ -21,9 +21,12 @@ _ALLOCATION: Final = Generation.ALLOCATION
 
 
 def add_releases(batch: Batch, message: si_pb2.AllocationReleasesRequest) -> None:
-    """Add an event for each release, or a refusal that names the field; a note for a release without key and application."""
+    """Add an event for each release, or a refusal that names the wrong field.
+
+    For a release without key and application, add a note.
+    """
     for release in message.allocationsToRelease:
-        # The ask generation identifies an allocation by its UUID, which here is its key.
+        # The ask generation identifies an allocation by its UUID. Here the UUID is the key.
         generation = _ASK if release.UUID else _ALLOCATION
         _add(batch, release, release.allocationKey or release.UUID, generation)
     for ask in message.allocationAsksToRelease:
@@ -75,7 +78,10 @@ def _termination(number: int) -> Termination:
 
 
 def add_vetoes(batch: Batch, encoded: Iterable[bytes]) -> None:
-    """Add an event for each veto, or a note that names the field; malformed bytes raise DecodeError."""
+    """Add an event for each veto, or a note that names the wrong field.
+
+    Raise DecodeError for malformed bytes.
+    """
     vetoes = map(si_pb2.VictimVeto.FromString, encoded)
     add_each(batch, vetoes, _vetoed, Noted("allocation", "", Code.RELEASE_UNKNOWN, "veto"))
 
@@ -83,7 +89,10 @@ def add_vetoes(batch: Batch, encoded: Iterable[bytes]) -> None:
 def add_each(
     batch: Batch, messages: Iterable[_M], read: Callable[[str, _M], Event], refusal: Noted
 ) -> None:
-    """Add the event of each message, or a note that it is refused: ``refusal``, with the reason behind its message."""
+    """Add the event of each message, or a note that the message is refused.
+
+    The note is ``refusal``, with the reason after its message.
+    """
     for message in messages:
         try:
             batch.events.append(read(batch.rm_id, message))
@@ -102,7 +111,10 @@ def _vetoed(rm_id: str, veto: si_pb2.VictimVeto) -> VictimVetoed:
 
 
 def add_budgets(batch: Batch, encoded: Iterable[bytes]) -> None:
-    """Add an event for each disruption budget, or a note that names the field; malformed bytes raise DecodeError."""
+    """Add an event for each disruption budget, or a note that names the wrong field.
+
+    Raise DecodeError for malformed bytes.
+    """
     budgets = map(si_pb2.DisruptionBudget.FromString, encoded)
     refusal = Noted("manager", batch.rm_id, Code.DISRUPTIONS_REFUSED, "disruptionBudgets")
     add_each(batch, budgets, _disruptions, refusal)

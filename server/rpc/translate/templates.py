@@ -36,7 +36,10 @@ _PROTECTIONS: Final = {
     si_pb2.PROTECTION_UNTOUCHABLE: Protection.UNTOUCHABLE,
 }
 _LENDABLE: Final = {si_pb2.PROTECTION_NORMAL: True, si_pb2.PROTECTION_FIRM: False}
-"""Whether an ask is lendable (J2), by its protection. An ask with another protection, or none, declares no class."""
+"""Whether an ask is lendable (J2), by its protection.
+
+An ask with another protection declares no class. The same is true of an ask without one.
+"""
 _TRIGGERS: Final = {
     si_pb2.JOB_TRIGGER_UNSPECIFIED: None,
     si_pb2.JOB_TRIGGER_YES: True,
@@ -46,7 +49,7 @@ _NEVER: Final = "Never"
 
 
 class Template(NamedTuple):
-    """The content of one encoded template; if `refusal` is set, the other fields have no meaning."""
+    """The content of one encoded template. If `refusal` is set, the other fields have no meaning."""
 
     spec: AskSpec
     partition: str = ""
@@ -57,7 +60,7 @@ class Template(NamedTuple):
 
 
 class Specs:
-    """The interned specs. If there are too many, all are dropped. Equal specs may then be two objects, which has no other effect."""
+    """The interned specs. If there are too many, all are dropped. Equal specs may then be two objects. That has no other effect."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[object, ...], AskSpec] = {}
@@ -77,7 +80,7 @@ class Specs:
     def sized(
         self, message: _Message, field: str, meaning: Callable[[_Message], Template]
     ) -> Template:
-        """Return the template of a message. Clears the quantities in the message, unless they are refused.
+        """Return the template of a message. Clear the quantities in the message, unless they are refused.
 
         Messages that differ only in quantities share the rest of their template, because a tenant may
         send ten thousand sizes.
@@ -152,8 +155,8 @@ def _ask_spec(message: si_pb2.AllocationAsk) -> AskSpec:
 def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
     """Return whether a policy allows preempting others (design 1.1).
 
-    The field holds either the text of seed 001 or the published boolean. `Never` and false forbid preemption. So does a policy
-    without the field, because proto3 does not send false.
+    The field holds a text, as in our .proto, or the boolean of the published interface. `Never` and false forbid preemption. A
+    policy without the field also forbids it, because proto3 does not send false.
     """
     unknown = UnknownFieldSet(policy)
     flags = [
