@@ -309,7 +309,7 @@ def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Ke
 
 
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
-    """Return the path at which the configuration is kept, None if there is none; lock the folder of `--state-dir`. Raises BadOptionError."""
+    """Return the path at which the configuration is kept, None if there is none; lock the folder of `--state-dir`. Raise BadOptionError."""
     path = kept_file(options.state_dir, options.decision_log)
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)

@@ -59,7 +59,10 @@ PLANNING: Final = 1_100
 CATCH_UP_ALLOCATIONS: Final = 2_000
 """The number of changed allocations at which they are written to the columns during a sync. Writing as many takes about 6 ms."""
 RANKED_ALONE: Final = 15_000
-"""The number of queues and applications from which a tick that ranks them does nothing else. Ranking 20,000 of them takes 45 ms."""
+"""With so many queues and applications, a tick that ranks them does nothing else.
+
+Ranking 20,000 of them takes 45 ms. Ranking 20,000 of them takes 45 ms.
+"""
 
 Handler = Callable[[State, Any, int], list[Decision]]
 
@@ -194,7 +197,10 @@ class Core:
                 at += 1
 
     def _catch_up(self) -> None:
-        """Write changed allocations to the columns during a sync once there are many, so that the end of the sync takes less time."""
+        """Write changed allocations to the columns during a sync, when there are many.
+
+        The end of the sync then takes less time.
+        """
         for partition in self.state.partitions.values():
             many = len(partition.columns.changed) >= CATCH_UP_ALLOCATIONS
             if many and not self.state.synced(partition):
@@ -251,7 +257,7 @@ class Core:
     def next_due(self) -> int | None:
         """Return the next instant at which `tick` could decide something without an event. Return None if there is none.
 
-        The result holds until the next event, and only if the last tick left ``more`` unset.
+        The result holds until the next event. It is valid only if the last tick left ``more`` unset.
         """
         live, shadows = self._live_due(), self._shadow_due()
         return min((one for one in (live, shadows) if one is not None), default=None)
@@ -270,8 +276,8 @@ class Core:
     def _may_burst(self, partition: Partition) -> bool:
         """Return whether unqueued asks may stay unqueued until placement, which then places them in a batch.
 
-        They are enqueued first in these cases: ticks leave the partition out, shares follow weights, or open decisions wait for
-        their recovery, asks for placeholders, or gangs for members.
+        They are enqueued first if ticks leave the partition out or if shares follow weights. They are also enqueued first if
+        open decisions wait for their recovery, asks for placeholders, or gangs for members.
         """
         if sharing.is_shared_out(partition):
             return False

@@ -45,12 +45,13 @@ Timer = tuple[int, int, str, str, str]
 class State:
     """The whole state of the core.
 
-    ``configured`` says that a file configures the core, not registrations. Otherwise ``configured_by`` names the manager whose
-    registrations configure the core: the first manager that brought a configuration. It is empty before there is such a
+    ``configured`` says that a file, and not registrations, configures the core. Otherwise ``configured_by`` names the manager
+    whose registrations configure the core: the first manager that brought a configuration. It is empty before there is such a
     manager, and again when that manager is forgotten. ``given`` has for each manager the digest of the configuration text that
-    it sent last, even if that text did not come into force. Only the last `configuration.GIVEN_MAX` managers are stored.
-    ``past`` has earlier configurations by revision number. ``notes`` are decisions that the present event or tick still has to
-    report. ``prepared`` has for each partition the queues that were made for a configuration that may come into force next.
+    it sent last. It has the digest even if that text did not come into force. Only the last `configuration.GIVEN_MAX` managers
+    are stored. ``past`` has earlier configurations by revision number. ``notes`` are decisions that the present event or tick
+    still has to report. ``prepared`` has for each partition the queues that were made for a configuration that may come into
+    force next.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class BadQuantity(ValueError):
 
 
 def resource(quantities: Mapping[str, int]) -> Resource:
-    """Return the canonical resource of a mapping, without zeros. Raises BadQuantity for negative or huge quantities."""
+    """Return the canonical resource of a mapping, without zeros. Raise BadQuantity for negative or huge quantities."""
     return tuple(pair for pair in limit(quantities) if pair[1])
 
 

@@ -145,7 +145,7 @@ class NotKept:
 
 
 def locked(folder: Path) -> int:
-    """Return a file descriptor that locks this folder against other servers. Raises RecordError."""
+    """Return a file descriptor that locks this folder against other servers. Raise RecordError."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

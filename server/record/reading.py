@@ -56,7 +56,7 @@ class TraceReader:
     """The reader of one trace. ``header`` is read when the reader is made. Iterating yields the steps, and is possible only once."""
 
     def __init__(self, file: BinaryIO, until: int | None = None) -> None:
-        """Open a trace and read its header. If ``until`` is given, steps after this instant are left out. Raises BadTraceError."""
+        """Open a trace and read its header. If ``until`` is given, steps after this instant are left out. Raise BadTraceError."""
         self._file = file
         self._until = until
         self._line = 0
@@ -70,7 +70,7 @@ class TraceReader:
         self.header = self._header()
 
     def __iter__(self) -> Iterator[Step]:
-        """Yield the steps, in order. Raises BadTraceError."""
+        """Yield the steps, in order. Raise BadTraceError."""
         ended = False
         for value in self._lines():
             if ended:
@@ -161,7 +161,7 @@ class TraceReader:
     def _is_wanted(self, now: int) -> bool:
         """Return whether an instant is not after `until`.
 
-        Raises BadTraceError for an instant before that of the previous line.
+        Raise BadTraceError for an instant before that of the previous line.
         """
         if now < self._now:
             raise self._bad(

@@ -115,7 +115,7 @@ class RecordError(Exception):
 
 
 def opened(path: Path) -> int:
-    """Return a file descriptor that appends and is locked against other writers. A missing file is created. Raises RecordError."""
+    """Return a file descriptor that appends and is locked against other writers. A missing file is created. Raise RecordError."""
     try:
         descriptor = os.open(path, _FLAGS, MODE)
     except OSError as error:
@@ -131,7 +131,7 @@ def opened(path: Path) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether another process writes to the file. Raises OSError."""
+    """Return whether another process writes to the file. Raise OSError."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

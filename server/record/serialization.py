@@ -35,7 +35,7 @@ class Form(Protocol):
         """Return the value as plain JSON values."""
 
     def read(self, plain: Plain, /) -> object:
-        """Return the value that was written. Raises BadFormError."""
+        """Return the value that was written. Raise BadFormError."""
 
 
 class Scalar:
@@ -214,7 +214,7 @@ class Forms:
         self._made: dict[object, Form] = dict(own or {})
 
     def of(self, hint: object) -> Form:
-        """Return the form of a type hint. Raises TypeError for a hint without a form, which is a defect."""
+        """Return the form of a type hint. Raise TypeError for a hint without a form, which is a defect."""
         if hint not in self._made:
             # A queue contains queues: the promise is registered before the form is complete.
             promise = self._made[hint] = Promise()

@@ -30,7 +30,7 @@ def begin(
     *,
     durable: bool = False,
 ) -> None:
-    """Open the requested files and write their first lines. Raises RecordError.
+    """Open the requested files and write their first lines. Raise RecordError.
 
     With ``durable``, decisions wait for the log.
     """

@@ -41,7 +41,7 @@ class Tail(NamedTuple):
 
 
 def read_tail(descriptor: int, path: Path) -> Tail:
-    """Return the end of an open file, which may be empty. Raises RecordError if the file is no decision log."""
+    """Return the end of an open file, which may be empty. Raise RecordError if the file is no decision log."""
     size = os.fstat(descriptor).st_size
     if size == 0:
         return Tail(Chain(), 0, 1, [])
@@ -85,7 +85,7 @@ def _window(descriptor: int, size: int) -> bytes:
 
 
 def _first(descriptor: int, path: Path) -> Link:
-    """Return the first line. Raises RecordError if the line shows that the file is no decision log."""
+    """Return the first line. Raise RecordError if the line shows that the file is no decision log."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
         line = file.readline()

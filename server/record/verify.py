@@ -102,7 +102,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def lines_of(files: list[Path]) -> Iterator[Line]:
-    """Yield all lines of the files. Raises OSError."""
+    """Yield all lines of the files. Raise OSError."""
     for file in files:
         with file.open("rb") as opened:
             for number, written in enumerate(opened, 1):

@@ -94,7 +94,7 @@ class Access:
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
     def identities(self) -> Identities:
-        """Return all identities that the files name. Raises BadOptionError."""
+        """Return all identities that the files name. Raise BadOptionError."""
         return known(self, self.roles(), self.tokens())
 
     def roles(self) -> Roles:
@@ -179,7 +179,7 @@ def is_loopback(host: str) -> bool:
 def read_private(file: Path) -> bytes:
     """Return the bytes of a file that decides about access.
 
-    Raises BadOptionError, also if other users may change the file.
+    Raise BadOptionError, also if other users may change the file.
     """
     try:
         found = file.stat()

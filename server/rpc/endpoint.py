@@ -218,7 +218,7 @@ class Endpoint:
         reflection.enable_server_reflection(names, self._server)
 
     async def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        """Start to serve on the address and return the port. Raises OSError if the address is not available."""
+        """Start to serve on the address and return the port. Raise OSError if the address is not available."""
         port = _listen(self._server, address, credentials)
         await self._server.start()
         self._health.serve(("", *SERVICE_NAMES))
@@ -227,7 +227,7 @@ class Endpoint:
     async def start_health(self, address: str) -> int:
         """Serve health alone on another address, in plain text and to every caller, and return the port.
 
-        Kubernetes' gRPC probes have no certificate. Raises OSError.
+        Kubernetes' gRPC probes have no certificate. Raise OSError.
         """
         self._probed = grpc.aio.server(interceptors=[self._probes_guard], options=OPTIONS)
         _serve(self._probed, HEALTH, self._health.handlers())

@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def handlers(service: ServiceDescriptor, implementation: object, answers: Answers) -> Handlers:
-    """Return a handler for each method. Raises AttributeError if the implementation lacks a method."""
+    """Return a handler for each method. Raise AttributeError if the implementation lacks a method."""
     return {method.name: _handler(method, implementation, answers) for method in service.methods}
 
 

@@ -314,7 +314,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _read(model: type[_Model], text: str) -> _Model:
-    """Return the text parsed as the model. Raises ValueError, which does not quote the text because it holds secrets."""
+    """Return the text parsed as the model. Raise ValueError, which does not quote the text because it holds secrets."""
     try:
         return model.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:

@@ -47,7 +47,7 @@ class _Secret(Generic[_Read]):
     """The content of one or more files. ``problem`` says why their newest text is not in force. It is "" if the text is in force."""
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
-        """Read the files. Raises BadOptionError."""
+        """Read the files. Raise BadOptionError."""
         self.name = name
         self.files = [file for file in files if file is not None]
         self._read = read
@@ -94,7 +94,7 @@ class Secrets:
     """The content in force of the files of ``access``. ``now`` gives Unix milliseconds."""
 
     def __init__(self, access: Access, now: Callable[[], int]) -> None:
-        """Read all files. Raises BadOptionError."""
+        """Read all files. Raise BadOptionError."""
         self._access = access
         self._now = now
         pair = (access.tls_cert, access.tls_key)

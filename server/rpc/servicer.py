@@ -300,7 +300,7 @@ class Scheduler:
                     await asyncio.wait({registration})
 
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
-        """Decode one message and put it into the inbox. Raises CallError if it is malformed or the caller may not send it."""
+        """Decode one message and put it into the inbox. Raise CallError if it is malformed or the caller may not send it."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:

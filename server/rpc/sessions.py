@@ -141,7 +141,7 @@ class Sessions:
     def open(
         self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0, epoch: int = 0
     ) -> Session:
-        """Open a stream. Raises CallError if STREAMS_MAX are open and the caller has at least as many as one manager needs.
+        """Open a stream. Raise CallError if STREAMS_MAX are open and the caller has at least as many as one manager needs.
 
         If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller always
         has places for the streams of one manager, so that other callers cannot keep it out.
@@ -179,7 +179,7 @@ class Sessions:
     def speak(self, session: Session, rm_id: str) -> None:
         """Bind a stream to the manager that its message names.
 
-        Raises CallError for a second manager on one stream, and for a manager of another caller.
+        Raise CallError for a second manager on one stream, and for a manager of another caller.
         """
         if session.rm_id == rm_id:
             return

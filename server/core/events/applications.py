@@ -167,10 +167,12 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
 
 
 def retag(state: State, event: ApplicationRetagged) -> list[Decision]:
-    """Replace the tags of an application, and apply the quota in them to its queue, as when an application enters the queue.
+    """Replace the tags of an application, and apply the quota in them to its queue.
 
-    A value that the former tags set and the new ones do not set becomes that of the queue's template again. The application
-    stays in its queue, even if the tags would lead a new application to another one.
+    The quota is applied as when an application enters the queue.
+
+    A value that the former tags set and the new ones do not becomes again that of the queue's template. The application stays
+    in its queue, even if the tags would lead a new application to another one.
     """
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None

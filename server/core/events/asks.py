@@ -88,7 +88,10 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
 
 
 def owned_by_other(partition: Partition) -> str:
-    """Return why a manager may not use the partition (design 1.10): it has no nodes yet, or serves another manager's cluster."""
+    """Return why a manager may not use the partition (design 1.10).
+
+    The partition has no nodes yet, or serves another manager's cluster.
+    """
     if not partition.owner:
         return f"partition {partition.name!r} has no nodes yet: register them first"
     return (

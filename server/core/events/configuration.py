@@ -1,7 +1,9 @@
-"""The application of a valid configuration: the one that was sent last wins, unless it is based on an outdated revision (design 1.11).
+"""The application of a valid configuration (design 1.11).
 
-A manager sends its text again in each of its sessions. That text does not replace a configuration that was applied since the
-manager's last session, unless the text has changed since then.
+The configuration that was sent last wins, unless it is based on an outdated revision.
+
+A manager sends its text again in each of its sessions. It may have been replaced since the manager's last session. The
+manager's text then comes into force again only if it has changed.
 """
 
 from collections.abc import Iterator
@@ -121,7 +123,10 @@ def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
 
 
 def past(state: State, base: Base) -> Configuration | None:
-    """Return the configuration of a revision, which is named by a digest or else by a number. Return None if it is not stored."""
+    """Return the configuration of a revision, which is named by a digest or else by a number.
+
+    Return None if that configuration is not stored.
+    """
     for number, configuration in [
         *state.past.items(),
         (state.revision.number, state.configuration),

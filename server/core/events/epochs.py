@@ -1,4 +1,7 @@
-"""The epochs of registrations: of several processes of a shim only the one that was elected last may register (design 7.2)."""
+"""The epochs of registrations (design 7.2).
+
+Of several processes of a shim only the one that was elected last may register.
+"""
 
 from server.core.state import Manager
 from server.model.events import ManagerRegistered

@@ -106,7 +106,10 @@ def existing(
 
 
 def note(partition: Partition, now: int) -> None:
-    """Update, after an event or a tick, which gangs gather, and since which instant each of them has got no new member."""
+    """Update which gangs gather, and since which instant each of them has got no new member.
+
+    It is called after an event or a tick.
+    """
     changed, partition.gangs.came = partition.gangs.came, {}
     for job, further in changed.items():
         since_ms = partition.gangs.gathering.get(job, now)

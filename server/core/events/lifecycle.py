@@ -88,9 +88,9 @@ def for_held(partition: Partition, application: Application) -> None:
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
     """Start to complete an application whose last ask and allocation are gone.
 
-    The application becomes Completing. If no ask arrives within COMPLETING_MS, it becomes Completed, even if none of its asks
-    ever got a node. A Failing application becomes Failed at the next tick. The update for its client is added to the notes of
-    the state.
+    The application becomes Completing. If no ask arrives within COMPLETING_MS, the application becomes Completed. This is so
+    even if none of its asks ever got a node. A Failing application becomes Failed at the next tick. The update for its client
+    is added to the notes of the state.
     """
     if application.asks or application.allocations:
         return
@@ -192,7 +192,8 @@ def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     """Remove an ask or allocation for good. End its decision, free what it holds, and start to complete an empty application.
 
-    Decisions that follow are added to the notes of the state, such as the placement of the ask that replaces a placeholder.
+    Decisions that follow from this are added to the notes of the state. One is the placement of the ask that replaces a
+    placeholder.
     """
     drop_pledge(partition, ask, "its ask is gone")
     decision = ask.released_by

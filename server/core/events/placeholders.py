@@ -152,8 +152,8 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
     """Return whether a changed ask still replaces its placeholder. If so, the ask has its new spec afterwards.
 
-    This is so if its size and priority are unchanged and the node of its pledge still suits it. Other nodes that suit the ask
-    do not matter, because there it would not use the capacity that its placeholder frees.
+    This is so if its size and priority are unchanged and the node of its pledge still suits it. Whether other nodes suit the
+    ask does not matter. On those it would not use the capacity that its placeholder frees.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (

@@ -30,7 +30,7 @@ BECAUSE: Final = "its eviction was ordered before the core was restarted"
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
     """Set an existing allocation to releasing, and store the mark that was reported with it.
 
-    Two kinds of reports change nothing. The first is a repeated report about an allocation that is already being evicted; its
+    Two kinds of reports change nothing. The first is a repeated report about an allocation that is already being evicted. Its
     decision may have ended since. The second is a report with a mark from before the veto that lets the allocation stay.
     """
     if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
@@ -47,8 +47,8 @@ def rebuild(
 
     A gang's decision is reopened once enough members have arrived (J10).
 
-    When all pods are known, the remaining decisions are reported as aborted. Return two lists: the decisions to report, and for
-    each reopened decision the instant at which it expires and its id.
+    When all pods are known, the remaining decisions are reported as aborted. Return two lists. The first has the decisions to
+    report. The second has, for each reopened decision, the instant at which it expires and its id.
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []
@@ -84,7 +84,10 @@ def rebuild(
 
 
 def _is_complete(ask: Ask) -> bool:
-    """Return whether the ask can be planned for: it is a single ask, or the members that its gang needs have arrived."""
+    """Return whether the ask can be planned for.
+
+    This is so if it is a single ask, or if the members that its gang needs have arrived.
+    """
     return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
 
 

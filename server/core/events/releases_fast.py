@@ -82,7 +82,7 @@ def _take(
 def _is_quiet(ask: Ask) -> bool:
     """Return whether the allocation's end affects nothing but usage.
 
-    No decision may wait for that end, the allocation must not be firm, and its application and its class must have other asks.
+    No decision may wait for that end, and the allocation must not be firm. Its application and its class must have other asks.
     """
     application = ask.application
     return (

@@ -34,7 +34,7 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 class Written(NamedTuple):
-    """The decisions to report, each before its releases, and for each decision that expires the instant of its expiry and its id."""
+    """The decisions to report, each before its releases. For each decision that expires, the instant of its expiry and its id."""
 
     decisions: list[Decision]
     expiring: list[tuple[int, str]]

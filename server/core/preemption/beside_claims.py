@@ -1,7 +1,7 @@
 """The groups at which a tick looks beside claims. Their asks may replace pods of their queue (I5), or count as gangs of one (J4).
 
 If at most LOOK_MOST groups of equal asks wait, each tick looks at all of them. If more groups wait, a tick looks at PART_MOST
-of them, and the round continues with the others in the next ticks. Groups of the highest priority come first, and among equal
+of them. The next ticks continue the round with the others. Groups of the highest priority come first, and among equal
 priorities the oldest. Otherwise a tenant whose asks have many different sizes would make each tick long. Reservations are
 offered only with the last part (O6).
 """

@@ -18,7 +18,7 @@ from server.state.partition import Partition
 from server.state.rounds import ClaimsLook, InTurn
 
 LOOK_MOST: Final = 5_000
-"""The largest number of groups of equal asks, and of asks of a look, that one tick checks before it plans claims."""
+"""The largest number that one tick checks before it plans claims: of groups of equal asks, and of asks of a look."""
 CHUNK_MOST: Final = 256
 """The largest number of claims of a leaf that are read at once. A claim costs several steps if there are a thousand nodes."""
 FIRST_MOST: Final = 1_000
@@ -29,7 +29,7 @@ If more leaves than this have claims, one claim of each leaf is read.
 
 
 class Claims:
-    """The claims of a round that it has not refused, by leaf in the order of P4, read in chunks that a budget can try.
+    """The claims of a round that it has not refused, by leaf in the order of P4. They are read in chunks that a budget can try.
 
     Most claims cost at least one step, so that a tick seldom needs another chunk. Claims that cost no step come one after the
     other until the budget is spent. Therefore chunks change no decision.

@@ -140,8 +140,8 @@ def with_running_times(
 ) -> tuple[Victim, ...]:
     """Return the plan's victims, each with the milliseconds that it had run. ``asks`` are the victims in the order of the plan.
 
-    The times equal those of `Ask.ran_until`. The times are computed without a call for each victim, because a decision may have
-    tens of thousands of victims.
+    The times equal those of `Ask.ran_until`. The times are computed without a call for each victim. A decision may have tens of
+    thousands of victims.
     """
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])

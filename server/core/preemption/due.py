@@ -24,7 +24,9 @@ def counters(partition: Partition) -> Counters:
 
 
 def changes(partition: Partition) -> tuple[int, ...]:
-    """Return counters of which at least one changes with each event that may let more asks be planned for.
+    """Return counters of events that may let more asks be planned for.
+
+    Each such event changes at least one counter.
 
     The passing of time changes none.
     """
@@ -33,7 +35,10 @@ def changes(partition: Partition) -> tuple[int, ...]:
 
 
 def marks(partition: Partition) -> tuple[int, ...]:
-    """Return counters of which at least one changes with each event that may let more asks claim. The passing of time changes none."""
+    """Return counters of events that may let more asks claim.
+
+    Each such event changes at least one counter. The passing of time changes none.
+    """
     return *changes(partition), partition.placements, partition.decisions.checks.answers
 
 
@@ -58,8 +63,8 @@ def instants(partition: Partition) -> tuple[int | None, int | None]:
 def begin(partition: Partition) -> None:
     """Begin a round.
 
-    The masks keep refused asks from being tried again. They are cleared, unless a round is open and nothing has changed since
-    it began.
+    The masks keep refused asks from being tried again. The masks are cleared if no round is open, or if something has changed
+    since the open round began.
     """
     state, now = partition.round, counters(partition)
     state.claims_ms = None
@@ -80,7 +85,9 @@ def claimants(
 
 
 def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> snapshotting.Due:
-    """Return what may preempt now beside asks that claim: asks that require a node, gangs, and asks that replace pods of their queue.
+    """Return what may preempt now beside asks that claim.
+
+    These are asks that require a node, gangs, and asks that replace pods of their queue.
 
     ``groups`` are the waiting groups whose asks count as gangs or may replace pods of their queue (see `beside_claims.Part`).
     """

@@ -98,7 +98,7 @@ def is_stuck(group: Group) -> bool:
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
     """Yield up to ``most`` first asks of the group whose delay and back-off under a policy are over (G1, I5).
 
-    A group without a due ask *rests*: its asks are not examined again until the first of them is due.
+    If no ask of the group is due, the group *rests*. Its asks are then not examined again until the first of them is due.
     """
     if _rests(partition, group, now, policy):
         return
@@ -127,7 +127,7 @@ def _rests(partition: Partition, group: Group, now: int, policy: str) -> bool:
 def _instants(
     partition: Partition, group: Group, now: int, policy: str
 ) -> Iterator[tuple[Ask, int]]:
-    """Yield the asks of a group, in the order of P4, each with the instant from which it may preempt.
+    """Yield the asks of a group, in the order of P4. Each comes with the instant from which it may preempt.
 
     Asks that may not preempt are left out. If all asks of the group are sorted by age, stop after the first within its delay.
     """

@@ -1,7 +1,7 @@
 """The gangs that are due for preemption, and the asks that may replace others of their queue (J3, I5).
 
 Both are found in the live state, so that a snapshot is taken only when there is work. Policies and rules decide later. A gang
-has no delay. It is due as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
+has no delay. It is due as soon as it is complete and does not fit. It is due again when the back-off after a refusal is over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -212,8 +212,8 @@ def _foremost(group: Group) -> list[Ask]:
 def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
     """Return a node for every member of a gang whose decision was open before a restart (J10). Return [] if a member gets no node.
 
-    Members for which pods are evicted get the nodes that the victims' annotations name. Other members, and members whose node
-    lacks capacity, get the first node by name that will have capacity for them. All ordered releases count as done.
+    Members for which pods are evicted get the nodes that the victims' annotations name. All other members get the first node by
+    name that will have capacity for them. This includes members whose node lacks capacity. All ordered releases count as done.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

@@ -66,7 +66,10 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Clear the record of classes that no node could hold, if a node opened or was updated, or a pledge ended."""
+    """Clear the record of classes that no node could hold.
+
+    This is done if a node opened or was updated, or if a pledge ended.
+    """
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -97,7 +100,7 @@ def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
 
 
 def is_stuck(partition: Partition, group: Group) -> bool:
-    """Return whether the group lacks only a node and has no pledge, and its class is not known to be too large for every node."""
+    """Return whether the group lacks only a node, has no pledge, and is not known to be too large for every node."""
     ask_class = group.ask_class
     return (
         ask_class.dead
@@ -155,7 +158,10 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 
 
 def is_looking(partition: Partition) -> bool:
-    """Return whether the look has groups left, in which it may find asks that come before those found so far."""
+    """Return whether the look has groups left.
+
+    In these groups the look may find asks that come before those found so far.
+    """
     look = partition.round.look
     return look is not None and bool(look.groups)
 
@@ -163,8 +169,8 @@ def is_looking(partition: Partition) -> bool:
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
     """Remove the asks that the round tried from the look. Return whether the next tick has to continue the look or begin another.
 
-    ``all_tried`` says that the round tried every ask of the look: neither the budget nor a takeover stopped it. Asks that the
-    snapshot did not have count as tried only if no more nodes may be reserved. In other cases the asks before them used up the
+    ``all_tried`` says that the round tried every ask of the look. Neither the budget nor a takeover stopped it. An ask that the
+    snapshot did not have counts as tried only if no more nodes may be reserved. In other cases the asks before them used up the
     budget. When a reservation ends, the masks are cleared, because its end counts as relief.
     """
     state = partition.round
@@ -187,10 +193,10 @@ def _masks(ask: Ask) -> tuple[str, str]:
 def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: int) -> Look:
     """Return the look after this tick's share of the work. Begin another look when the last one is over and something changed.
 
-    Groups that are larger than every node are left out by one comparison. Once all other groups were checked, the round tries
-    the asks that were found, in order, over as many ticks as its budget requires. Each ask is checked again before it is tried.
-    Therefore a reservation may be made some ticks later than with fewer groups. An ask may become old enough, or able to
-    reserve, after its group was checked. The next look finds it.
+    Groups that are larger than every node are left out by one comparison. When all other groups were checked, the round tries
+    the asks that were found. It tries them in order, over as many ticks as its budget requires. Each ask is checked again
+    before it is tried. Therefore a reservation may be made some ticks later than with fewer groups. An ask may become old
+    enough, or able to reserve, after its group was checked. The next look finds it.
     """
     state = partition.round
     _requalify(partition)
@@ -247,7 +253,10 @@ def _is_outdated(partition: Partition, look: Look, now: int) -> bool:
 
 
 def _requalify(partition: Partition) -> None:
-    """Reconsider each group in which no ask could reserve, if an ask that may reserve joined the group since the last report."""
+    """Reconsider each group in which no ask could reserve.
+
+    This is done if an ask that may reserve has joined the group since the last report.
+    """
     barren = partition.round.barren
     for group in partition.untold if barren else ():
         if isinstance(group, Group) and group.number in barren and _is_plain_again(group):

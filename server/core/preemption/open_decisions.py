@@ -186,8 +186,8 @@ def give_up(
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
     """Give up the pledges on a changed node whose asks it can no longer take.
 
-    That is so if the node takes no placements, is too small for the ask, or is excluded by the ask's constraints. A drained
-    node keeps the pledges of asks that require it by name.
+    That is so in three cases: the node takes no placements, it is too small for the ask, or the ask's constraints exclude it. A
+    drained node keeps the pledges of asks that require it by name.
     """
     notes: list[Decision] = []
     for held in list(node.pledges.values()):

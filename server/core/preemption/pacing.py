@@ -1,9 +1,9 @@
 """The pace of rounds: when the next round of claims may begin, and what the rounds so far have released (P1, P5).
 
 The record starts when the core starts. After a restart the first round may thus begin at once, with its whole budget. Claims,
-gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. A decision
-that is planned again after a veto, or after its manager agreed to it, does not wait either. It belongs to the round that made
-it.
+gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. Some
+decisions are planned again after a veto, or after their manager agreed to them. These do not wait either. It belongs to the
+round that made it.
 """
 
 from collections import Counter
@@ -85,7 +85,9 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def begin(partition: Partition, now: int) -> None:
-    """Begin a round of claims, unless a round continues or the next round may not begin yet (P1).
+    """Begin a round of claims (P1).
+
+    Do nothing if a round continues, or if the next round may not begin yet.
 
     Plans that are made before the next round may begin count as releases of the last round.
     """

@@ -20,7 +20,10 @@ TIMER: Final = "plan-check"
 
 
 def is_needed(partition: Partition, plan: Plan) -> bool:
-    """Return whether a manager has to agree before the plan is carried out: it evicts pods for an ask with `rmCheck`."""
+    """Return whether a manager has to agree before the plan is carried out.
+
+    This is so if the plan evicts pods for an ask with `rmCheck`.
+    """
     if partition.spec.preemption.observe_only or not plan.releases:
         return False
     return any(pledge.ask.spec.rm_check for pledge in plan.pledges)
@@ -35,7 +38,10 @@ def waits(partition: Partition, plan: Plan) -> bool:
 
 
 class Asked(NamedTuple):
-    """The question about a plan, after the ends of other checks of its asks, and the instant at which the answer is overdue."""
+    """The question about a plan, after the ends of other checks of its asks.
+
+    ``overdue_ms`` is the instant at which the answer is overdue.
+    """
 
     decisions: list[Decision]
     overdue_ms: int
@@ -88,7 +94,9 @@ def _about(plan: Plan) -> Placements:
 
 
 def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
-    """End the checks that have lost their purpose: one of their asks ended or got a node, or their decision ended.
+    """End the checks that have lost their purpose.
+
+    This is so if one of their asks ended or got a node, or if their decision ended.
 
     ``all_planned`` says that every claim was planned again since the last answer. Then an agreed plan that was not made again
     is out of date.

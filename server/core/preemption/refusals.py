@@ -1,4 +1,4 @@
-"""Refused preemption attempts: when each is retried, and which refusals are reported because they differ from the last one (G1, G12)."""
+"""Refused preemption attempts (G1, G12): when each is retried, and which refusals are reported because they differ from the last one."""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted

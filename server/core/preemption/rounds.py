@@ -1,9 +1,9 @@
 """The round loop: after placement, the policies plan for the remaining asks. Plans that pass the rules are written (design 1.5).
 
-The order is fixed (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a queue, and
-reservations, which evict nothing. Each policy plans as if the plans before it were carried out already.
+The order is fixed (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a queue,
+reservations. Reservations evict nothing. Each policy plans as if the plans before it were carried out already.
 
-A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
+A round is held only when something may have become possible since the last one. A counter of the state changed, an ask joined,
 or a set instant was reached. A snapshot is taken only if an ask is due then. With `rounds.interval` claims wait for their next
 round (P1, see `pacing`). A round that its budget cuts off continues in the next tick on a new snapshot (design 6.2).
 """
@@ -58,14 +58,12 @@ ROWS_PER_STEP: Final = 256
 class RoundResult:
     """The result of a round: decisions to report, steps spent, and whether there is more to do at once.
 
-    - ``cut`` says that the round goes on in the next tick: its budget of steps ended, or one of its plans waits for an answer.
+    - ``cut`` says that the round goes on in the next tick. Its budget of steps ended, or one of its plans waits for an answer.
     - ``refused`` counts intents by the rule that refused them.
-    - ``moves`` is the takeover that was found before planning. The takeover is searched again if the round made plans. It is
-      not made while ``more`` is set, or while a look for asks that may reserve is still open.
-    - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a look is still
-      open.
-    - ``looks`` says that the next tick continues to look for asks that may reserve, or begins another look for these or for
-      asks that claim.
+    - ``moves`` is the takeover that was found before planning. The takeover is searched again if the round made plans. The
+      takeover is not made while ``more`` is set, or while a look for asks that may reserve is open.
+    - ``held_back`` says that asks that may reserve were not offered a node. A takeover comes first, or a look is still open.
+    - ``looks`` says that the next tick looks on: for asks that may reserve, or for asks that claim.
     - ``expiring`` has pairs: the instant at which a decision expires, and the decision's id.
     - ``asked`` has pairs: the instant at which the answer to a plan check is overdue, and the id of the check.
     - ``tentative`` says that the Trial has a plan that waits for its manager's answer. Later plans of this tick are then not
@@ -91,7 +89,7 @@ Beside = Callable[[Trial | None], None]
 
 @dataclass(frozen=True, slots=True)
 class PlanningSide:
-    """The side that plans: the live one, or a shadow, which sees the state with its own settings (see `shadow.side`).
+    """The side that plans: the live one, or a shadow. A shadow sees the state with its own settings (see `shadow.side`).
 
     ``runs`` applies the due quota runs to the Trial. ``watched`` says that plans will be carried out, so that the thrashing
     monitor counts them.
@@ -300,7 +298,9 @@ def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, t
 
 
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
-    """Plan the due quota runs, each on top of those before it, because an ancestor counts the releases of its descendants (Q6).
+    """Plan the due quota runs, each on top of those before it.
+
+    An ancestor counts the releases of its descendants (Q6).
 
     A run that continues is planned once a round, however many ticks the round takes.
     """
@@ -350,8 +350,8 @@ def _is_masked(side: PlanningSide, intent: Intent) -> bool:
     There are three reasons. It was already refused in this round. It waits for the answer of its manager (design 1.8). Or it is
     a reservation for a class that no node could hold.
 
-    Without this check, a round that its budget cut off would try these intents again in each tick, and never reach the later
-    ones.
+    Without this check, a round that its budget cut off would try these intents again in each tick. It would never reach the
+    later ones.
     """
     state = side.partition.round
     waits = side.watched and side.partition.decisions.checks.is_unanswered(intent.ask.key)
@@ -458,8 +458,8 @@ def _refused(
 ) -> list[Decision]:
     """Keep a refused ask from being tried again in this round. Return a note if the refusal has to be reported.
 
-    If no node could hold the class of an ask that may reserve, the class is not tried again until a node or pledge changes.
-    Classes with host ports are tried in each round, because pods take and free ports all the time.
+    If no node could hold an ask that may reserve, its class is tried again only when a node or pledge changes. Classes with
+    host ports are tried in each round, because pods take and free ports all the time.
     """
     partition.round.masked.add((intent.policy, intent.ask.key))
     if facts(intent.policy).retry is not Retry.ROUND:

@@ -13,8 +13,8 @@ Therefore the ask takes the reservation over, under these rules:
    because they use up its limits. Then it reserves that node, and takes no reservation over.
 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the partition no more than before.
 
-Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise this ask could take over a
-node at the very instant at which it was reserved for one of them.
+Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be reserved for
+one of them, and this ask would take it over at the same instant.
 
 A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a class are
 computed once, until nodes or reservations change.

@@ -3,7 +3,7 @@
 A claim lowers the deficits of the queues that decide for it, and raises none. Between external events there are thus at most as
 many claims as deficits. Three cases show that a wrong rule raised a deficit:
 
-- A deficit is larger at a claim than after the last claim, although the queue lost nothing to external events and its
+- A deficit is larger at a claim than after the last claim. Meanwhile the queue lost nothing to external events, and its
   entitlement did not grow.
 - A queue claims although it has all that it is entitled to.
 - Inside one queue, a pod replaces a pod that replaced one like it.
@@ -143,7 +143,9 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 
 
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
-    """Return whether a deficit grew since its last claim without an external cause, or the claim lowers no deficit (G2, invariant 18).
+    """Return whether the claim contradicts G2 (invariant 18).
+
+    It does if a deficit grew since its last claim without an external cause, or if the claim lowers no deficit.
 
     Record the deficits after this claim.
     """

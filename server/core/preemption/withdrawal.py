@@ -1,13 +1,13 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
 Only `delivery: soft`, and for gangs `podShouldBeDeletedWhenPreempted: false`, mark victims. The check runs at the end of a
-tick, after asks that lost a decision could get a new plan. A marked victim counts as leaving, so that a new decision may use
+tick. By then, asks that lost a decision could get a new plan. A marked victim counts as leaving, so that a new decision may use
 its capacity. A mark stays while one of these holds:
 
 1. The decision that ordered it is being planned again.
 2. Its decision expired, and one of the decision's asks waits to be planned for again.
 3. The decision that ordered it, or another one, has pledged capacity or headroom that would not exist if the victim stayed.
-4. If the victim stayed, usage would be too high: a queue with a quota run would be over its maximum (Q5), or usage would exceed
+4. If the victim stayed, usage would be too high. A queue with a quota run would be over its maximum (Q5), or usage would exceed
    capacity (W3).
 
 Members of a gang that is broken by their marks stay together or are evicted together (J12). A decision that continues elsewhere
@@ -120,7 +120,7 @@ def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units that stay or leave together.
 
     A unit is the victims of a quota run, the rest of a gang, or one pod. Units without a victim of an open decision for asks
-    come first, so that these are the first that may stay.
+    come first. These are thus the first that may stay.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -216,7 +216,10 @@ def _is_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
 
 
 def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
-    """Return whether promises in the queue, with the amount that it keeps for firm asks (J4), would exceed its bound (3)."""
+    """Return whether promises in the queue would exceed its bound (3).
+
+    The amount that the queue keeps for firm asks counts as well (J4).
+    """
     for index, most in enumerate(tree.bound(needs.partition, queue) or ()):
         promised = queue.promised[index] - needs.weak[queue, index]
         used = _left(queue, index) + promised + back[index] + _kept(needs, queue, index)

@@ -210,7 +210,10 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 
 
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Yield a finding for each node with victims that should have ended by now: after their grace period and RELEASE_MS."""
+    """Yield a finding for each node with victims that should have ended by now.
+
+    They should end within their grace period and RELEASE_MS.
+    """
     late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.records.values():
         ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)

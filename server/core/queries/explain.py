@@ -21,7 +21,7 @@ from server.state.partition import Partition
 NEAR_MAX: Final = 5
 """The largest number of near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""The largest number of keys that are compared letter by letter to find near matches, split equally among the kinds of objects."""
+"""The largest number of keys that are compared letter by letter to find near matches. The kinds of objects share it equally."""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
 """The largest number of keys that one sentence names."""
@@ -77,7 +77,10 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
-    """Return up to NEAR_MAX known keys that resemble this one: the shortest that contain it, else the most similar of NEAR_AMONG."""
+    """Return up to NEAR_MAX known keys that resemble this one.
+
+    These are the shortest that contain it, or else the most similar of NEAR_AMONG.
+    """
     if not key:
         return []
     names = (

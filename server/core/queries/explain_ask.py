@@ -171,7 +171,10 @@ def _in_full(
 
 
 def only_node(constraints: Constraints) -> str:
-    """Return the only node on which an ask may run, if its constraints name one, as those of a DaemonSet pod do. Return "" if not."""
+    """Return the only node on which an ask may run.
+
+    Return "" unless its constraints name one node, as those of a DaemonSet pod do. Return "" if not.
+    """
     named = constraints.required_node or constraints.node_name
     if not named and len(constraints.allowed_nodes) == 1:
         (named,) = constraints.allowed_nodes
@@ -201,7 +204,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how the waiting members of the ask's gang fit together now. Return None if the ask is not a waiting member of a gang."""
+    """Return how the waiting members of the ask's gang fit together now. Return None if the ask does not wait, or belongs to no gang."""
     job, partition = ask.group, answer.partition
     if not isinstance(job, Job) or isinstance(job, Hold):
         return None
@@ -431,7 +434,7 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 
 
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
-    """Return sentences with ranks: the ask in its application, the application in its queue, and each queue among its siblings."""
+    """Return sentences with ranks: of the ask in its application, of the application in its queue, and of each queue among its siblings."""
     application = ask.application
     waiting = [one for one in application.leaf.applications.values() if one.asks]
     older = sum(one.number < application.number for one in waiting)

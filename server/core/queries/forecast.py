@@ -1,10 +1,10 @@
-"""The forecast of a configuration change: a copy of the core runs under the new configuration until nothing more happens.
+"""The forecast of a configuration change. A copy of the core runs under the new configuration until nothing more happens.
 
-The copy (see `state.copying`) has everything that the live core knows: open decisions, quota timers, waiting times, back-offs,
-the pace, frozen pairs, reservations, gangs that gather, and disruption budgets. The copy takes the configuration as an event at
-``now`` and ticks at each instant that `queries.settling` finds. Its decisions come from the code that also makes those of the
-live core. The behaviour of the cluster in that time is assumed (ASSUMPTIONS). The copy has no shadow, because a shadow changes
-nothing.
+The copy (see `state.copying`) has everything that the live core knows. Examples are open decisions, quota timers, waiting
+times, back-offs, the pace, frozen pairs, reservations, gangs that gather, and disruption budgets. The copy takes the
+configuration as an event at ``now`` and ticks at each instant that `queries.settling` finds. Its decisions come from the code
+that also makes those of the live core. The behaviour of the cluster in that time is assumed (ASSUMPTIONS). The copy has no
+shadow, because a shadow changes nothing.
 """
 
 from collections import Counter
@@ -62,7 +62,9 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""The assumption for partitions in which reservations end and are made again forever: they repeat in one pattern (see `queries.settling`).
+"""The assumption for partitions in which reservations end and are made again forever.
+
+They repeat in one pattern (see `queries.settling`).
 """
 AGREEING: Final = "resource managers agree to evictions for pods that they have to check first"
 """The assumption where evictions follow plan checks (design 1.8)."""

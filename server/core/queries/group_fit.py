@@ -41,8 +41,8 @@ class Members(NamedTuple):
     """The asks that have to fit together, in placement order.
 
     ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs. It is 0
-    without a gang or a known size. ``people`` are the limits of users and groups. ``excluded`` are nodes that are large enough
-    but that constraints exclude.
+    without a gang or a known size. ``people`` are the limits of users and groups. ``excluded`` has the nodes that are large
+    enough but excluded by constraints.
     """
 
     name: str
@@ -131,7 +131,7 @@ def free_row(trial: Trial, ask: WaitingAsk) -> int:
 
 
 class _Assignment:
-    """The tentative assignment of members to nodes, with the number of members that each node takes or is charged for."""
+    """The tentative assignment of members to nodes. Each node has the number of members that it takes or is charged for."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -190,7 +190,10 @@ class _Assignment:
 
 
 def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]) -> int:
-    """Return how many asks can be placed now, one after another, each with headroom below every limit and with a node."""
+    """Return how many asks can be placed now, one after another.
+
+    Each needs headroom below every limit, and a node.
+    """
     mark, count = trial.mark(), 0
     headrooms = [list(one.headroom) for one in people]
     for one in asks:

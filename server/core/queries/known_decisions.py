@@ -45,7 +45,10 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
 
 
 def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
-    """Return the candidates that stay, each with the reason: a rule protects it, it was not needed, or its node was not chosen."""
+    """Return the candidates that stay, each with the reason.
+
+    A rule protects the candidate, it was not needed, or its node was not chosen.
+    """
     ranking = ranking_of(core, record)
     told = {one.law for one in record.spared}
     if ranking is None or NOT_NEEDED in told:
@@ -54,7 +57,9 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 
 
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
-    """Return the amounts of queues when the decision was made: of the queues that influenced it, and of its victims' queues.
+    """Return the amounts of queues when the decision was made.
+
+    These are the queues that influenced the decision, and the queues of its victims.
 
     The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free. Requested types
     with a guarantee on the path of the victim's queue are reported as well.

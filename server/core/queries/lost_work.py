@@ -21,7 +21,9 @@ def lost_owners(core: Core, partition: str) -> list[LostLine]:
 
 
 def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the work lost to evictions ordered since the minute of an instant, and the instant from which the sums are complete.
+    """Return the work lost to evictions ordered since the minute of an instant.
+
+    Also return the instant from which the sums are complete.
 
     Instants are Unix milliseconds. KeyError for an unknown partition.
     """

@@ -46,7 +46,7 @@ _CONSTRAINTS: Final = {
 def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, ...]:
     """Return the next steps for a waiting ask, the best first.
 
-    Return () if none is known. ``verdict`` is that of preemption, None if there is none.
+    Return () if none is known. ``verdict`` is that of preemption, or None without one.
     """
     helped = _by_preemption(verdict, now)
     if helped:
@@ -115,7 +115,10 @@ def of_gathering(fit: GroupFit) -> str:
 
 
 def _choices(fit: GroupFit) -> str:
-    """Return the changes that would let all members be placed: remove every obstacle, or, for a gang, need fewer members."""
+    """Return the changes that would let all members be placed.
+
+    Either every obstacle is removed or, for a gang, fewer members are needed.
+    """
     queues = [one for one in fit.limits if one.kind == "queue"]
     needed = [_of_maxima(queues)] if queues else []
     needed += [_of_limit(one, "pods") for one in fit.limits if one.kind != "queue"]

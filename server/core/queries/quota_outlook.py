@@ -64,7 +64,9 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 
 
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
-    """Yield the queues whose runs have to be planned, in the order of the runs (Q6), up to the last run of the queues in ``armed``.
+    """Yield the queues whose runs have to be planned, in the order of the runs (Q6).
+
+    The order ends with the last run of the queues in ``armed``.
 
     The run of an ancestor counts the releases of all queues below it. Therefore the runs of these queues have to be planned
     first.

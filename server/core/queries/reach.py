@@ -1,4 +1,4 @@
-"""The queues that may claim pods from each other, given fences, disabled queues, guarantees and priority fences (G2, G3, G5)."""
+"""The queues that may claim pods from each other (G2, G3, G5). Fences, disabled queues, guarantees and priority fences decide."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class _Claimant(NamedTuple):
     """The leaves whose asks may claim from one set of queues.
 
     ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside it are no
-    victims (G2). ``around`` is None if the leaf is itself that queue, or if leaves share by weight. ``leaf`` is set if priority
+    victims (G2). ``around`` is None if the leaf is that queue itself, or if leaves share by weight. ``leaf`` is set if priority
     fences fix the priorities of the leaf (G5).
     """
 
@@ -62,7 +62,7 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
 
 
 def is_disabled(queue: Queue) -> bool:
-    """Return whether the queue's preemption policy is disabled. If so, it neither claims nor loses pods to claims (G3)."""
+    """Return whether the queue's preemption policy is disabled. If so, the queue does not claim, and loses no pods to claims (G3)."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.DISABLED
 
 

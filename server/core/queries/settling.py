@@ -1,14 +1,14 @@
 """The instant from which nothing more happens without events. A forecast stops there.
 
-A core that gets no events acts only at instants of two kinds. *Dues* happen once: timers (expiry of decisions and asks, vetoes,
-placeholders), quota runs, gangs that gather. *Repeats* never end: a refused ask is tried again after each back-off while it
-waits. Reservations, which evict nothing, end after `reservations.timeout` and are made again after that time.
+A core that gets no events acts only at instants of two kinds. *Dues* happen once: timers, quota runs, and gangs that gather.
+(The timers are those of decisions, asks, vetoes and placeholders.) *Repeats* never end: a refused ask is tried again after each
+back-off while it waits. Reservations, which evict nothing, end after `reservations.timeout` and are made again after that time.
 
-If the state is unchanged, a repeat has the result of the previous one, unless an *opening* came in between. An opening is an
-instant at which time alone changes something: a delay or a pause of an ask ends, a candidate has run for its
+A repeat has the same result as the one before it if the state is unchanged and no *opening* came in between. An opening is an
+instant at which time alone changes something. A delay or a pause of an ask ends, a candidate has run for its
 `preemption.minruntime`, a window of the pace passes, or a freeze of the thrashing monitor ends. Therefore a core is settled
 when no due is left, and one whole period has passed since the last change and the last opening. The period is the sum of the
-longest back-off, one interval of rounds and, where an ask reserves, twice the time-out.
+longest back-off and one interval of rounds. Where an ask reserves, twice the time-out is added.
 """
 
 from collections.abc import Iterator

@@ -36,8 +36,7 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 def would(core: Core, key: str, now: int) -> Verdict | None:
     """Return what the shadow would do for a waiting ask, or the rule that forbids it.
 
-    Return None for a key that does not wait or waits for a placeholder, and if no shadow of the present configuration has
-    begun.
+    Return None if the key does not wait, if it waits for a placeholder, or if no shadow of the present configuration has begun.
     """
     for partition in core.state.partitions.values():
         ask, known = partition.asks.get(key), partition.shadow

@@ -59,7 +59,10 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks with unique keys: their given names, with a number added if a name is missing or in use."""
+    """Return the asks with unique keys.
+
+    These are their given names, with a number added if a name is missing or in use.
+    """
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
         key = ask.key or f"{simulation_answers.NAME}-{number}"

@@ -192,7 +192,9 @@ def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: 
 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
-    """Return the verdict with the instant of the next attempt: after the queue's delay, the back-off, or the pace (G1, P1, P5).
+    """Return the verdict with the instant of the next attempt (G1, P1, P5).
+
+    It comes after the queue's delay, the back-off, or the pace.
 
     For a DaemonSet pod only a change of its node counts (G11). Its verdict therefore has no instant.
     """
@@ -218,7 +220,7 @@ def _after_the_delay(found: Verdict, left_ms: int) -> str:
 
 
 def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
-    """Return whether a budget put a plan for the group off, and the next round is still to come (P5)."""
+    """Return whether a budget put a plan for the group off until the next round, which is still to come (P5)."""
     known = partition.round.tries.verdict(group)
     if known is None or known.law != Rule.PACE:
         return False

@@ -72,7 +72,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 
 
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
-    """Return why one side made no decision for a subject although the other side made one under this policy.
+    """Return why one side made no decision for a subject, while the other side made one under this policy.
 
     ``side`` is the live partition or the shadow's copy of it. ``key`` is the ask, or the queue for surplus reclaim.
     """

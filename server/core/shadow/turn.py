@@ -1,4 +1,4 @@
-"""The turn of a shadow: it plans beside a live round, on the state at the start of that round, and reports the differences.
+"""The turn of a shadow. It plans beside a live round, on the state at the start of that round, and reports the differences.
 
 Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out. Only the shadow's own
 memory changes. The live side thus decides as it would without a shadow, byte for byte.
@@ -54,7 +54,10 @@ class Turn:
         self._drafts: list[ShadowRecord] = []
 
     def plan(self, live: Trial | None) -> None:
-        """Decide under the shadow's settings, and compare with the plans of the live side. ``live`` is None if nothing was due."""
+        """Decide under the shadow's settings, and compare with the plans of the live side.
+
+        ``live`` is None if nothing was due for the live side.
+        """
         known, now = self._known, self._now
         self._ended = standing.sweep(self._partition, known)
         mine: dict[str, Choice] = {}
@@ -202,7 +205,7 @@ class Turn:
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
         """Return the ended record of a decision that only the shadow made.
 
-        Return None if there is no such decision, or it is still open.
+        Return None if there is no such decision, or if it is still open.
         """
         if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
             return None
@@ -273,7 +276,10 @@ def _leave_out_served(trial: Trial) -> None:
 
 
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
-    """Apply the quota runs of the live side to the shadow's Trial, so that their victims count as gone there as well."""
+    """Apply the quota runs of the live side to the shadow's Trial.
+
+    Their victims thus count as gone there as well.
+    """
     for plan in () if live is None else live.plans:
         if plan.facts.shrinks is Shrinks.QUEUE:
             left = tuple(one for one in plan.releases if trial.stands(one.row))

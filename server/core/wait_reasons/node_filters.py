@@ -27,8 +27,8 @@ SHORT: Final = "short-"
 class Tally:
     """The number of nodes by the first reason that excludes the ask, the most frequent reason first. FITS counts nodes that take the ask.
 
-    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is the node that lacks least among the nodes that
-    the constraints allow, None if they allow none. ``missing`` has what that node lacks, by type.
+    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is, among the nodes that the constraints allow, the
+    one that lacks least. It is None if they allow no node. ``missing`` has what that node lacks, by type.
     """
 
     counts: dict[str, int]
@@ -42,7 +42,7 @@ _NO_PART: Final = Constraints(tolerations=ANY_TAINT)
 
 
 def parts(constraints: Constraints) -> list[Part]:
-    """Return the parts of a constraint that an explanation names, each with its name, as a constraint of its own.
+    """Return the parts of a constraint that an explanation names, each with its name and as a constraint of its own.
 
     Parts that exclude no node are left out.
     """

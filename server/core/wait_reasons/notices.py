@@ -21,7 +21,7 @@ TELL_MAX = 2_500
 TELL_BESIDE_MAX = 1_000
 """The largest number of asks that a tick with placements reports. Placements are sent when the tick ends, and must not wait for texts."""
 RETELL_MS = 60_000
-"""The time within which a group of asks gets at most one report that another reservation than the reported one keeps it waiting."""
+"""The milliseconds within which a group of asks gets at most one report that a different reservation now keeps it waiting."""
 
 
 def tell(

@@ -134,7 +134,9 @@ def node_code(partition: Partition, ask: Ask) -> Code:
 
 
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
-    """Yield the nodes that the ask's constraints may allow: only the named nodes if the constraints name some, else all.
+    """Yield the nodes that the ask's constraints may allow.
+
+    These are the named nodes if the constraints name some, and otherwise all nodes.
 
     For an ask that avoids a node for now, all nodes are yielded.
     """

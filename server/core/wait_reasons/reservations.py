@@ -143,7 +143,10 @@ def _range(numbers: list[int]) -> str:
 
 
 def until(held: Pledge) -> str:
-    """Return when a reservation ends at the latest, in words: its time of day in UTC, with the date from a day on."""
+    """Return in words when a reservation ends at the latest.
+
+    This is a time of day in UTC, with the date if the reservation lasts a day or longer.
+    """
     instant = held.commitment.expires_ms
     if not instant:
         return "until that ask has a node"

@@ -107,7 +107,7 @@ _NAMING: Final = frozenset({"rejected", "allocation", "ask", "decision", "shadow
 
 
 def _pause(interval_ms: int) -> float:
-    """Return the seconds between two pictures. Raises CallError if the interval is negative."""
+    """Return the seconds between two pictures. Raise CallError if the interval is negative."""
     wanted = interval_ms or WATCH_INTERVAL_MS_DEFAULT
     if wanted < 0:
         raise invalid("INVALID_INTERVAL", ("min_interval_ms", f"{interval_ms} is negative"))

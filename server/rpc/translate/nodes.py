@@ -62,7 +62,7 @@ def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Steps[Batch]:
 
 
 def _add(batch: Batch, node: si_pb2.NodeInfo, reader: Reader) -> None:
-    """Add a node with its allocations to the batch. Raises RefusedError before anything of the node is added."""
+    """Add a node with its allocations to the batch. Raise RefusedError before anything of the node is added."""
     name("nodeID", node.nodeID)
     action = _ACTIONS.get(node.action)
     if action is None:

@@ -197,7 +197,7 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
 
 
 def _members(job_key: str, members: int) -> int:
-    """Return the size of the ask's gang. Raises RefusedError for a size without a gang."""
+    """Return the size of the ask's gang. Raise RefusedError for a size without a gang."""
     whole("jobMembers", members, MEMBERS_MAX)
     if members and not job_key:
         raise RefusedError("jobKey: is empty while jobMembers is set")

@@ -1,4 +1,4 @@
-"""The questions to the planner: its answer now, and its answer on a snapshot in which one change is tried.
+"""The questions to the planner. It answers for now, or for a snapshot in which one change is tried.
 
 Every answer comes from the planner.
 """
@@ -150,7 +150,8 @@ class Planner:
     def _no_leaf_exceeds(self, ask: Claimant) -> bool:
         """Return whether every other leaf is within its entitlement in the requested types, so that nothing is evicted (G2).
 
-        Return False for gangs and for asks that replace pods of their queue, because pods of their own queue may be evicted.
+        Return False for gangs, and for asks that replace pods of their queue. For these, pods of their own queue may be
+        evicted.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
         if isinstance(ask, WaitingJob) or serving != [Scope.OTHER_QUEUES]:

@@ -167,9 +167,11 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """Yield the cure of raising the priority to the lowest one with which the claimant gets capacity from outside its leaf (G5).
+    """Yield the cure of raising the priority (G5).
 
-    A plan whose victims are all in its own leaf does not count, because it does not raise what the leaf has.
+    The new priority is the lowest with which the claimant gets capacity from outside its leaf.
+
+    A plan whose victims are all in its own leaf does not count. It does not raise what the leaf has.
     """
     own = claimants.priority(need.claimant)
 
@@ -242,7 +244,9 @@ def _by_size(snapshot: Snapshot, need: Need) -> list[WaitingAsk]:
 def _with_node(
     snapshot: Snapshot, need: Need, some: Sequence[WaitingAsk]
 ) -> tuple[Snapshot, Claimant]:
-    """Return the snapshot with a new node that has capacity for some of the members, and the claimant allowed on that node.
+    """Return the snapshot with a new node for some of the members.
+
+    The node has capacity for them, and the claimant may use it.
 
     The new node has each requested host port.
     """

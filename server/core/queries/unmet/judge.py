@@ -75,7 +75,7 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.BELOW_GUARANTEE: Binding.GUARANTEES,
     Rule.FROZEN: Binding.FROZEN,
 }
-"""The binding for asks that no change helps, by the rule that protects most of the pods that hold the missing types."""
+"""The binding for asks that no change helps. The key is the rule that protects most of the pods that hold the missing types."""
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
@@ -224,7 +224,7 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
     """Return whether fragmentation explains the refusal (G12).
 
-    This requires that the refusal has one of four rules, that no maximum blocks, and that the suitable nodes have enough free
+    Three conditions hold then. The refusal has one of four rules, no maximum blocks, and the suitable nodes have enough free
     capacity in sum.
     """
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
@@ -287,7 +287,7 @@ _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FE
 def _of_the_cure(
     snapshot: Snapshot, need: Need, refusal: Refusal, found: Cure | None
 ) -> Binding | None:
-    """Return the binding that the cure removes. Return None if the cure does not show which one that is."""
+    """Return the binding that the cure removes. Return None if the cure does not show the binding."""
     nobody = Binding.FENCE if refusal.rule is Rule.MEMBER and not refusal.levels else None  # J7, G2
     if found is None:
         return nobody
@@ -301,7 +301,7 @@ def _of_the_cure(
 
 
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
-    """Return the types that the cure would guarantee, although no queue from the leaf up to its fence guarantees them now.
+    """Return the types that the cure would guarantee and that no queue from the leaf up to its fence guarantees now.
 
     The list is empty for a cure that raises no guarantee.
     """
@@ -318,7 +318,7 @@ def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
     """Return the queue whose maximum keeps the claimant waiting, "" for none.
 
-    For a gang a maximum counts only if raising it helps, because a gang may evict pods of its own queue (J8).
+    For a gang a maximum counts only if raising it helps. A gang may evict pods of its own queue (J8).
     """
     raised = found is not None and found.change is Change.RAISE_MAX
     if refusal.rule is Rule.MEMBER and not raised:

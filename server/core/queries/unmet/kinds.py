@@ -69,7 +69,7 @@ def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]
 def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
     """Yield asks that represent a group, each with the number of asks that it represents.
 
-    A gang is represented by its first member. In other groups each of the first asks represents itself, because asks may differ
+    A gang is represented by its first member. In other groups each of the first asks represents itself. These asks may differ
     in fields that their class does not cover. The last ask represents all others.
     """
     if isinstance(group, Job):

@@ -35,7 +35,10 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 
 
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
-    """Return for each queue the firm amounts that are held once all ordered evictions are done, and that sum plus waiting firm asks."""
+    """Return two firm amounts for each queue.
+
+    The first is what is held when all ordered evictions are done. The second adds the waiting firm asks.
+    """
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
     dying = set(partition.columns.allocations.dying())

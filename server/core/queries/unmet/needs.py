@@ -76,7 +76,7 @@ class Need(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of asks that wait, and how many others."""
+    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of asks that wait, and how many other kinds."""
 
     queue: str
     types: tuple[UnmetType, ...]

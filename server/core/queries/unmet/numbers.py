@@ -1,4 +1,4 @@
-"""The cures that change a number of one queue or limit: how much a maximum, a guarantee or a user's limit has to change.
+"""The cures that change a number of one queue or limit. They say how much a maximum, a guarantee or a user's limit has to change.
 
 For each number, the smallest change that helps is searched for with the planner.
 """
@@ -53,7 +53,10 @@ def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]
 
 
 def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures of raising a maximum on the claimant's path that has no headroom, by the smallest amount that helps (G9)."""
+    """Yield cures of raising a maximum on the claimant's path that has no headroom (G9).
+
+    Each raises it by the smallest amount that helps.
+    """
     snapshot = planner.snapshot
     lacks: dict[str, dict[int, int]] = {}
     for block in blocks(Trial(snapshot), claimants.whole(need.claimant)):
@@ -119,9 +122,11 @@ def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cu
 
 
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising the leaf's guarantee, so that the leaf itself decides whether its asks may claim a type (G2).
+    """Yield the cure of raising the leaf's guarantee (G2).
 
-    This helps in three cases: the queue that decides for the type already has its share, no queue decides for the type, or pods
+    The leaf then decides itself whether its asks may claim a type.
+
+    This helps in three cases. The queue that decides for the type already has its share, no queue decides for the type, or pods
     inside the deciding queue hold it.
     """
     if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
@@ -181,9 +186,12 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return the amounts by which to raise guarantees that are met, by queue, so that their queues may claim again (G2).
+    """Return the amounts by which to raise guarantees that are met, by queue.
 
-    A queue whose guarantee of a type is met decides that its asks may not claim the type, whatever its ancestors lack.
+    Their queues may then claim again (G2).
+
+    A queue whose guarantee of a type is met decides that its asks may not claim the type. What its ancestors lack does not
+    matter.
     """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
@@ -262,7 +270,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
     """Return the queues with a guarantee that do not contain the ask.
 
-    Those that protect most candidates come first, the others by path.
+    Those that protect most candidates come first. The others follow by path.
     """
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
@@ -283,7 +291,7 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering the guarantee of a queue by as little as the search finds. Return None if none helps.
+    """Return the cure of lowering the guarantee of a queue by as little as the search finds. Return None if lowering it does not help.
 
     A guarantee of zero is tried first. If it gives a plan, the guarantee keeps as much as the plan's victims allow.
     """
@@ -367,7 +375,7 @@ def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
     """Return the most that a guarantee may keep, found upwards from ``kept``.
 
-    As long as one unit more still gives a plan, the search continues from what the queue has after that plan's victims.
+    While one unit more still gives a plan, the search continues from what the queue has after that plan's victims.
     """
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):
