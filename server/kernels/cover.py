@@ -1,7 +1,7 @@
 """Bounds on the row sets of each group that could cover a need: whether such a set exists, and a lower bound on its cost.
 
-Rows come sorted by group (see `Groups`). Every bound holds for all sets of rows of the group that cover the need, whatever
-other rules such a set has to keep (design 6.7).
+Rows come sorted by group (see `Groups`). Every bound holds for all sets of rows of the group that cover the need. It holds
+whatever other rules such a set has to keep (design 6.7).
 """
 
 from collections.abc import Sequence

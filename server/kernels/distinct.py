@@ -1,6 +1,6 @@
 """The distinct numbers of a column.
 
-`np.unique` has the same result, but its first call in a process imports a package, which takes 10 ms.
+`np.unique` has the same result, but its first call in a process imports a package. The import takes 10 ms.
 """
 
 from collections.abc import Iterable

@@ -78,7 +78,10 @@ def _includes(demand: Demand, other: Demand) -> bool:
 
 
 def equal(one: Mask | None, other: Mask | None) -> bool:
-    """Return whether two masks mark the same rows. None is equal only to None."""
+    """Return whether two masks mark the same rows.
+
+    None is equal only to None. None is equal only to None.
+    """
     if one is None or other is None:
         return one is other
     return np.array_equal(one, other)

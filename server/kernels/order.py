@@ -32,7 +32,9 @@ def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
 
 
 def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
-    """Return (group, number of its rows, its first ``most`` rows) for each group that has rows, by rising group number.
+    """Return (group, number of its rows, its first ``most`` rows) for each group that has rows.
+
+    Group numbers rise.
 
     Rows with a negative group number are left out.
     """

@@ -1,4 +1,4 @@
-"""The division of an amount down a tree: every row gets a part of the amount, and divides its part by weight among the rows below it.
+"""The division of an amount down a tree. Every row gets a part of the amount, and divides its part by weight among the rows below it.
 
 Rows come level by level, with the siblings of a *family* side by side. The top row is alone in the first level. Each column is
 divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.
@@ -119,7 +119,10 @@ def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, A
 
 
 def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
-    """Return the floor of each row, limited by its cap: its own least amount, or the sum of the floors below it if that is larger."""
+    """Return the floor of each row, limited by its cap.
+
+    The floor is the row's own least amount, or the sum of the floors below it if that is larger.
+    """
     floors = least.copy()
     for level in reversed(tree):
         floors[level.rows] = np.minimum(floors[level.rows], caps[level.rows])

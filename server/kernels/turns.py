@@ -1,4 +1,4 @@
-"""The order in which waiting asks would be taken one at a time, computed for all asks at once, and the usage after the last ask.
+"""The order in which waiting asks would be taken one at a time, and the usage after the last ask. Both are computed for all asks at once.
 
 One at a time, the next ask is found from the root down. At each level the child with the smallest key is taken. The share of a
 child only grows while its asks are taken, so the keys of its asks rise. Therefore taking the smallest key first merges sorted

@@ -1,4 +1,4 @@
-"""The division of amounts over groups of items by water filling: each item gets L * weight, between its lower and its upper bound.
+"""The division of amounts over groups of items by water filling. Each item gets L * weight, between its lower and its upper bound.
 
 A group has one L. The levels at which items start and stop to rise are sorted. Then L is found between two of these levels. All
 results are exact. Amounts are under 2^62, and weights at most WEIGHT_MAX. For each item, weight * sum of the group's weights

@@ -1,9 +1,9 @@
 """The amounts that firm or lendable pods may use in a queue (J4).
 
-The limits apply to the leaf and to every queue above it. A firm ask must not raise the usage of firm pods above the guarantee,
-for each type that the queue guarantees. The usage of all pods must stay within the maximum. A lendable ask must leave room
-below the maximum for waiting firm asks: the part of the guarantee that they wait for. Usage here is what the queue will hold,
-with plans and promised capacity.
+The limits apply to the leaf and to every queue above it. For each type that the queue guarantees, a firm ask must not raise the
+usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave room below
+the maximum for waiting firm asks: the part of the guarantee that they wait for. Usage here is what the queue will hold, with
+plans and promised capacity.
 """
 
 from collections.abc import Mapping
@@ -71,10 +71,12 @@ def within_guarantee(
 
 
 def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if no capacity may be held for the ask, else None (J4).
+    """Return a refusal if no capacity may be held for the ask (J4).
 
-    Nothing is held for a firm ask beyond the guarantees of its queues, because the ask would not be placed there. No node is
-    reserved for a lendable ask that would use what is kept for firm asks.
+    Return None if it may be held.
+
+    Nothing is held for a firm ask beyond the guarantees of its queues. The ask would not be placed there. No node is reserved
+    for a lendable ask that would use what is kept for firm asks.
     """
     wanted, reserving = dict(ask.kind.demand), policy.reserves
     if reserving and not _leaves_what_is_kept(trial, ask):

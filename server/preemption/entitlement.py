@@ -67,9 +67,9 @@ class Openness:
     def outside(self) -> tuple[dict[int, str], str]:
         """Return two values: for each open type the queue outside which its victims run, and the queue to use for undecided types.
 
-        All deciding queues lie on one path. The second value is the lowest deciding queue with an open type: a victim outside
-        it lowers the deficit of each deciding queue. If no type is open, the second value is the root: no victim runs outside
-        it.
+        All deciding queues lie on one path. The second value is the lowest deciding queue with an open type. A victim outside
+        it lowers the deficit of each deciding queue. If no type is open, the second value is the root, and no victim runs
+        outside it.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)
@@ -120,7 +120,9 @@ def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
 
 
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
-    """Return for each type the deciding queue: the lowest queue from the leaf to the scope root that decides for it (G2, W6).
+    """Return for each type the deciding queue (G2, W6).
+
+    This is the lowest queue from the leaf to the scope root that decides for the type.
 
     Guarantees stay the same during a Trial, so that the result is stored. Shares change with plans and are read again.
     """
@@ -143,8 +145,8 @@ def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
 def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
     """Return whether the queue decides for a type: it has a guarantee (G2).
 
-    With shares by weight, a queue decides for a type if its siblings contend for the type, or if the queue has less of it than
-    its floor (W6).
+    With shares by weight, a queue decides for a type in two cases: its siblings contend for the type, or it has less of the
+    type than its floor (W6).
     """
     if not trial.snapshot.is_shared_out:
         return queue.guaranteed[at] > 0
@@ -209,7 +211,10 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 
 
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
-    """Return a priority of a leaf as the queue ``top`` above it sees it (G5): changed by the offsets and fences in between."""
+    """Return a priority of a leaf as the queue ``top`` above it sees it (G5).
+
+    The offsets and fences in between change it.
+    """
     for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break

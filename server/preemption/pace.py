@@ -52,7 +52,9 @@ def is_natural(settings: PreemptionSettings) -> bool:
 
 
 def over_use(trial: Trial) -> OverUse:
-    """Return how much each queue is above its entitlement, by queue and type index, with the plans so far applied (P9).
+    """Return how much each queue is above its entitlement, by queue and type index (P9).
+
+    The plans so far count as applied.
 
     Zeros are left out.
     """
@@ -75,7 +77,9 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 
 
 def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
-    """Return the amounts that the plan's victims add to the budgets of the partition, of the victims' leaves and of their applications.
+    """Return the amounts that the plan's victims add to the budgets.
+
+    The budgets are those of the partition, of the victims' leaves and of their applications.
 
     In a partition with a natural termination factor, the losses of queues to others are added as well.
     """

@@ -84,7 +84,7 @@ class Rule(enum.StrEnum):
     OTHER_QUEUE = "other-queue"
     """The candidate runs in another queue.
 
-    A replacement takes no victim there (I2), nor does a gang whose queue is entitled to nothing (J7).
+    A replacement takes no victim there (I2). A gang takes none there either if its queue is entitled to nothing (J7).
     """
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, in which a claim takes no victim (G3)."""
@@ -149,7 +149,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkIntent:
-    """A quota run or surplus reclaim to plan: a queue gives back what exceeds its maximum, or the root what exceeds its capacity.
+    """A quota run or surplus reclaim to plan. A queue gives back what exceeds its maximum, or the root what exceeds its capacity.
 
     ``replans`` is the id of the open decision that the plan continues, or "".
     """

@@ -23,8 +23,8 @@ Families = list[list[tuple[int, int]]]
 class Share(NamedTuple):
     """The share of one queue, by type index.
 
-    ``demand`` is what the queue holds and requests. ``cap`` is the most that it may have (None for no limit), and ``floor`` the
-    least that it gets. ``deserved`` is its part by weight, and ``entitled`` what it may claim. ``contended`` says whether
+    ``demand`` is what the queue holds and requests. ``cap`` is the most that it may have, or None for no limit. ``floor`` is
+    the least that it gets. ``deserved`` is its part by weight, and ``entitled`` what it may claim. ``contended`` says whether
     siblings request more than there is.
     """
 
@@ -89,7 +89,10 @@ class Proportion:
         )
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return the entitlement (E) by type (W2): the deserved share of a contended type, and the floor of any other type."""
+        """Return the entitlement (E) by type (W2).
+
+        This is the deserved share of a contended type, and the floor of any other type.
+        """
         return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:

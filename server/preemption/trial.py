@@ -273,7 +273,7 @@ class Trial:
         )
 
     def firm_held(self, path: str) -> FrozenAmounts:
-        """Return what firm asks of a queue will use once every open decision and plan is carried out, by type (J4)."""
+        """Return what firm asks of a queue will use when every open decision and plan is carried out, by type (J4)."""
         return tuple(self._firm.get(path) or self.snapshot.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
@@ -373,7 +373,9 @@ class Trial:
         least: Iterable[tuple[int, int]] = (),
         closed: Iterable[int] = (),
     ) -> tuple[Mask, Array]:
-        """Return the nodes that could take the ask if nothing ran on them, and what must be freed there for it, by row.
+        """Return the nodes that could take the ask if nothing ran on them, by row.
+
+        Each comes with what must be freed there for the ask.
 
         What must be freed is what the node will lack. It is at least the amount in ``least``, by type index. Nodes where some
         of a ``closed`` type must be freed are left out (G2).
@@ -420,7 +422,7 @@ class Trial:
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """Return the rows without a disruption left (V5). Return None if budgets are ignored, or if there is no such row."""
+        """Return the rows without a disruption left (V5). Return None if budgets are ignored, or if no row is exhausted."""
         ignored = self.snapshot.settings.disruption_budgets == "ignore"
         return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 
@@ -440,7 +442,7 @@ class Trial:
     def least_short(self, kind: ClassFacts) -> int:
         """Return the row of the node that lacks least now for asks of the class, -1 for none.
 
-        The node must be able to hold such an ask when empty, and nothing may be held on it for another ask.
+        When empty, the node must be able to hold such an ask. Nothing may be held on it for another ask.
         """
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held

@@ -1,4 +1,4 @@
-"""The order of victims: lists of keys that are compared one after another, with the allocation's own key last (V2, P6).
+"""The order of victims (V2, P6): lists of keys that are compared one after another, with the allocation's own key last.
 
 Each policy has a list. The list begins with fixed keys. A partition may replace the other keys (`preemption.order`). A key is a
 whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A policy searches

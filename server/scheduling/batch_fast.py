@@ -83,7 +83,10 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 
 
 def _is_alone(partition: Partition) -> bool:
-    """Return whether only unqueued asks can be placed: no complete gang is still to be tried, and no group may be placeable."""
+    """Return whether only unqueued asks can be placed.
+
+    That is so if no complete gang is still to be tried, and no group may be placeable.
+    """
     if partition.gangs.ready:
         return False
     return not partition.classes.live_asks or next_group(partition, _any_group) is None
@@ -120,7 +123,10 @@ def _next(queue: Queue, depth: int) -> Queue:
 
 
 def _is_simple(partition: Partition, burst: Burst) -> bool:
-    """Return whether the order depends only on shares, ages and names, every queue may place, and no ask has preferences."""
+    """Return whether the order depends only on shares, ages and names.
+
+    It does if every queue may place, and no ask has preferences.
+    """
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False
     if any(one.preferred is not None for one in burst.classes):
@@ -222,7 +228,7 @@ def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 def _place(partition: Partition, now: int) -> list[Ask]:
     """Place the asks in their order until one has no node, and return the placed asks.
 
-    Place none if the batch is not simple, or if a limit could be reached.
+    Place no ask if the batch is not simple, or if a limit could be reached.
     """
     burst = _gather(_free(partition, partition.unqueued))
     turns = _turns(burst) if _is_simple(partition, burst) else None
@@ -247,7 +253,10 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 
 def _leave_rest(partition: Partition) -> None:
-    """Keep the asks without a node unqueued, group by group, so that groups are created in the order of their first asks."""
+    """Keep the asks without a node unqueued, group by group.
+
+    Groups are thus created in the order of their first asks.
+    """
     asks = partition.unqueued
     partition.unqueued = rest = [ask for ask in asks if ask.node is None]
     firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}

@@ -24,7 +24,9 @@ REVIVE_MOST: Final = 2_000
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
-    """Begin a tick: requeue what events since the last tick may have made placeable, and place pledged asks (design 6.5, 6.6).
+    """Begin a tick (design 6.5, 6.6).
+
+    Requeue what events since the last tick may have made placeable, and place pledged asks.
 
     Placed asks are appended to ``placed``. If `is_reviving` is true afterwards, nothing else may be placed in this tick.
     """
@@ -56,7 +58,7 @@ def refresh(partition: Partition) -> list[Node]:
 
 
 def is_reviving(partition: Partition) -> bool:
-    """Return whether more classes have to be requeued because of nodes with more free capacity, or limits with more headroom."""
+    """Return whether more classes have to be requeued because a node has more free capacity or a limit more headroom."""
     return bool(partition.index.reviving or partition.limits.unblocking)
 
 
@@ -137,7 +139,10 @@ def _serve_reservations(
 
 
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
-    """Return whether a pledged ask may fit now: its node changed, or it is in a gang without victims, which may lack only headroom (J8)."""
+    """Return whether a pledged ask may fit now.
+
+    Its node changed, or it is in a gang without victims, which may lack only headroom (J8).
+    """
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
 
@@ -253,7 +258,7 @@ def _node_for(partition: Partition, group: Group) -> Node | None:
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
-    """Park a group. If the reason for waiting differs from the one last sent for its asks, mark the new reason to be sent."""
+    """Park a group. If its asks were last sent another reason for waiting, mark the new reason to be sent."""
     pending.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:

@@ -1,4 +1,4 @@
-"""The nodes on which capacity became free, as a table that quickly tells which unschedulable classes one of them may take (design 6.5)."""
+"""The nodes on which capacity became free (design 6.5). The table tells quickly which unschedulable classes one of them may take."""
 
 from collections.abc import Sequence
 

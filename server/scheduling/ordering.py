@@ -1,4 +1,4 @@
-"""The order of asks (O1 to O4): the next ask is found from the root down, by the best entry of each heap (design 6.3, 6.4).
+"""The order of asks (O1 to O4). The next ask is found from the root down, by the best entry of each heap (design 6.3, 6.4).
 
 An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so that it is
 verified.
@@ -37,8 +37,8 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 def _straight(root: Queue) -> Group | Job | None:
     """Return the group on top of all heaps in one pass, the usual case.
 
-    Return None if a queue on the way announces another priority than its best one, does not compare by priority first, or has
-    all its asks blocked. Outdated entries on top of queues' heaps are removed.
+    Return None in three cases: a queue on the way announces another priority than its best one, it does not compare by priority
+    first, or all its asks are blocked. Outdated entries on top of queues' heaps are removed.
 
     If the result is None, `_descend` has to search. Otherwise it is the group that `_descend` would return.
     """

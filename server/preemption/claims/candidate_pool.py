@@ -61,7 +61,9 @@ def barred_rows(
 
 
 def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
-    """Return for each gang of these allocations, by its number, how many of its members may be evicted without breaking it (J12).
+    """Return for each gang of these allocations how many members may be evicted without breaking it (J12).
+
+    The key is the gang's number.
 
     The result is empty when the partition does not plan for gangs.
     """
@@ -338,8 +340,7 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether each victim's queues must be checked here, because G4 does not yet exclude queues that are within their shares (W8, W9).
-        """
+        """Whether each victim's queues must be checked here (W8, W9): where G4 does not exclude queues that are within their shares."""
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
@@ -425,8 +426,8 @@ class Candidates:
     ) -> Sequence[int]:
         """Return the types among ``kinds`` that an allocation frees and for which it may be taken.
 
-        Its leaf must lie outside the queue that decides for the type (G2), and exceed its share by more than the dead zone
-        (P9).
+        Its leaf must lie outside the queue that decides for the type (G2). The leaf must exceed its share by more than the dead
+        zone (P9).
         """
         if not any(gives):
             return ()

@@ -248,7 +248,10 @@ class ClaimEligibility:
         return None
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """Return the maxima on the ask's path that leave too little headroom for it, even when all terminating pods have ended (G9)."""
+        """Return the maxima on the ask's path that leave too little headroom for it (G9).
+
+        All terminating pods count as ended.
+        """
         return blocks(trial, self.ask)
 
 
@@ -304,7 +307,9 @@ def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandida
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """Return the maxima on an ask's path that leave too little headroom for it, even when all terminating pods have ended.
+    """Return the maxima on an ask's path that leave too little headroom for it.
+
+    All terminating pods count as ended.
 
     A lendable ask must also leave the capacity that waiting firm asks will need (J4). With ``claiming``, plain shares by weight
     are left out. Evictions in other queues do not change what the preemptor's own queue deserves (W2).
@@ -362,7 +367,10 @@ class InQueueEligibility:
         return frozenset()
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
-        """Return no types: a replacement takes nothing from its queue, so that the dead zone does not apply (P9)."""
+        """Return no types.
+
+        A replacement takes nothing from its queue, so the dead zone does not apply (P9).
+        """
         del trial, path
         return ()
 

@@ -1,13 +1,12 @@
 """Claims (policy `guaranteed`): a queue below its guarantee gets its share back from queues above theirs.
 
-An ask may claim when two conditions hold. The ask has waited long enough (G1). A queue that decides for it is below its
-guarantee in a type that the ask requests: that type is open (G2). A type is closed when its deciding queue already has its
-guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and runs outside the
-queue that decides for the type. The victim then counts for all types that it frees. Victims run within the ask's fence, in
-queues above their guarantees, and leave those queues at or above their guarantees (G3, G4). Their priority is at most that of
-the ask (G5). All victims of a claim run on one node. The victims include as few opted-out pods as possible (G7). Each victim is
-needed (G8). The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of the rule
-(G12).
+An ask may claim when two conditions hold. The ask has waited long enough (G1). A type that the ask requests is open: the queue
+that decides for the type is below its guarantee in it (G2). A type is closed when its deciding queue already has its guarantee.
+A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and runs outside the queue that
+decides for the type. The victim then counts for all types that it frees. Victims run within the ask's fence, in queues above
+their guarantees. They leave those queues at or above their guarantees (G3, G4). Their priority is at most that of the ask (G5).
+All victims of a claim run on one node. The victims include as few opted-out pods as possible (G7). Each victim is needed (G8).
+The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -110,7 +109,9 @@ def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if no type of the ask is open (G2), else None.
+    """Return a refusal if no type of the ask is open (G2).
+
+    Return None otherwise.
 
     A closed type alone forbids nothing here: each node shows whether it is lacking.
 
@@ -141,7 +142,9 @@ def _enough(trial: Trial, one: Deciding) -> str:
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if a queue on the ask's path is over its maximum in a requested type, else None (G9).
+    """Return a refusal if a queue on the ask's path is over its maximum in a requested type (G9).
+
+    Return None otherwise.
 
     Quota enforcement has to act first.
     """

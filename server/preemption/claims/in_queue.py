@@ -74,7 +74,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether pods of other applications run in the ask's leaf.
 
-    If there are none, nothing can be replaced. A plan without victims is then refused, because it would only take capacity from
+    If none run there, nothing can be replaced. A plan without victims is then refused, because it would only take capacity from
     another reservation.
     """
     columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number

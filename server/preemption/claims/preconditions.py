@@ -26,7 +26,9 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if no pod may be evicted for the ask, by its label `can-preempt` or by the partition's default (J3).
+    """Return a refusal if no pod may be evicted for the ask (J3).
+
+    The ask's label `can-preempt` says so, or the partition's default.
 
     Else return None. The rule applies in partitions that list policy `job`, in which a single ask is a gang of one.
     """

@@ -1,4 +1,4 @@
-"""A claim's search for victims, for all asks of one class in one leaf: the best node, and the best set of victims on it (G3-G9).
+"""A claim's search for victims, for all asks of one class in one leaf. It finds the best node, and the best set of victims on it (G3-G9).
 
 Facts about the class are computed once per Trial: the leaves with victims, the rows that pass, and a bound for each node. A
 plan only makes nodes worse for the class. The nodes that the plan touches are the exception: they get a new bound (design 6.7).
@@ -183,7 +183,9 @@ class Claim:
         return self._pool.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> ChosenNode | None:
-        """Return a node for an ask that maxima block, and its victims: they run on the node or, below those maxima, on any node (G9).
+        """Return a node for an ask that maxima block, and its victims (G9).
+
+        The victims run on the node or, below those maxima, on any node.
 
         The node is the one that the ask would get without the maxima. Return None if no maximum blocks the ask, or if no set is
         found.
@@ -252,7 +254,7 @@ class Claim:
                 self._judge(trial, top.node)
 
     def _draw(self, trial: Trial) -> None:
-        """Judge nodes in the order of their bounds, as long as the next node could be better than the best one so far."""
+        """Judge nodes in the order of their bounds, while the next node could be better than the best one so far."""
         order = self._pool.field.order
         while self._drawn < len(order):
             node = order[self._drawn]
@@ -325,7 +327,9 @@ class Claim:
     # The report ---------------------------------------------------------------------------------------
 
     def nearest(self, trial: Trial) -> Nearest:
-        """Return the node that would lack least if all victims that the rules allow were evicted, and what it would lack (G12).
+        """Return the node that would lack least if all victims that the rules allow were evicted (G12).
+
+        Also return what it would lack.
 
         A node that lacks a closed type is returned only where all nodes do (G2).
         """

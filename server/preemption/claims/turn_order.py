@@ -109,7 +109,9 @@ class Claimants:
 
 
 def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
-    """Return how near a leaf is to its entitlement E: the largest quotient of usage and E over the types of ``measured`` (P4).
+    """Return how near a leaf is to its entitlement E (P4).
+
+    This is the largest quotient of usage and E over the types of ``measured``.
 
     ``measured`` has a queue and a type index for each type with E > 0 (see `entitlement.measures`). A leaf that is entitled to
     nothing comes last.

@@ -2,7 +2,7 @@
 
 A *need* is the least amount that has to be freed. A *cap* is the most that may be taken. The cap of a queue is what it uses
 above its guarantee. The cap of a disruption budget is the number of pods that it allows to be evicted. A set within all caps is
-*legal*. A legal set stays legal when one of its victims is removed, so that victims that are not needed can be given back.
+*legal*. A legal set stays legal when one of its victims is removed. Victims that are not needed can therefore be given back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

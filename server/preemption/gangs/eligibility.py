@@ -34,7 +34,7 @@ def added(demands: Iterator[Demand]) -> Demand:
 
 
 def whole(job: WaitingJob) -> WaitingAsk:
-    """Return the gang as one ask: the sum of the requests of all members, at the priority of the least important member."""
+    """Return the gang as one ask: the sum of all members' requests, at the priority of the least important member."""
     first = job.members[0]
     kind = replace(
         first.kind,
@@ -101,8 +101,8 @@ class GangEligibility:
     def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
         """Return the types for which allocations of another queue may be taken if these types are lacking (J7, G2).
 
-        A type qualifies if a queue on the gang's path decides for it, the leaf lies outside that queue, and the leaf is over its
-        entitlement.
+        A type qualifies under three conditions. A queue on the gang's path decides for it, the leaf lies outside that queue,
+        and the leaf is over its entitlement.
         """
         known = self._takes.get(leaf)
         if known is None:
@@ -141,8 +141,10 @@ class GangEligibility:
         return self._others.margins(trial, leaf)
 
     def share(self, trial: Trial) -> dict[int, int]:
-        """Return how much may be taken from other queues, by type index: the deciding queue's entitlement less what it holds.
+        """Return how much may be taken from other queues, by type index.
 
-        A type without a deciding queue has no entry. It has no limit here, because no victim is taken for it (J7).
+        This is the deciding queue's entitlement less what the queue holds.
+
+        A type without a deciding queue has no entry. Such a type has no limit here, because no victim is taken for it (J7).
         """
         return {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in self.owed}

@@ -3,10 +3,10 @@
 J3. A gang is planned for when pods may be evicted for all of its members. There is no delay. After a refusal the gang waits for
 its back-off. J6. A gang is planned for only if what it requests fits below the limit of its class (firm or lendable) in the
 queue. The lendable pods of the queue that may be evicted are not counted. J7. Only lendable pods are evicted. In the gang's own
-queue they must have a strictly lower priority. In other queues G3 to G5 must allow it, and the gang's queue must still be
-entitled to what they give. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority, age and
-key. The least important victims come first. If one member gets no node, no pod is evicted. J12. A gang that would fall below
-its minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
+queue they must have a strictly lower priority. In other queues G3 to G5 must allow it. The gang's queue must still be entitled
+to what they give. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority, age and key. The
+least important victims come first. If one member gets no node, nothing is evicted. J12. A gang that would fall below its
+minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
 """
 
 from collections.abc import Iterator
@@ -121,7 +121,9 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
-    """Return a refusal if a lendable gang would exceed its leaf's limit even without all victims that the leaf has for it (J6).
+    """Return a refusal if a lendable gang would exceed its leaf's limit (J6).
+
+    The victims that the leaf has for the gang count as gone.
 
     Else return None.
     """
@@ -150,7 +152,10 @@ def _release(search: JobSearch, row: int) -> Release:
 
 
 def _refusal(trial: Trial, search: JobSearch, answer: GangAnswer) -> Refusal:
-    """Return the refusal of a gang (G12): it names the member without a node and the nearest node, or the queue that is full."""
+    """Return the refusal of a gang (G12).
+
+    It names the member without a node and the nearest node, or the queue that is full.
+    """
     spared, told = search.spared(), levels(trial, search)
     if answer.member is None:
         path, index = answer.full[0]

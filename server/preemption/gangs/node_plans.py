@@ -133,7 +133,7 @@ class NodePlanner:
     # The full path --------------------------------------------------------------------------------
 
     def _judge_plain(self, node: int, demand: Demand) -> Judged:
-        """Return the verdict with every test. Where no candidate can be barred, `_judge_fast` returns the same verdict."""
+        """Return the verdict with every test. `_judge_fast` returns the same verdict where no candidate can be barred."""
         self.assignment.assign(node, demand)
         units = self._walk(node)
         enough = self.assignment.holds(node) and self.assignment.takes_no_more_than_its_share()

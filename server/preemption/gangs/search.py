@@ -1,4 +1,4 @@
-"""The search for a gang's plan (J8, J9): a node for each member in turn, and victims for all of them together.
+"""The search for a gang's plan (J8, J9). It finds a node for each member in turn, and victims for all of them together.
 
 Nodes are judged in the order of a lower bound on their key, as in a claim (design 6.7). Placing a member normally makes a node
 only worse for the members after it. There are two exceptions, whose nodes are judged again. The first: a node that victims
@@ -7,8 +7,8 @@ queue increase what may be taken from other queues (J7).
 
 The finished plan must justify each victim of another queue (J7). Suppose all victims of the gang's own queue are gone. The
 victim must then free a type that is still lacking and to which the gang's queue is entitled. If a victim is not justified, the
-search is repeated once. This time the allocations of the gang's own queue come first on every node. If that finds no plan
-either, the gang has none.
+search is repeated once. This time the allocations of the gang's own queue come first on every node. If the repeated search
+finds no plan either, the gang has none.
 """
 
 import heapq
@@ -55,7 +55,7 @@ class GangAnswer(NamedTuple):
     A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan,
     ``member`` is the member without a node, and ``row`` is the node nearest to holding it. ``lacks`` has the amounts missing
     there, by type. ``full`` has the queues whose maximum has too little headroom (J4). ``unowed`` says that other queues could
-    give the missing amounts, but that the gang's queue is not entitled to them.
+    give the missing amounts, but that the gang's queue is not entitled to these amounts.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -315,7 +315,9 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return what the gang lacks if this unit of another queue is not evicted: capacity on a node, or headroom below a maximum.
+        """Return what the gang lacks if this unit of another queue is not evicted.
+
+        This is capacity on a node, or headroom below a maximum.
 
         The unit is not evicted because the gang's queue is not entitled to what the unit frees.
         """
@@ -429,7 +431,7 @@ class _Line:
                 self._judge(top.node)
 
     def _draw(self) -> None:
-        """Take nodes in the order of their bounds, as long as the next node could be better than the best one so far."""
+        """Take nodes in the order of their bounds, while the next node could be better than the best one so far."""
         order = self._field.order
         while self._drawn < len(order):
             node = order[self._drawn]

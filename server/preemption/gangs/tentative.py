@@ -1,4 +1,4 @@
-"""The running sums of a gang's plan: the members' nodes, the victims, and what each node and queue would then have (J8).
+"""The running sums of a gang's plan (J8): the members' nodes, the victims, and what each node and queue would then have.
 
 Everything is a sum, so that an attempt is undone by subtraction. The tests on a victim are here. Its queues must be able to
 lose it (G4), and its disruption budgets must allow its eviction (V5). Other queues must not give more than they have to (J7).
@@ -121,7 +121,9 @@ class TentativeAssignment:
         return known
 
     def lacks(self, node: int) -> dict[int, int]:
-        """Return what a node lacks for all members that are placed on it, once the victims are gone, by type.
+        """Return what a node lacks for all members that are placed on it, by type.
+
+        Its victims count as gone.
 
         The result is empty if it lacks nothing.
         """
@@ -275,14 +277,20 @@ class TentativeAssignment:
         return known
 
     def _is_ample(self, path: str, margin: Amounts) -> bool:
-        """Return whether a queue can lose, beside its losses so far, everything that may be evicted from any one node (G4)."""
+        """Return whether a queue can lose everything that may be evicted from any one node (G4).
+
+        Its losses so far are subtracted first.
+        """
         lost = self._lost.get(path, NOTHING)
         return all(
             lost.get(index, 0) + much <= margin[index] for index, much in enumerate(self.units.most)
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
-        """Return whether the gang's queue may claim all that one more member requests, even if that member's node has nothing free (J7)."""
+        """Return whether the gang's queue may claim all that one more member requests (J7).
+
+        The member's node counts as having nothing free.
+        """
         wanted = dict(demand)
         return all(
             self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]
@@ -309,7 +317,8 @@ class TentativeAssignment:
     def strained(self, row: int) -> Iterator[str | int]:
         """Yield the ties of a row that may bar other candidates once the row is evicted.
 
-        These are its disruption budgets, its gang, and those of its queues that cannot lose all that any one node may free.
+        These ties are its disruption budgets, its gang, and some of its queues: those that cannot lose all that any one node
+        may free.
         """
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)

@@ -1,8 +1,8 @@
 """The victims of a gang's plan as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one unit. No member of the gang is evicted with
-`victimgang: avoid`, or when the queue of a member is in the dead zone (P9). A gang that already has fewer members than it needs
-is broken. Its members are not protected.
+A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or when the queue
+of a member is in the dead zone (P9), no member of the gang is evicted. A gang that already has fewer members than it needs is
+broken. Its members are not protected.
 """
 
 from collections.abc import Iterable, Iterator

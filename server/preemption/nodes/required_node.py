@@ -2,9 +2,9 @@
 
 1. The ask requires one node by name. Only that node counts, cordoned or not. There is no delay, and the ask is tried once after
    each change of the node.
-2. Every pod on the node may be evicted, with these exceptions: pods that require the node themselves, untouchable pods, firm
-   pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs, members that a
-   gang needs are excepted too (J12). Fences and guarantees protect no pod here.
+2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves, untouchable pods, firm
+   pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs, members that
+   a gang needs are excepted too (J12). Fences and guarantees protect no pod here.
 3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within
    each group, lower priority comes first, then younger, then smaller pods. `preemption.order` may replace age and size (V2).
 4. The ask must fit below the limits of its queues, once its victims are gone.
@@ -73,7 +73,10 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a plan for the required node without victims that are not needed, or the reason why there is none."""
+    """Return a plan for the required node, or the reason why there is none.
+
+    The plan has no victims that are not needed.
+    """
     ask = intent.ask
     refused = may_require(ask)
     if refused is not None:
@@ -231,7 +234,7 @@ def _left(trial: Trial, rows: list[int], lacks: Lacking) -> Lacking:
 
 
 def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
-    """Return the first queue on the ask's path that has no headroom for it once the victims are gone (rule 4).
+    """Return the first queue on the ask's path that has no headroom for it when the victims are gone (rule 4).
 
     Return "" if there is none.
     """

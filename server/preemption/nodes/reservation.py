@@ -1,8 +1,8 @@
-"""Reservations: a node is kept for an ask that is too large for the capacity that is free now (C7, design 6.6).
+"""Reservations (C7, design 6.6): a node is kept for an ask that is too large for the capacity that is free now.
 
 1. Nothing is reserved for an ask that has waited less than 2 s, or that its manager has to check first (design 1.8). Members of
    gangs get no reservation, because a gang is planned for as a whole.
-2. All limits of the ask must have headroom and its queue must run, so that the ask lacks only a node.
+2. All limits of the ask must have headroom, and its queue must run. The ask thus lacks only a node.
 3. The asks of the whole partition have one order: higher priority where their queues meet, longer waiting, earlier arrived
    (`server.scheduling.outranking`). The snapshot has them in this order.
 4. An ask gets the node that lacks least for it. The node must be schedulable, allowed by the ask's constraints and large
@@ -40,7 +40,10 @@ def _may_reserve(ask: WaitingAsk) -> bool:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a plan without victims that keeps a node for the ask until running pods free enough, or why there is none."""
+    """Return a plan that keeps a node for the ask until running pods free enough, or the reason why there is none.
+
+    The plan has no victims.
+    """
     ask = intent.ask
     row = trial.least_short(ask.kind)
     if row < 0:

@@ -77,12 +77,14 @@ class Step:
 
 
 class RunInProgress:
-    """A quota run in progress. ``rest`` has the amount still to free of each target type. It is negative if more was freed.
+    """A quota run in progress.
+
+    ``rest`` has the amount still to free of each target type. An amount in ``rest`` is negative if more was freed.
 
     ``margins`` has, for each leaf, what each queue on its path can lose. Paths share the lists of common queues. ``taken`` maps
     the place of a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected
-    it last. A candidate in neither of them was not needed. A *place* is a position in the order of Q11, in which allocations
-    that are not candidates also have one.
+    it last. A candidate in neither of them was not needed. A *place* is a position in the order of Q11. Allocations that are
+    not candidates also have one.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")

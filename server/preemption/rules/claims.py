@@ -31,7 +31,10 @@ _OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 
 
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4), or may not have pods evicted from its required node."""
+    """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4).
+
+    Also refuse one whose ask may not have pods evicted from its required node.
+    """
     for pledge in plan.pledges:
         refusal = None
         if plan.facts.scope is Scope.OTHER_QUEUES:
@@ -122,9 +125,9 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue that exceeds its entitlement by no more than the dead zone (P9).
 
-    There must be one type that is requested, that the victim holds, and that its queues use above the dead zone. These queues
-    are the victim's leaf and every queue above it without the preemptor. The types that any member of a gang requests count.
-    Asks with ports are exempt, because ports belong to no entitlement.
+    The victim has to hold a requested type that its queues use above the dead zone. These queues are the victim's leaf and
+    every queue above it without the preemptor. The types that any member of a gang requests count. Asks with ports are exempt,
+    because ports belong to no entitlement.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
     if not trial.snapshot.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):
@@ -200,7 +203,8 @@ def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, fr
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
     """Return whether the victim may be taken for some types, but its eviction helps in none of them.
 
-    An eviction helps in a type that the ask lacks, that the victim holds, and that the victim's queues use above their shares.
+    An eviction helps in a type under three conditions: the ask lacks it, the victim holds it, and the victim's queues use it
+    above their shares.
     """
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})

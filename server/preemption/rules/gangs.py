@@ -191,7 +191,10 @@ def _can_be_last(
     going: Mapping[int, Amounts],
     unit: Sequence[Release],
 ) -> bool:
-    """Return whether a member of the unit frees a decided type that its node lacks, when the other victims in ``going`` are gone."""
+    """Return whether a member of the unit frees a decided type that its node lacks.
+
+    The other victims in ``going`` count as gone.
+    """
     columns, rest = sums.trial.snapshot.allocations, _less(sums, going, unit)
     for one in unit:
         node, held = int(columns.nodes[one.row]), columns.resources[one.row]
@@ -373,7 +376,7 @@ class _Sums:
 def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims for a gang that fits without them once all terminating pods have ended (invariant 12).
 
-    The gang fits if each member in turn fits on a node and below the maxima, beside the members before it.
+    The gang fits if each member in turn fits on a node and below the maxima. The members before it count as placed.
     """
     if not plan.facts.gang or not plan.releases:
         return None

@@ -77,7 +77,10 @@ def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refu
 
 
 def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask for which a decision or a plan already holds capacity, and a second reservation for an ask (C7)."""
+    """Refuse an ask for which a decision or a plan already holds capacity (C7).
+
+    Refuse also a second reservation for an ask.
+    """
     if not trial.is_served(ask.key) and not (policy.reserves and trial.is_reserved(ask.key)):
         return None
     return Refusal(Rule.ONE_AN_ASK, "capacity is held for it already")
@@ -168,7 +171,9 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that runs on another node than the pledged one, except in plans for gangs (G8, invariant 8).
+    """Refuse a victim that runs on another node than the pledged one (G8, invariant 8).
+
+    Plans for gangs are excepted.
 
     A gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on other nodes (G9). They must be below
     a maximum on the ask's path.
@@ -404,7 +409,7 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or that is not needed (invariants 11, 15)."""
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target or is not needed (invariants 11, 15)."""
     if plan.facts.shrinks is Shrinks.NOTHING or plan.shrink is None:
         return None
     columns, names = trial.snapshot.allocations, trial.snapshot.types
