@@ -9,6 +9,7 @@ from server.model.quota import PreemptionSettings, QueueProperties
 from server.model.reports import Finding
 from server.model.resources import resource
 from tests.inspect.world import MANAGER, World, configuration, crowd, leaf, parent, pledge
+from tests.preemption.replicas import Replicas
 
 HOUR = 3_600_000
 ENFORCED = PreemptionSettings(quota_enabled=True)
@@ -34,6 +35,19 @@ def test_a_healthy_cluster_has_no_findings() -> None:
     world = healthy()
     world.wait(10 * HOUR)
     assert findings(world) == {}
+
+
+def test_a_question_to_a_manager_that_is_open_is_no_fault() -> None:
+    owed = {"name": "a", "resources": {"guaranteed": {"memory": 8}}}
+    life = Replicas([owed, {"name": "b"}])
+    life.say("node n1 memory=10", "app x root.a", "app y root.b", "existing y1..y5 y n1 memory=2")
+    life.say("ask x1 x memory=2 created=-60000 rm-check plan-checks")
+    life.tick()
+    checks = life.core.state.partitions["default"].decisions.checks
+    assert checks.open
+    assert inspect.doctor(life.core, life.now) == []
+    life.say("agrees x1")
+    assert inspect.doctor(life.core, life.now) == []
 
 
 def test_one_partition_alone_is_looked_at() -> None:

@@ -450,6 +450,30 @@ def test_a_larger_maximum_may_serve_a_reservation_first() -> None:
     assert asks.cure.text == f"raise the max of queue root.p by 2 B memory; {first}"
 
 
+def test_an_ask_whose_manager_was_asked_about_its_plan_is_being_served() -> None:
+    life = Replicas([OWED, FREE])
+    life.say(*FULL, f"{ASK} rm-check plan-checks")
+    life.tick()
+    checks = life.core.state.partitions["default"].decisions.checks
+    (check,) = checks.open.values()
+    asks = asks_of(report(life.core, "default", life.now))
+    assert (asks.key, asks.binding, asks.cure) == ("x1", "being-served", None)
+    told = verdict(life.core, "x1", life.now)
+    assert told is not None
+    assert (told.law, told.node_id) == ("plan-check", "n1")
+    assert list(checks.open.values()) == [check], "a report changes nothing"
+
+
+def test_an_ask_whose_manager_gave_no_answer_waits_for_its_back_off() -> None:
+    life = Replicas([OWED, FREE])
+    life.say(*FULL, f"{ASK} rm-check plan-checks")
+    life.tick()
+    life.now += 10_000
+    life.tick()
+    asks = asks_of(report(life.core, "default", life.now))
+    assert (asks.key, asks.binding) == ("x1", "back-off")
+
+
 def test_a_refusal_waits_for_its_back_off() -> None:
     """An ask that was refused, where something has changed since."""
     life = Replicas([OWED, queue("b", preemption_policy="disabled")])

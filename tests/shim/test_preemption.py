@@ -17,6 +17,8 @@ from shim_client.cluster import Change, KubeObject, WatchEvent
 from shim_client.config import Settings
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.events import KeptEvent
+from shim_client.messages import PlanCheck
+from shim_client.state_machine import machine
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import ROOT, ShimTask, core_here, core_process, free_port, kill, shim_at_work
@@ -204,6 +206,35 @@ async def test_1_8_pods_with_rules_about_their_neighbours_get_their_guarantee(
     )
     assert where == {"n1": on_each, "n2": on_each, "n3": on_each}
     assert told(cluster, "FailedBinding") == []
+
+
+@pytest.mark.parametrize("restarted", ["core", "shim"])
+async def test_a_question_that_was_open_at_a_restart_is_asked_again(
+    restarted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first question is not answered; core or shim is killed, and the shim reports everything again."""
+    cluster, held = EmbeddedCluster(wall_clock()), list[PlanCheck]()
+    cluster.create(node("n1", cpu="10", labels={HOST: "n1"}))
+    cluster.create(replica_set("test", 5))
+    cluster.create(replica_set("prod", 0, labels={"app": "web"}, **APART))
+    answer = machine._DECISIONS[PlanCheck]
+    monkeypatch.setitem(machine._DECISIONS, PlanCheck, lambda _state, check: held.append(check))
+    living, pair = asyncio.create_task(cluster.run()), Pair(cluster, queues())
+    try:
+        await pair.start()
+        await until(lambda: running(cluster) == {"test": 5})
+        scale(cluster, "prod", 1)
+        await until(lambda: bool(held))
+        assert preempted(cluster) == []
+        await pair.kill(restarted)
+        monkeypatch.setitem(machine._DECISIONS, PlanCheck, answer)
+        await pair.start()
+        await until(lambda: running(cluster) == {"prod": 1, "test": 4})
+        await stays(lambda: len(preempted(cluster)) == 1)
+        assert len(held) == 1
+    finally:
+        await pair.kill("both")
+        living.cancel()
 
 
 async def apply(address: str, text: str) -> None:

@@ -92,7 +92,7 @@ def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> sn
     ``groups`` are the waiting groups whose asks count as gangs or may replace pods of their queue (see `beside_claims.Part`).
     """
     return snapshotting.Due(
-        requiring=due_claims.requiring(partition),
+        requiring=due_claims.requiring(partition, now),
         jobs=due_gangs.admitted(partition, due_gangs.waiting(partition, groups, now), now),
         replacing=pacing.admitted(partition, due_gangs.replacing(partition, groups, now), now),
     )

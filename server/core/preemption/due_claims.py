@@ -216,12 +216,17 @@ def call_again(partition: Partition, instant: int) -> None:
 # Required nodes -----------------------------------------------------------------------------------------------------
 
 
-def requiring(partition: Partition) -> list[Ask]:
-    """Return waiting asks that require a node by name, if that node is open and has changed since they were last refused (G11)."""
+def requiring(partition: Partition, now: int) -> list[Ask]:
+    """Return waiting asks that require a node by name, if that node is open and has changed since they were last refused (G11).
+
+    Asks whose manager refused them repeatedly, or gave no answer, are left out until their back-off ends (design 1.8).
+    """
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(REQUIRED_NODE):
         return []
-    return [ask for ask_class in _required(partition) for ask in _untried(partition, ask_class)]
+    return [
+        ask for ask_class in _required(partition) for ask in _untried(partition, ask_class, now)
+    ]
 
 
 def _required(partition: Partition) -> list[AskClass]:
@@ -233,14 +238,20 @@ def _required(partition: Partition) -> list[AskClass]:
     return [one for one in classes if one.pending]
 
 
-def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:
+def _untried(partition: Partition, ask_class: AskClass, now: int) -> Iterator[Ask]:
     node = partition.index.nodes.get(ask_class.constraints.required_node)
     held = ask_class.pledge
     if node is None or not node.opened or (held is not None and not held.reserves):
         return
     for group in _groups(partition, ask_class):
         for ask in group.asks:
-            if ask.group is group and partition.round.tries.node_seen(ask) != node.changes:
+            if ask.group is not group or partition.round.tries.node_seen(ask) == node.changes:
+                continue
+            refused_ms = partition.round.tries.refused_ms(group)
+            retry_ms = refused_ms + backoff_of(partition, ask) if refused_ms else 0
+            if retry_ms > now:
+                call_again(partition, retry_ms)
+            else:
                 yield ask
 
 

@@ -182,7 +182,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     part = None if claims.is_looking else Part(partition, now)
     if part is None:
         result.more, result.cut, result.held_back = True, partition.round.goes_on, True
-        asks, trims = snapshotting.Due(requiring=due_claims.requiring(partition)), False
+        asks, trims = snapshotting.Due(requiring=due_claims.requiring(partition, now)), False
     else:
         asks = _due(partition, part, now, budget, result)._replace(claiming=claims.due)
         trims = due.may_trim(partition, now)
