@@ -298,9 +298,18 @@ class Oracle:
     def is_taken_for_a_type(
         self, unit: list[Pod], assignments: list[tuple[Member, str]], gone: list[Pod]
     ) -> bool:
-        """Return whether a pod of another queue frees a type for which it may be evicted and which its node still lacks."""
+        """Return whether a pod of another queue frees a type for which it may be evicted and which its node still lacks.
+
+        The job's queue must hold less of that type than it is entitled to, without its victims.
+        """
+        own = [one for one in gone if one.queue == self.world.queue]
+        short = {
+            kind
+            for kind, path in self.deciding().items()
+            if self.used(path, own).get(kind, 0) < self.entitled(path, kind)
+        }
         return any(
-            self.takes_for(one) & self.lacks(one.node, assignments, gone)
+            self.takes_for(one) & self.lacks(one.node, assignments, gone) & short
             for one in unit
             if one.queue != self.world.queue
         )

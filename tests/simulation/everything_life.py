@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import yaml
 
@@ -66,8 +66,6 @@ class Everything(Pressed):
     """A random scenario, its checks and the counts of what occurred."""
 
     account: Judge
-    answers_plan_checks: ClassVar[bool] = False
-    """False: the lives are those that LEAST was counted in. Plan checks are in the lives of `Attack`."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(f"everything {seed}")

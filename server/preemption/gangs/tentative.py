@@ -175,12 +175,21 @@ class TentativeAssignment:
         return None if leaf == self.leaf else self.eligibility.takes_for(self.trial, leaf)
 
     def _is_taken_for_a_type(self, row: int) -> bool:
-        """Return whether an allocation of another queue frees a type that its node lacks and for which it may be taken (J7)."""
+        """Return whether an allocation of another queue frees a type that its node lacks, and for which it may be taken (J7).
+
+        The gang's queue must not have reached its entitlement to the type. This matters where a node is overcommitted: what it
+        lacks beyond the members' request is in no need, and so passes `within_share`.
+        """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
-        return takes is not None and any(
-            index in lacks and index in takes for index, _ in self.units.line(row).frees
-        )
+        found = [
+            index
+            for index, _ in self.units.line(row).frees
+            if takes is not None and index in lacks and index in takes
+        ]
+        entitled = any(self._share[index] + self._own_freed[index] > 0 for index in found)
+        self.limited = self.limited or (bool(found) and not entitled)
+        return entitled
 
     def unowed(self) -> tuple[Unit, ...]:
         """Return the units of other queues that are not justified once all victims of the gang's own queue are gone (J7).
