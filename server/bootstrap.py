@@ -84,7 +84,10 @@ class ServeOptions:
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
-    """The configuration file. It takes precedence over registrations; a text from `config apply` takes precedence over the file until the file changes."""
+    """The configuration file.
+
+    It takes precedence over registrations. A text from `config apply` takes precedence over the file until the file changes.
+    """
     metrics: str | None = None
     access: Access = field(default_factory=Access)
     health: str | None = None
@@ -100,7 +103,7 @@ class ServeOptions:
     durable: bool = False
     """Whether decisions are sent only after their lines are safe in the decision log."""
     follow: Joining = field(default_factory=Joining)
-    """The cores one of which this core follows until a manager registers here; without one it leads from its start."""
+    """The cores that this core may follow. It follows one until a manager registers here. Without any, it leads from its start."""
     own_process: bool = False
     """Whether this process runs nothing else, so that its memory is that of the core."""
 
@@ -134,7 +137,9 @@ async def serve(
     hangup: asyncio.Event | None = None,
     errors: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve until `stop` is set or the task is cancelled; `ready` is called with the address as HOST:PORT.
+    """Serve until `stop` is set or the task is cancelled.
+
+    `ready` is called with the address as HOST:PORT.
 
     The files of `Access` are read again when one has changed, and when `hangup` is set. Errors in the options, and of addresses
     that are not available, are passed to `errors`, by default written to the error stream.
@@ -190,7 +195,7 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
 
 
 class _Reasons(NamedTuple):
-    """The functions that return why the configuration is not on disk, and why no decision is sent; both return "" if there is no reason."""
+    """The functions that return why the configuration is not on disk, and why no decision is sent. Each returns "" without a reason."""
 
     not_kept: Callable[[], str]
     held: Callable[[], str]
@@ -299,7 +304,7 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
 
 
 def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Keeper | None]:
-    """Return the core, its beginning, and the keeper of its configuration, if any; raises BadOptionError."""
+    """Return the core, its beginning, and the keeper of its configuration, if any. Raise BadOptionError."""
     path = _kept_file(options, stack)
     begun = begin_with(options, path)
     if options.decision_log is not None:
@@ -309,7 +314,7 @@ def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Ke
 
 
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
-    """Return the path at which the configuration is kept, None if there is none; lock the folder of `--state-dir`. Raise BadOptionError."""
+    """Return the path at which the configuration is kept, or None. Lock the folder of `--state-dir`. Raise BadOptionError."""
     path = kept_file(options.state_dir, options.decision_log)
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)
@@ -396,7 +401,7 @@ def _recording(
 def _record(
     recording: Recording | None, start: Start, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
-    """Open the files of the recording, if there is one, after the port is open and before the first event; raises BadOptionError."""
+    """Open the files of the recording, if there is one. Do so after the port is open and before the first event. Raise BadOptionError."""
     if recording is None:
         return
     stack.callback(recording.close)

@@ -1,4 +1,4 @@
-"""The messages about a text of the wrong shape: the errors that pydantic found, in words that the text's author knows."""
+"""The messages about a text of the wrong shape. They say the errors of pydantic in words that the text's author knows."""
 
 from collections.abc import Container, Iterator
 from difflib import get_close_matches
@@ -44,7 +44,10 @@ def _message(error: ErrorDetails, path: Path) -> str:
 
 
 def _unknown_key(path: Path) -> str:
-    """Return a message that names the unknown key, and the key that was probably meant or the place where the key belongs."""
+    """Return a message that names the unknown key.
+
+    It also names the key that was probably meant, or the place where the key belongs.
+    """
     key = str(path[-1])
     known = _keys(_section(path[:-1]))
     message = f"unknown key {key!r}"

@@ -53,8 +53,8 @@ def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Re
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
     """Check the guarantees below a queue.
 
-    Return what the queues above must guarantee at least, by type: the queue's own guarantee, else the sum of its children's
-    guarantees.
+    Return what the queues above must guarantee at least, by type. This is the queue's own guarantee, or else the sum of its
+    children's guarantees.
     """
     sums: dict[str, int] = {}
     for child in draft.children:
@@ -75,7 +75,10 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 
 
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
-    """Check that each child of a queue with a limit of applications has a limit too, at most as high as its parent's."""
+    """Check that each child of a queue with a limit of applications has a limit too.
+
+    The child's limit must be at most its parent's.
+    """
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications
     if not bound or 0 < own <= bound or (not own and reporter.lacks(draft.where)):

@@ -251,7 +251,7 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
 
 
 def _reservations(checked: Checked, reporter: Reporter) -> None:
-    """Warn of a timeout that never has an effect, or that is too short for a reservation to be of use."""
+    """Warn of a timeout that never has an effect, and of one that is too short for a reservation to be of use."""
     written = checked.written.reservations
     if "timeout" not in written.model_fields_set:
         return

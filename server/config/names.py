@@ -1,6 +1,6 @@
 """The names in a configuration: queues, partitions, users, groups, access lists and name patterns.
 
-Functions that return a name, list or pattern raise ValueError for an invalid text, with a message for the file's author.
+Functions that return a name, list or pattern raise ValueError for an invalid text. The message is for the file's author.
 """
 
 import re

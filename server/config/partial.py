@@ -47,7 +47,10 @@ def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> s
 
 
 def _fault_paths(fault: ValidationError) -> Iterable[Path]:
-    """Yield the path to leave out for each error: that of the faulty value, or of the mapping that lacks a key."""
+    """Yield the path to leave out for each error.
+
+    This is the path of the faulty value, or of the mapping that lacks a key.
+    """
     for error in fault.errors(include_url=False, include_context=False, include_input=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         yield path[:-1] if error["type"] == "missing" else path

@@ -1,4 +1,4 @@
-"""The queues of one partition as drafts: names, structure, amounts and properties, which are still to be compared with each other.
+"""The queues of one partition as drafts: names, structure, amounts and properties. They are still to be compared with each other.
 
 A draft knows its path in the file, so that later checks can name the line.
 """

@@ -1,7 +1,7 @@
 """The process that reads configurations for a server. It receives texts on its input and writes the results to its output.
 
 Each message is its length in eight bytes and a pickle. An empty message says that the process is ready. The process ends when
-its input ends, or when one text takes longer than the server waits for the text.
+its input ends. It also ends when one text takes longer than the server waits for it.
 """
 
 import pickle

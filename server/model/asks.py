@@ -119,8 +119,8 @@ class PreferredTerm:
 class GroupPreference:
     """A preference to run near the pods of a group (weight above 0) or apart from them (below 0).
 
-    Each allocation that names the same group and topology key in its own preferences adds the weight to all nodes in its topology
-    domain: the nodes with the same value of the label ``topology_key``.
+    An allocation counts if it names the same group and topology key in its own preferences. It adds the weight to all nodes in
+    its topology domain: the nodes with the same value of the label ``topology_key``.
     """
 
     group: str
@@ -153,7 +153,7 @@ class AskSpec:
     declared no size. The size is then the number of members that had arrived when the wait for members ended. ``lendable`` is
     the class that the owner wrote, False for firm (J2). ``may_trigger`` says whether others may be evicted for the ask (J3). In
     both, None means that the partition's default applies. ``rm_check`` says that the ask's manager checks a node before it
-    binds the ask, and may refuse the node. ``plan_checks`` says that the manager also answers plan checks, so that pods may be
+    binds the ask, and may refuse the node. ``plan_checks`` says that the manager also answers plan checks. Pods may then be
     evicted for the ask (design 1.8).
     """
 
@@ -182,8 +182,8 @@ class AskSpec:
     def is_plain(self) -> bool:
         """Return whether only the ask's queue has to check and record it.
 
-        Such an ask names no gang, is not a placeholder, has no timeout, and has a priority within the limits. It names no group
-        that it prefers to be near or apart from.
+        Such an ask names no gang and is not a placeholder. It has no timeout, and a priority within the limits. It names no
+        group that it prefers to be near or apart from.
         """
         special = self.job_key or self.placeholder or self.timeout_ms > 0 or self.preferences.groups
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
@@ -236,7 +236,9 @@ class JobClass(enum.StrEnum):
 
 
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
-    """Return the class of an ask (J2): firm if its protection is FIRM, else the class that its owner wrote, else the partition's default.
+    """Return the class of an ask (J2).
+
+    It is firm if the ask's protection is FIRM, else the class that its owner wrote, else the partition's default.
 
     Return None if the partition has no classes (J4).
     """

@@ -100,7 +100,7 @@ class PlanCheckRequested(NamedTuple):
 
 
 class PlanCheckEnded(NamedTuple):
-    """The end of a plan check. The manager need not keep the places of its asks any longer, nor answer."""
+    """The end of a plan check. The manager may give up the places of its asks, and need not answer any more."""
 
     rm_id: str
     partition: str
@@ -138,7 +138,10 @@ class ShadowDecided(NamedTuple):
 
 
 class AskReleased(NamedTuple):
-    """A waiting ask that ended without a node (TIMEOUT, or its application is gone), for a client of the `Generation.ASK` interface."""
+    """A waiting ask that ended without a node, for a client of the `Generation.ASK` interface.
+
+    Either TIMEOUT, or its application is gone.
+    """
 
     rm_id: str
     partition: str
@@ -215,7 +218,10 @@ class NodeRejected(NamedTuple):
 
 
 class AskStateChanged(NamedTuple):
-    """The new waiting state of an ask: SKIPPED while a limit, its gang, a placeholder or a stopped queue holds it up, else FAILED."""
+    """The new waiting state of an ask.
+
+    It is SKIPPED while a limit, its gang, a placeholder or a stopped queue holds it up, else FAILED.
+    """
 
     rm_id: str
     application_id: str

@@ -29,7 +29,7 @@ class ManagerRegistered(NamedTuple):
     by: str = ""
     """The name of the caller."""
     epoch: int = 0
-    """The term in which the shim acts, if several processes elect one; 0 if they do not (design 7.2)."""
+    """The term in which the shim acts, if several processes elect one. Otherwise 0 (design 7.2)."""
     instance: str = ""
     """The name of the process."""
 
@@ -68,10 +68,10 @@ class LeadershipTaken(NamedTuple):
 class ConfigurationApplied(NamedTuple):
     """The application of a checked configuration. ``source`` says where it came from.
 
-    An event with a ``base`` is refused unless that revision, or the configuration of the event itself, is in force. An event
+    An event with a ``base`` is refused unless that revision is in force, or the configuration of the event itself. An event
     with an ``rm_id`` carries the text that this manager sends in each of its sessions. Such an event is refused if it has the
     text that the manager sent last, and another configuration was applied since. If no text of the manager is known, the event
-    is refused while a configuration that an operator applied is in force.
+    is refused while an operator's configuration is in force.
     """
 
     configuration: Configuration

@@ -95,7 +95,10 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 
 
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
-    """Return how much a node lacks for a demand: the sum over resource types of missing / capacity, scaled by 2^20."""
+    """Return how much a node lacks for a demand.
+
+    This is the sum over resource types of missing / capacity, scaled by 2^20.
+    """
     points = 0
     for index, quantity in demand:
         missing = quantity - max(free[index], 0)
@@ -105,7 +108,9 @@ def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> i
 
 
 def adjusted(priority: int, offset: int, *, fence: bool) -> int:
-    """Return the priority that a queue shows to its parent (G5): with ``fence`` the offset alone, else the priority plus the offset.
+    """Return the priority that a queue shows to its parent (G5).
+
+    With ``fence`` this is the offset alone, else the priority plus the offset.
 
     The sum is cut to the range from PRIORITY_MIN to PRIORITY_MAX.
     """

@@ -1,4 +1,4 @@
-"""The fast construction of many named tuples: a quota run makes several for each of tens of thousands of victims."""
+"""The fast construction of many named tuples. A quota run makes several for each of tens of thousands of victims."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial

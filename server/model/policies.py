@@ -1,4 +1,4 @@
-"""The table of preemption policies: one row for each policy, with every fact by which it differs from the others.
+"""The table of preemption policies. Each policy has one row, with every fact by which it differs from the others.
 
 A policy is a row here and a plan module in `server.preemption`. `server.core.preemption.rounds` lists the plan modules. All
 other code asks a row for a fact, and never compares a policy's name (`tests/tidy/test_policies.py` enforces this).

@@ -38,9 +38,9 @@ class ReachReport:
 
     If a queue and all queues below it belong to a list, the list names only the queue at the top. ``scope`` is the scope root
     of the queue. ``fences`` are the fences on its path up, nearest first. ``disabled`` says that its asks claim nothing, and
-    that its pods are not claimed. ``claims`` says that some of its leaves can be below a guarantee, or that shares go by
-    weight. ``claims_inside`` says that queues below it may claim from each other. ``unguaranteed`` says that fences let other
-    queues claim its pods, but that none of these queues has a guarantee.
+    that nobody claims its pods. ``claims`` says that some of its leaves can be below a guarantee, or that shares go by weight.
+    ``claims_inside`` says that queues below it may claim from each other. ``unguaranteed`` says that fences let other queues
+    claim its pods, but that none of these queues has a guarantee.
     """
 
     scope: str

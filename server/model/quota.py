@@ -144,7 +144,7 @@ def inherited(properties: QueueProperties) -> QueueProperties:
 class ChildTemplate:
     """The `childtemplate` of a queue: the settings with which a dynamic leaf below it starts.
 
-    The reader fills ``properties`` with those of the template. Those that the template does not set are the ones that this
+    The reader fills ``properties`` with those of the template. Properties that the template does not set are the ones that this
     queue hands down. ``queue`` is the path of the queue that writes the template. ``own`` names the properties that the
     template sets.
     """

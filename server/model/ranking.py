@@ -1,6 +1,6 @@
 """The order in which a decision took its candidates: an excerpt around its victims, with the values that were compared.
 
-A ranking is kept as long as its record, to answer questions such as "why this pod and not that one". The decision log does not
+A ranking is kept as long as its record. It answers questions such as "why this pod and not that one". The decision log does not
 contain it. The decision only stores the values. The first question sorts them.
 """
 
@@ -36,7 +36,7 @@ NOT_CHOSEN: Final = "node-not-chosen"
 
 
 class Rival(NamedTuple):
-    """A node that was judged and not chosen. Its numbers are lower bounds: the true ones are at least as large."""
+    """A node that was judged and not chosen. Its numbers are lower bounds. The true ones are at least as large."""
 
     opted_out: int
     originators: int

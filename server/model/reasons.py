@@ -20,7 +20,7 @@ class Code(enum.StrEnum):
     NO_NODE_CAPACITY = "no-node-capacity"
     NO_NODES = "no-nodes"
     CAPACITY_RESERVED = "capacity-reserved"
-    """Some node has enough unused capacity, but it is reserved for an ask whose priority is at least as high."""
+    """Some node has enough unused capacity, but it is reserved for an ask of at least the same priority."""
     GANG_GATHERING = "gang-gathering"
     GANG_COUNTING = "gang-counting"
     """The ask's gang has no size yet. The size becomes the number of members once no more arrive (J1)."""

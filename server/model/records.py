@@ -163,7 +163,7 @@ CORES: Final = "vcore"
 
 
 class Lost(NamedTuple):
-    """The work that is lost with victims: how many there are, how long they had run, and on how many cores.
+    """The work that is lost with victims: their number, the time that they had run, and their cores.
 
     Whole numbers: a million of ``millicore_ms`` is one core-second.
     """
@@ -275,7 +275,7 @@ class GroupSimulation:
 class QueueSimulation:
     """The effect of a configuration on one queue that exceeds its new maximum.
 
-    ``due_ms`` is when the quota run would begin. It is 0 if nothing would enforce the maximum; ``why_not`` then says why.
+    ``due_ms`` is when the quota run would begin. It is 0 if nothing would enforce the maximum. ``why_not`` then says why.
     """
 
     queue: str

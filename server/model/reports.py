@@ -242,7 +242,7 @@ class Excluded:
 
     Nodes that have enough free capacity now come first.
 
-    ``taints`` are the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets neither nodes nor
+    ``taints`` are the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets no nodes and no
     taints.
     """
 
@@ -255,8 +255,8 @@ class Excluded:
 class NodeFit:
     """A node in a tentative assignment of a group of asks.
 
-    ``members`` is how many members of the group fit there now. ``rest`` is how many more are assigned to the node although they
-    do not fit yet. ``missing`` is the capacity that has to become free for them.
+    ``members`` is how many members of the group fit there now. ``rest`` is the number of members that are assigned to the node
+    and do not fit yet. ``missing`` is the capacity that has to become free for them.
     """
 
     node_id: str
@@ -287,10 +287,10 @@ class GroupFit:
 
     ``size`` is how many members the gang needs, 0 for asks that are not a gang. ``fitting`` is how many get a place now, in
     placement order. ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
-    ``without_node`` is the number of members that no node could hold beside the other members, even if it were empty.
-    ``missing`` includes their whole requests. ``nodes`` are the first nodes to which members were assigned: those that lack
-    capacity, then the others. ``nodes_left_out`` is the number of further nodes. ``looked_at`` is how many members were tried:
-    all of them, except in very large gangs.
+    ``without_node`` is the number of members that no node could hold beside the other members, even an empty one. ``missing``
+    includes their whole requests. ``nodes`` are the first nodes to which members were assigned. Those that lack capacity come
+    first. ``nodes_left_out`` is the number of further nodes. ``looked_at`` is how many members were tried: all of them, except
+    in very large gangs.
     """
 
     name: str

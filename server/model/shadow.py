@@ -64,10 +64,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ShadowRecord:
-    """A record of one ask, or one queue with surplus reclaim (see ``kind``), for which at least one side decided something.
+    """A record of one ask, or of one queue with surplus reclaim (see ``kind``). At least one side decided something for it.
 
-    ``law`` and ``because`` say why the other side decided nothing, with the rule and the text of its refusal. ``at_ms`` is the
-    instant of the record's last change. ``ended_ms`` 0 means that it is still valid.
+    ``law`` and ``because`` have the rule and the text of the other side's refusal. They say why that side decided nothing.
+    ``at_ms`` is the instant of the record's last change. ``ended_ms`` 0 means that it is still valid.
     """
 
     partition: str

@@ -31,7 +31,7 @@ class Binding(enum.StrEnum):
     CLOSED = "closed-type"
     """On every node, or below a maximum, the ask lacks a type whose guarantee its deciding queue already uses up (G2)."""
     UNDECIDED = "undecided-type"
-    """No queue guarantees a type that the ask lacks, and the pods that use the type run inside the queue that would claim (G2)."""
+    """No queue guarantees a type that the ask lacks. The pods that use the type run inside the queue that would claim (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
@@ -99,7 +99,7 @@ class UnmetAsks:
     """Equal waiting asks of one leaf. A queue on their path is below its guarantee. ``key`` is the key of the first ask.
 
     ``job`` is the gang of which they are the members, "" if each is on its own. ``resource`` is the request of one ask, or of
-    all members together. If ``cure`` is None and ``searched`` is set, no single change that was tried helps. Without
+    all members together. If ``cure`` is None and ``searched`` is set, none of the single changes that were tried helps. Without
     ``searched`` the report's budget was used up before these asks were tried.
     """
 

@@ -1,6 +1,6 @@
 """The metrics endpoint: GET /metrics over plain HTTP or HTTPS, answered in the event loop between two ticks.
 
-The endpoint is not a full web server: it has one request per connection, only this path, and small limits.
+The endpoint is not a full web server. It has one request per connection, only this path, and small limits.
 """
 
 import asyncio

@@ -50,7 +50,9 @@ def configure(stream: TextIO, level: int = logging.INFO) -> None:
 
 
 def _on_a_terminal(render: structlog.types.Processor) -> structlog.types.Processor:
-    """Return the processor that renders texts with escape codes for characters that act on a terminal or end a line.
+    """Return the processor that renders texts.
+
+    Characters that act on a terminal or end a line become escape codes.
 
     Names and texts come from callers. JSON writes such characters as codes anyway.
     """
@@ -85,7 +87,7 @@ def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None: 
 class NoteLog:
     """The log of the notes of the core. The pump (see docs/glossary.md) calls it for each batch of decisions.
 
-    ``name`` returns the name of a pod by partition and key, empty if it is not known.
+    ``name`` returns the name of a pod by partition and key, or "" if it is not known.
     """
 
     def __init__(self, name: Callable[[str, str], str]) -> None:

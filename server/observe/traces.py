@@ -82,7 +82,7 @@ class Traces:
         self._decisions += len(decisions)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """Record a span for the tick, unless nothing happened in it."""
+        """Record a span for the tick, if anything happened in it."""
         if not events and not self._decisions:
             return
         start = now * _NS_OF_MS

@@ -11,7 +11,10 @@ CELL_BYTES: Final = SLOTS * SLOT_BYTES
 
 _CRC: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<QQ")
-"""The head of each slot, after a CRC-32 of the rest of the slot: the slot's number in the order of writing, and the run."""
+"""The head of each slot: the slot's number in the order of writing, and the run.
+
+Before the head comes a CRC-32 of the rest of the slot.
+"""
 _BODY: Final = _CRC.size
 
 

@@ -40,8 +40,8 @@ class Difference(NamedTuple):
 class Comparison:
     """The comparison of the entries of a replay with a log, in their order.
 
-    ``same`` counts equal lines. ``missed`` counts the entries of the replay whose lines are missing in the log, because the log
-    reports lines as missing or the run was killed. The last decisions of a run that was killed may be missing. Therefore no
+    ``same`` counts equal lines. ``missed`` counts the entries of the replay whose lines are missing in the log. Either the log
+    reports them as missing, or the run was killed. The last decisions of a run that was killed may be missing. Therefore no
     further line is expected in the log after the line that reports the kill.
     """
 
@@ -112,7 +112,10 @@ class Comparison:
             self.same += 1
 
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
-        """Skip the lines in which the log reports on itself, because lines that could not be written are not a difference."""
+        """Skip the lines in which the log reports on itself.
+
+        For example, lines that could not be written are not a difference.
+        """
         while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)
             if link is None or link.entry.kind not in kinds:

@@ -1,4 +1,4 @@
-"""The end of the last run in a decision log: how many of its lines are missing, according to the log and the mark beside it.
+"""The end of the last run in a decision log: how many of its lines are missing, by the log and the mark beside it.
 
 The result never claims too few missing lines. If the number is not certain, the result says that more may be missing.
 """
@@ -70,7 +70,7 @@ class Ending(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """The number of lines of the mark's run that the log contains or reports as missing, and why this number is not certain."""
+    """The number of lines of the mark's run that the log contains or reports as missing. If it is not certain, the reason why."""
 
     lines: int
     doubt: str = ""
@@ -79,8 +79,8 @@ class _Standing(NamedTuple):
 def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, boot: str) -> Ending:
     """Return how the last run ended.
 
-    ``chain`` is the chain after the last line. ``last`` is that line, or None if there is no line or it cannot be read.
-    ``boot`` is the present boot id of the kernel.
+    ``chain`` is the chain after the last line. ``last`` is that line. It is None if there is no line, or if the line cannot be
+    read. ``boot`` is the present boot id of the kernel.
     """
     has_end = last is not None and last.kind == ENDED
     if state is None:
@@ -102,7 +102,7 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
     """Judge a run without a mark.
 
-    The run is complete in three cases: it has its closing line, its version wrote no marks and no closing lines, or the log has
+    The run is complete in three cases. It has its closing line, its version wrote no marks and no closing lines, or the log has
     no line.
     """
     has_end = last is not None and last.kind == ENDED
@@ -177,7 +177,10 @@ def _format(path: Path) -> object:
 
 
 def _back(path: Path, having: bytes = b"") -> Iterator[tuple[bytes, Link | None]]:
-    """Yield the complete lines of a log that contain ``having``, the last one first, with their content if it can be read."""
+    """Yield the complete lines of a log that contain ``having``, the last one first.
+
+    Each comes with its content if it can be read.
+    """
     for file in reversed([*pieces(path), *([path] if path.exists() else [])]):
         for written in reversed(file.read_bytes().splitlines(keepends=True)):
             if written.endswith(b"\n") and having in written:

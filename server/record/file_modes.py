@@ -1,4 +1,4 @@
-"""The modes of files and folders: a core refuses or warns about files that other users of the machine may read or write.
+"""The modes of files and folders. A core refuses or warns about files that other users of the machine may read or write.
 
 A user who can write a file of roles or a kept configuration controls the core. Therefore such a file is refused if all users
 may write to it. A file that others can read, or that a group can write, is used with a warning. Kubernetes mounts Secrets with
@@ -27,7 +27,9 @@ def refused_file(path: Path, found: os.stat_result) -> str:
 
 
 def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, user: int) -> str:
-    """Return why a core of this user must not use the file: another user put it into a folder open to all.
+    """Return why a core of this user must not use the file.
+
+    The reason is that another user put it into a folder open to all.
 
     Return "" if the core may use it.
     """

@@ -27,8 +27,8 @@ InForce = tuple[Revision, Mapping[str, str]]
 class Keeper:
     """The writer of the configuration in force. The pump (see docs/glossary.md) calls it after each slice.
 
-    If the configuration in force has changed since the last call, it is written to disk. ``now`` returns what is in force, and
-    ``kept`` what to write, or None for nothing.
+    If the configuration in force has changed since the last call, it is written to disk. ``now`` returns what is in force.
+    ``kept`` returns what to write, or None for nothing.
     """
 
     def __init__(

@@ -118,7 +118,10 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of this many more lines may be sent from now on, even if the lines are still to be written."""
+        """Record that the decisions of this many more lines may be sent.
+
+        Their lines may still have to be written.
+        """
         self._handed += lines
         if self._mark is not None:
             self._mark.hand(self._handed, now)

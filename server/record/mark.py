@@ -1,7 +1,7 @@
-"""The mark of a decision log: the number of lines whose decisions may have been sent, kept where it survives a killed process.
+"""The mark of a decision log: the number of lines whose decisions may have been sent. It survives a killed process.
 
-The file FILE.mark is one page that is mapped into memory. Writing to the page takes a microsecond. The kernel keeps the page when
-the process is killed, and the space on disk is reserved from the start. A loss of power may lose what was written to the page.
+The file FILE.mark is one page that is mapped into memory. Writing to the page takes a microsecond. The kernel keeps the page
+when the process is killed. The space on disk is reserved from the start. A loss of power may lose what was written to the page.
 The page has the id of the kernel's boot, so that the next run notices such a loss.
 """
 
@@ -121,7 +121,10 @@ class Mark:
         self._cells.handed.write(self._run, lines, now)
 
     def settle(self, number: int, digest: str, accounted: int) -> None:
-        """Record that ``accounted`` lines of this run are in the log, or reported there as missing, up to the line with this number."""
+        """Record that ``accounted`` lines of this run are in the log, or reported there as missing.
+
+        The last of them has this number.
+        """
         self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
 
     def close(self, *, ended: bool) -> None:

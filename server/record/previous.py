@@ -54,7 +54,7 @@ def _last(file: Path) -> Previous | None:
 def _read(line: bytes) -> Previous | None:
     """Return the configuration in a line.
 
-    Return None for a damaged line, and for a line that has no configuration although it contains that word.
+    Return None for a damaged line, and for a line without a configuration.
     """
     try:
         kind, facts = (entry := read_link(line).entry).kind, entry.facts

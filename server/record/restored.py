@@ -1,7 +1,7 @@
-"""The configuration in force when a core starts: that of the configuration file, or the one that was in force before.
+"""The configuration in force when a core starts. It is that of the configuration file, or the one that was in force before.
 
-A source such as a file or a ConfigMap sends its text repeatedly. That text replaces a configuration that was applied in the
-meantime only if it differs from the text that the source sent before.
+A source such as a file or a ConfigMap sends its text repeatedly. That text may also find a configuration that was applied in
+the meantime. It replaces it only if the text has changed.
 """
 
 from typing import NamedTuple

@@ -125,8 +125,8 @@ class Several:
 class Pairs:
     """The form of a mapping from words, or of a tuple of pairs that begin with words.
 
-    The form is an object if the pairs are sorted by word and no word occurs twice, as is nearly always the case. Else it is a
-    list of pairs.
+    The form is an object if the pairs are sorted by word and no word occurs twice. That is nearly always so. Else it is a list
+    of pairs.
     """
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:

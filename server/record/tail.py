@@ -29,8 +29,8 @@ class Found(NamedTuple):
 class Tail(NamedTuple):
     """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete one.
 
-    ``first`` is the number of the file's first line. ``last`` is the content of its last line. It is None if there is no line,
-    or if the last line cannot be read.
+    ``first`` is the number of the file's first line. ``last`` is the content of its last line. ``last`` is None if there is no
+    line, or if the last line cannot be read.
     """
 
     chain: Chain

@@ -134,7 +134,10 @@ def verify(files: list[Path]) -> Verified:
 
 
 def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
-    """Judge the end of the last run as the server does at its next start, if the log has a mark. Raise OSError."""
+    """Judge the end of the last run as the server does at its next start.
+
+    Do nothing if the log has no mark. Raise OSError. Raise OSError.
+    """
     if last is not None and last.kind == ENDED:
         return
     if is_locked(path):

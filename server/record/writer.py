@@ -38,8 +38,8 @@ class Scribe:
     def close(self) -> None:
         """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that and stop waiting.
 
-        If that job returns before the process ends, the jobs behind it run, so that no line is lost without need. If it does
-        not, they are lost.
+        If that job returns before the process ends, the jobs behind it run, and no line is lost without need. If it does not,
+        they are lost.
         """
         self._jobs.put(None)
         done = -1

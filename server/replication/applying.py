@@ -16,11 +16,11 @@ _SHOWN: Final = 12
 
 
 class LostError(Exception):
-    """The error of a slice that does not follow the state of this core; the core has to begin with a checkpoint again."""
+    """The error of a slice that does not follow the state of this core. The core has to begin with a checkpoint again."""
 
 
 class Applied(NamedTuple):
-    """What a slice did: the decisions of the core, the number of its events, the instant of its tick, and the seconds that it took."""
+    """The result of a slice: the decisions of the core, the number of its events, the instant of its tick, and the seconds that it took."""
 
     decisions: list[Decision]
     events: int
@@ -29,7 +29,7 @@ class Applied(NamedTuple):
 
 
 class Applier:
-    """A follower's core. ``scheduler`` is the feed itself, or what records the input and calls the feed."""
+    """A follower's core. ``scheduler`` is the feed itself, or an object that records the input and calls the feed."""
 
     def __init__(self, feed: Feed, scheduler: Scheduler, seconds: Callable[[], float]) -> None:
         self._feed = feed
@@ -38,7 +38,7 @@ class Applier:
         self._lines: _Lines | None = None
         self._reader: TraceReader | None = None
         self.difference = ""
-        """The first difference between the decisions of this core and those of its leader; empty while there is none."""
+        """The first difference between the decisions of this core and those of its leader, or "" while there is none."""
 
     def begin(self, data: bytes) -> Header:
         """Take over the state of a checkpoint. Raises BadCheckpointError."""
@@ -49,7 +49,10 @@ class Applier:
         return header
 
     def apply(self, one: Slice) -> Applied | None:
-        """Give the core the part of a slice that it has not got yet; return None if it has got all of it. Raises LostError."""
+        """Give the core the part of a slice that it has not got yet.
+
+        Return None if it has got all of it. Raise LostError if input is missing.
+        """
         steps = self._read(one)
         begins = one.position - len(steps)
         have = self._feed.position - begins

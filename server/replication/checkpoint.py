@@ -1,11 +1,11 @@
 """Checkpoints: the whole state of a core as bytes, from which another process makes an equal core.
 
-The bytes are pickles of Python, which the reader limits to the classes of the pure core and to plain containers. Those classes
-do no I/O, so that reading a forged checkpoint runs nothing but constructors of values. Objects with an identity, such as nodes
-and asks, refer to each other in chains as long as the cluster is large. The writer therefore first writes each of them empty,
-and its content in a later pickle, so that the depth of a pickle does not grow with the cluster.
+The bytes are pickles of Python. The reader accepts only the classes of the pure core and plain containers. Those classes do no
+I/O. To read a forged checkpoint therefore runs nothing but constructors of values. Objects with an identity, such as nodes and
+asks, refer to each other in chains. These chains are as long as the cluster is large. The writer therefore first writes each
+object empty, and its content in a later pickle. The depth of a pickle thus does not grow with the cluster.
 
-A checkpoint can be read only by a program whose classes have the same fields; `layout` is the digest of these fields.
+Only a program whose classes have the same fields can read a checkpoint. `layout` is the digest of these fields.
 """
 
 import copyreg
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from server.core.core import Core
 
 FORMAT: Final = 1
-"""The number of the form of checkpoints; a reader refuses any other."""
+"""The number of the form of checkpoints. A reader refuses any other."""
 PACKAGES: Final = ("model", "kernels", "snapshot", "preemption", "state", "scheduling", "core")
 """The packages of `server` whose classes a checkpoint may contain: those that do no I/O."""
 CONTENTS: Final = 1_000
@@ -58,11 +58,11 @@ Content = tuple[object, dict[str, Any]]
 
 
 class BadCheckpointError(Exception):
-    """The error of bytes from which no core can be made; the text says why."""
+    """The error of bytes from which no core can be made. The text says why."""
 
 
 class Header(NamedTuple):
-    """The beginning of a checkpoint: who wrote it, and the position in the input up to which the state is complete."""
+    """The beginning of a checkpoint: its writer, and the position in the input up to which the state is complete."""
 
     version: str
     layout: str
@@ -73,7 +73,7 @@ class Header(NamedTuple):
     at_ms: int
     """The instant of the last tick."""
     digest: str
-    """The digest of the core's state; empty if it was not computed."""
+    """The digest of the core's state, or "" if it was not computed."""
 
 
 def written(core: Core, header: Header) -> Iterator[bytes]:
@@ -154,7 +154,7 @@ def _frames(core: Core, header: Header) -> Iterator[bytes]:
 
 
 class _Writer(pickle.Pickler):
-    """A pickler that writes objects with an identity empty, and collects them so that their content can be written later."""
+    """A pickler that writes objects with an identity empty. It collects them, so that their content can be written later."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -162,7 +162,10 @@ class _Writer(pickle.Pickler):
         self._at = 0
 
     def contents(self, most: int) -> list[Content]:
-        """Return up to ``most`` objects that were written empty, with their content; each object once."""
+        """Return up to ``most`` objects that were written empty, with their content.
+
+        Each object is returned once.
+        """
         part = self._empty[self._at : self._at + most]
         self._at += len(part)
         return [(one, content(one)) for one in part]
@@ -225,7 +228,10 @@ class _Frames:
 
 
 def content(value: object) -> dict[str, Any]:
-    """Return the attributes of an object with an identity, by name; those that are not set are left out."""
+    """Return the attributes of an object with an identity, by name.
+
+    Attributes that are not set are left out.
+    """
     held = dict(vars(value)) if hasattr(value, "__dict__") else {}
     for name in _slots(type(value)):  # type: ignore[arg-type]
         if hasattr(value, name):
@@ -248,7 +254,10 @@ _PREFIXES: Final = tuple(f"server.{one}." for one in PACKAGES)
 
 @functools.cache
 def _has_identity(kind: type) -> bool:
-    """Return whether objects of this class of the core are equal only to themselves, so that no container needs their content first."""
+    """Return whether objects of this class of the core are equal only to themselves.
+
+    Then no container needs their content first.
+    """
     return (
         kind.__module__.startswith(_PREFIXES)
         and vars(object)["__hash__"] is getattr(kind, "__hash__", None)

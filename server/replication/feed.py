@@ -1,4 +1,4 @@
-"""The feed of a leader: what its core is given, slice by slice, for the followers that ask for it.
+"""The feed of a leader: the input of its core, slice by slice, for the followers that ask for it.
 
 The pump calls the feed in place of the core. Without a follower the feed only counts. Positions count what the core was given:
 one for each event and each tick.
@@ -26,7 +26,7 @@ _DIGEST_BYTES: Final = 16
 class Slice(NamedTuple):
     """A slice of input, up to and with a tick: its events and the tick as lines of a trace, and what the core decided.
 
-    ``position`` and ``decided`` are those after the slice; ``digest`` is that of the slice's decisions, replies included.
+    ``position`` and ``decided`` are those after the slice. ``digest`` is that of the slice's decisions, replies included.
     """
 
     position: int
@@ -44,9 +44,9 @@ class Follower:
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self.name = name
         self.position = 0
-        """The position up to which the follower was sent the input; at first, the position at which it joined."""
+        """The position up to which the follower was sent the input. At first it is the position at which the follower joined."""
         self.is_behind = False
-        """Whether slices were dropped because too many bytes waited; the follower has to join again."""
+        """Whether slices were dropped because too many bytes waited. If so, the follower has to join again."""
         self._wake = wake
         self._waiting: deque[Slice] = deque()
         self._bytes = 0
@@ -81,11 +81,14 @@ class Scheduler(Protocol):
         """Decide what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event; None if there is none."""
+        """Return the next instant at which the core could decide something without an event.
+
+        Return None if there is none.
+        """
 
 
 class Feed:
-    """The feed of one core. ``position`` and ``decided`` count from the first event of the core, or go on where a checkpoint ended."""
+    """The feed of one core. ``position`` and ``decided`` count from the first event of the core, or continue where a checkpoint ended."""
 
     def __init__(self, core: Core, version: str) -> None:
         self._core = core
@@ -135,7 +138,10 @@ class Feed:
         return written(self._core, self.header())
 
     def adopt(self, core: Core, header: CheckpointHeader) -> None:
-        """Take over the state of a checkpoint: the core of this feed becomes that core, and the positions go on from its own."""
+        """Take over the state of a checkpoint.
+
+        The core of this feed becomes that core, and the positions continue from those of the checkpoint.
+        """
         self._core.become(core)
         self.position, self.decided, self.now = header.position, header.decided, header.at_ms
 
@@ -178,7 +184,10 @@ class Feed:
 
 
 def digest_of(decisions: Sequence[Decision]) -> bytes:
-    """Return the digest of decisions, in their order; empty if there are none."""
+    """Return the digest of decisions, in their order.
+
+    Return b"" if there are none.
+    """
     if not decisions:
         return b""
     text = hashlib.blake2b(digest_size=_DIGEST_BYTES)
@@ -188,7 +197,10 @@ def digest_of(decisions: Sequence[Decision]) -> bytes:
 
 
 def _text(decision: Decision) -> str:
-    """Return a decision as text; equal decisions have equal texts in every process."""
+    """Return a decision as text.
+
+    Equal decisions have equal texts in every process.
+    """
     kind = type(decision).__name__
     if isinstance(decision, Placed):
         # The template of the ask is input, and by far the longest field.

@@ -1,6 +1,6 @@
-"""The file with the state of a core, from which the next run of the core goes on (design 7.3).
+"""The file with the state of a core, from which the next run of the core continues (design 7.3).
 
-A new file is written completely beside the old one, synced, and then renamed to its name, so that a crash leaves one of the two.
+A new file is written completely beside the old one, synced, and then renamed to its name. A crash thus leaves one of the two.
 """
 
 import os
@@ -20,7 +20,7 @@ _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLO
 
 
 class Saved(NamedTuple):
-    """The state that an earlier run left, or in ``why_not`` the reason why it cannot be used."""
+    """The state that an earlier run left. If it cannot be used, ``why_not`` says why."""
 
     header: Header | None = None
     core: Core | None = None
@@ -28,7 +28,7 @@ class Saved(NamedTuple):
 
 
 def write(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a checkpoint. Raises OSError; the old file then stays as it is."""
+    """Write a checkpoint. Raise OSError on an error. The old file then stays as it is."""
     following = path.with_name(f"{path.name}.new")
     try:
         with os.fdopen(os.open(following, _WRITE, _MODE), "wb") as file:

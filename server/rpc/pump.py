@@ -190,7 +190,7 @@ class Pump:
         self.wake_watchers()
 
     def followed(self, decisions: list[Decision], events: int, seconds: float, now: int) -> None:
-        """Pass the decisions of a slice that the leader of this core took to the observers; they are sent to nobody."""
+        """Pass the decisions of a slice of this core's leader to the observers. They are sent to nobody."""
         if decisions:
             told = Decisions(decisions)
             for observer in self._observers:
@@ -201,13 +201,13 @@ class Pump:
             self.wake_watchers()
 
     def rest(self) -> None:
-        """End `run` once the current slice is over and the inbox is empty; it may be run again."""
+        """End `run` when the current slice is over and the inbox is empty. `run` may be called again."""
         self._resting = True
         self._awake.set()
         self._enough.set()
 
     async def run(self) -> None:
-        """Run until stopped, or until a rest. An exception of the core ends `run`; the core must not be used afterwards."""
+        """Run until stopped, or until a rest. An exception of the core ends `run`. The core must not be used afterwards."""
         self._resting = False
         while not (self.stopping or self._resting):
             if not (self._more or self._inbox or self._settling):

@@ -12,7 +12,7 @@ from server.model.quota import ROOT, is_below
 class Role(enum.StrEnum):
     """The role of a caller. A viewer sees one queue with all queues below it. `metrics` only reads the metrics endpoint.
 
-    A follower is another core, which holds the whole state of this one and answers the reads of its own callers.
+    A follower is another core. It holds the whole state of this one, and answers the reads of its own callers.
     """
 
     SHIM = "shim"

@@ -32,15 +32,15 @@ class Files(Protocol):
 
     @property
     def config_file(self) -> Path | None:
-        """The file; None if there is none."""
+        """The file, or None without one."""
 
     @property
     def config_text(self) -> str | None:
-        """The text of the file; None if this process has to read it."""
+        """The text of the file, or None if this process has to read it."""
 
 
 class Begun(NamedTuple):
-    """The configuration at a core's start: the digest of its ``file``, and a ``note`` that says why one of two configurations is in force."""
+    """The configuration at a core's start. ``file`` is the digest of its file. ``note`` says why one of two configurations is in force."""
 
     configuration: Configuration | None = None
     beginning: Beginning | None = None
@@ -52,7 +52,7 @@ class Begun(NamedTuple):
 
 
 def begun(options: Files, path: Path | None) -> Begun:
-    """Choose between the configuration file and the configuration kept from an earlier run; raises BadOptionError."""
+    """Choose between the configuration file and the configuration kept from an earlier run. Raise BadOptionError."""
     configuration = _configuration(options.config_file, options.config_text)
     file = None
     if configuration is not None and options.config_file is not None:
@@ -82,7 +82,10 @@ def _kept_configuration(text: str, path: Path | None) -> Configuration:
 
 
 def _configuration(file: Path | None, text: str | None) -> Configuration | None:
-    """Return the checked configuration of a file, None without a file; raises BadOptionError with every problem and its line."""
+    """Return the checked configuration of a file, or None without a file.
+
+    Raise BadOptionError with every problem and its line.
+    """
     if file is None:
         return None
     if text is None:
@@ -103,7 +106,7 @@ def _read(file: Path) -> str:
 
 
 def chosen(core: Core, begun: Begun) -> Callable[[], list[Finding]]:
-    """Return a function that finds, for the doctor, which of two configurations was chosen, while the chosen one is in force."""
+    """Return a function that tells the doctor which of two configurations was chosen, while the chosen one is in force."""
     now = core.state.configuration.digest
     code = "configuration-replaced" if begun.is_file else "configuration-kept"
     message = begun.note

@@ -21,7 +21,7 @@ class Places(Protocol):
 
     @property
     def state_dir(self) -> Path | None:
-        """The folder; None if nothing is kept."""
+        """The folder, or None if nothing is kept."""
 
     @property
     def trace(self) -> Path | None:
@@ -33,7 +33,10 @@ class Places(Protocol):
 
 
 def _state_file(options: Places) -> Path | None:
-    """Return the file of the core's state; None for a core that writes an input trace, which starts empty, as its replay does."""
+    """Return the file of the core's state.
+
+    Return None for a core that writes an input trace. Such a core starts empty, as its replay does.
+    """
     if options.state_dir is None or options.trace is not None:
         return None
     return options.state_dir / saved.NAME
@@ -42,7 +45,10 @@ def _state_file(options: Places) -> Path | None:
 def replica(
     options: Places, feed: Feed, core: Core, configuration: Configuration | None
 ) -> Replica:
-    """Give the core the state of an earlier run if one was saved, and return whether the core leads from its start."""
+    """Give the core the state of an earlier run if one was saved.
+
+    Return whether the core leads from its start.
+    """
     path = _state_file(options)
     is_restored = path is not None and restore(path, feed, core, configuration)
     return Replica(options.follow.leaders, restored=is_restored)
@@ -51,7 +57,10 @@ def replica(
 def saving(
     options: Places, feed: Feed, endpoint: Endpoint, stack: AsyncExitStack
 ) -> list[Callable[[], Iterable[Finding]]]:
-    """Begin to save the core's state, if there is a place for it, and return the doctor's findings about that."""
+    """Begin to save the core's state, if there is a place for it.
+
+    Return the doctor's findings about that.
+    """
     path = _state_file(options)
     if path is None:
         return []

@@ -36,8 +36,7 @@ class Ask:
     - ``vetoed`` says that the resource manager could not evict the allocation a moment ago.
     - ``tried_ms`` is when a decision for the ask last failed, 0 for never. ``wait_ms`` is the ask's own back-off if preemption
       is then refused to it, 0 for the partition's back-off (C6).
-    - ``tried_node`` is the value that the ``changes`` counter of its required node had when preemption for it was last refused
-      (G11).
+    - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
     - ``was_brought`` says that the pod already ran when the core first learned of it.
     - ``ordinary`` says that the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md).
     """
@@ -180,8 +179,8 @@ class Group:
     - If ``in_turn`` is true, every ask has missed at most as many opportunities as the asks before it (P4).
     - ``untold`` holds the asks whose reason for waiting has yet to be sent to the shim.
     - ``refused_ms`` is when preemption was last refused to the asks of the group that were then due. ``verdict`` says why.
-    - ``rests`` has for each policy the instant until which no ask of the group is due, and the configuration for which that
-      holds. An ask that joins the group ends this wait.
+    - ``rests`` has two values for each policy: the instant until which no ask of the group is due, and the configuration for
+      which that holds. An ask that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -232,9 +231,9 @@ class Group:
 class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    In the application's heap, a job has an entry like a group, at the rank of the job's first member.
+    In the application's heap, a job has an entry as a group has. Its rank is that of the job's first member.
 
-    - ``tried`` has the values of the partition's counters ``relief`` and ``placements`` when the job was last found not to fit.
+    - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the job was last found not to fit.
       ``tried_reserved`` has their values at the last such test that also used the capacity reserved for lower priorities.
     - ``placed`` is the number of members that have a node and keep it.
     - ``refused_ms`` is when preemption was last refused to the job. ``verdict`` says why. ``beside`` is a shadow's memory about
@@ -292,14 +291,14 @@ class Job:
 
 
 GroupEntry = tuple[int, int, int, int, Group | Job]
-"""An ask key, a number that is unique among the entries, and the group or job whose first ask has that key."""
+"""An ask key, a number that is unique among the entries, and the group or job. The ask is the first of that group or job."""
 
 
 class Application:
     """One application in its leaf queue.
 
-    - ``limiters`` are the limits that each of its asks has to pass: those of the queues from the leaf up, of the user, and of
-      the group. A firm ask has to pass more limits (`limits_of`).
+    - ``limiters`` are the limits that each of its asks has to pass: of the queues from the leaf up, of the user, and of the
+      group. A firm ask has to pass more limits (`limits_of`).
     - ``entry`` is its current entry in the leaf's heap. ``priority`` is an upper bound of the priorities of its placeable asks.
     - ``reserves_from_ms`` is the instant from which nodes may be reserved for its asks. A reservation that timed out sets this
       instant.
@@ -383,7 +382,7 @@ class WaitingGangs:
       member last joined. ``came`` has the gangs that the next check considers. Each has a flag that says whether a member
       joined.
     - ``holding`` has the applications with asks that wait for placeholders. Each has the partition's counters at the last
-      search for placeholders, or None if the next tick has to search.
+      search for placeholders. The value is None if the next tick has to search.
     - ``parked`` are the gangs that did not fit when last tried. ``ready`` are those that may fit.
     """
 

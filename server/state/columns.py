@@ -1,4 +1,4 @@
-"""The arrays behind a snapshot: rows of nodes and of allocations, which are only filled when a snapshot is taken (design 6.1).
+"""The arrays behind a snapshot: rows of nodes and of allocations. They are only filled when a snapshot is taken (design 6.1).
 
 A placement changes Python objects and adds its ask to a set of changed asks. A changed node adds its slot to a set of dirty
 slots. This module writes both sets into the rows, and copies the changed arrays for the next snapshot. Arrays that did not

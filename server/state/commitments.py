@@ -153,7 +153,7 @@ class Decisions:
       runs took their victims. ``moves`` has the ends and confirmations that are still to be reported.
     - ``leaving`` has the victims, of open and of ended decisions, that still run. ``marked`` has those of them that are only
       marked (J11).
-    - ``marks`` has, for each decision that was open before a restart, the marks that the shim found on its victims.
+    - ``marks`` has the marks that the shim found on victims, for each decision that was open before a restart.
     - ``checks`` has the plan checks that are still open.
     """
 

@@ -1,6 +1,6 @@
 """The allocations of each preference group by topology domain, for asks that prefer to be near the group or apart from it (design 6.15).
 
-A *domain* is a value of a node label. The counts follow from the allocations and the labels of their nodes, and are updated with
+A *domain* is a value of a node label. The counts follow from the allocations and the labels of their nodes. They change with
 each placement and each end, so that every placement sees all placements before it.
 """
 

@@ -1,7 +1,8 @@
 """Ask classes: asks with the same demand, constraints, preferences and job class form one class (design 6.10).
 
-Placement works per class. If no node fits one ask of a class, none fits the others. A limit that blocks one ask blocks all of
-them. A reserved ask has a class of its own, because its own pledge and promise do not count against it (design 6.6).
+Placement works per class. If no node fits one ask of a class, the same is true of all its asks. A limit that blocks one ask
+blocks all of them. A reserved ask has a class of its own, because its own pledge and promise do not count against it (design
+6.6).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -34,10 +35,11 @@ class AskClass:
     """One class with its state in the node search.
 
     - ``demand`` is what queues are charged. ``node_demand`` adds the ports, which only nodes count.
-    - ``job_class`` is firm or lendable, or None if the partition has no classes (J4).
+    - ``job_class`` is firm or lendable. It is None if the partition has no classes (J4).
     - ``heap`` is the class's own heap of nodes. It is made when the shared heaps miss too often. ``cursor`` is the position up
       to which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
-    - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without, which most are.
+    - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without preferences, as most
+      classes are.
     - ``waiting`` holds the groups that are parked because no node fits. ``dead`` says that no node fits.
     """
 

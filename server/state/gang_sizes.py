@@ -1,7 +1,7 @@
 """The sizes of jobs for which no client stated one (J1). A job gathers members for a while. Then its size is the number of its members.
 
 Until then, a member of such a job has the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
-time, the number of members is written to each member as the size, and the job is like any other. A member that was tried as a
+time, the number of members is written to each member as the size. The job is then like any other. A member that was tried as a
 job of one stays a job of one, even if further members come.
 """
 
@@ -18,8 +18,9 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    This is so if the size is yet to be counted, or if counted members are gone and other members wait to replace them. Return
-    False if a client stated the size, if the job is gone, and for the job of placeholders that name no job.
+    This is so if the size is yet to be counted. It is also so if counted members are gone and other members wait to replace
+    them. Return False if a client stated the size or if the job is gone. Return False also for the job of placeholders that
+    name no job.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -77,7 +78,9 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Combine placeholders that name no job into one job, as soon as they are as many as their application declared.
+    """Combine placeholders that name no job into one job.
+
+    This is done as soon as they are as many as their application declared.
 
     Placed placeholders count. Once the application goes on, with or without all its placeholders, each placeholder becomes an
     ordinary ask.

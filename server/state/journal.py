@@ -1,4 +1,4 @@
-"""The single writer of placements, releases, pledges and the classes of asks: every change of these goes through this module.
+"""The single writer of placements, releases, pledges and the classes of asks. Every change of these goes through this module.
 
 The exception is its fast path, `journal_fast`, which writes many placements or ends at once.
 
@@ -124,7 +124,10 @@ def lose(leaf: Queue, demand: Demand) -> None:
 
 
 def _count_work(partition: Partition, ask: Ask) -> None:
-    """Count the lost work of a victim that has ended: the time that it ran until its eviction was ordered, times its resources."""
+    """Count the lost work of a victim that has ended.
+
+    This is the time that it ran until its eviction was ordered, times its resources.
+    """
     going = ask.going
     if going is None:
         return
@@ -282,7 +285,9 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 
 
 def _remember(before: Group | Job | None, ask: Ask) -> None:
-    """Copy the time and the verdict of the last refusal from an ask's previous group to its new one, live and for the shadow (G1).
+    """Copy the time and the verdict of the last refusal from an ask's previous group to its new one (G1).
+
+    This is done for the live side and for the shadow.
 
     The later of the two times is kept, and a verdict that the new group already has. For gangs, nothing is copied.
     """
@@ -338,7 +343,9 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
 def replace(
     partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
 ) -> None:
-    """Let a waiting ask replace a placeholder as soon as the placeholder has ended, on the placeholder's node or on another.
+    """Let a waiting ask replace a placeholder when the placeholder has ended.
+
+    The ask goes to the placeholder's node or to another.
 
     Until then the placeholder's usage counts in place of the ask's. Thus no amount counts twice, and no other ask gets the
     capacity.

@@ -1,4 +1,4 @@
-"""The fast path of `journal`: it writes all placements of a batch, or all allocations that ended together, at once.
+"""The fast path of `journal`. It writes all placements of a batch, or all allocations that ended together, at once.
 
 The state is left as `journal.place_first` and `journal.unsettle` would leave it, if called for one ask after the other.
 """

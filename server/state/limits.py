@@ -33,7 +33,9 @@ OWN: Final = ("queue", "firm")
 
 
 def kept(left: int, waiting: int) -> int:
-    """Return the amount of one type that a queue keeps for waiting firm asks: what they request, at most the rest of its guarantee (J4).
+    """Return the amount of one type that a queue keeps for waiting firm asks (J4).
+
+    This is what they request, but at most the rest of its guarantee.
 
     Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
@@ -52,8 +54,8 @@ class Limiter:
     """One limit. ``headroom`` is the limit less usage and promises, by type. It is NO_LIMIT for a type without a limit.
 
     ``kind`` is queue, firm, user or group. Promises to other asks count only for queue and firm. A firm limiter bounds the
-    usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit to the groups that
-    are parked because of it.
+    usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit to its parked
+    groups.
     """
 
     __slots__ = (
@@ -141,7 +143,9 @@ class Limiter:
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """Return the entry for a user at a queue: the first that names the user, else the last with the wildcard.
+    """Return the entry for a user at a queue.
+
+    This is the first that names the user, or else the last with the wildcard.
 
     Return None if there is none.
     """

@@ -105,7 +105,10 @@ class LostWork:
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
     def since(self, instant: int) -> tuple[dict[LossKey, tuple[Lost, Amounts]], int]:
-        """Return the work lost to evictions ordered since the minute of an instant, and the instant since which the sums are complete."""
+        """Return the work lost to evictions ordered since the minute of an instant.
+
+        Also return the instant since which the sums are complete.
+        """
         begin = max(instant // MINUTE_MS * MINUTE_MS, self.complete_ms)
         found: dict[LossKey, tuple[Lost, Amounts]] = {}
         for (minute, line), (lost, amounts) in self.minutes.items():

@@ -10,7 +10,9 @@ from server.state.types import NO_LIMIT
 
 
 def check_firm(partition: Partition) -> None:
-    """Assert the firm use of each queue: it is the sum of its firm allocations and pledges, and its headroom is the rest of its guarantee.
+    """Assert the firm use of each queue.
+
+    It is the sum of the queue's firm allocations and pledges, and its headroom is the rest of its guarantee.
 
     An ask that is to replace a placeholder does not count, because the placeholder already counts.
     """

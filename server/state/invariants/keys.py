@@ -13,7 +13,10 @@ from server.state.partition import Partition
 
 
 def check_keys(partition: Partition) -> None:
-    """Assert that each key waits in one application or is placed on one node, and does not also name a foreign pod."""
+    """Assert that each key waits in one application or is placed on one node.
+
+    It must not also name a foreign pod.
+    """
     waiting = 0
     for key, ask in partition.asks.items():
         assert ask.key == key, f"the state has ask {ask.key} under the key {key}"
@@ -205,7 +208,10 @@ def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
 
 
 def check_commitments(partition: Partition) -> None:
-    """Assert that open decisions, pledges, nodes and asks refer to each other, and that a victim has only one decision (8.10)."""
+    """Assert that open decisions, pledges, nodes and asks refer to each other.
+
+    A victim has only one decision (8.10).
+    """
     victims: Counter[str] = Counter()
     for name, commitment in partition.decisions.open.items():
         _check_commitment(partition, name, commitment)

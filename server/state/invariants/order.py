@@ -93,7 +93,10 @@ def _check_entry(queue: Queue, child: Child) -> None:
 
 
 def _check_entries(application: Application) -> None:
-    """Assert that each group has its entry unless it is parked, and that each complete job has its entry unless it is parked."""
+    """Assert that groups and complete jobs have their entries.
+
+    Those that are parked are excepted.
+    """
     name = f"application {application.application_id}"
     assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"
     standing = {id(entry) for entry in application.heap}
@@ -137,7 +140,10 @@ def _placeable(application: Application) -> list[Group | Job]:
 
 
 def _check_path(application: Application, priority: int) -> None:
-    """Assert that a placeable ask has entries up to the root or a stopped queue, and that each entry's priority is high enough."""
+    """Assert that a placeable ask has entries up to the root or a stopped queue.
+
+    Each entry's priority must be high enough.
+    """
     child: Child = application
     queue: Queue | None = application.leaf
     while queue is not None:

@@ -39,7 +39,10 @@ def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
 
 
 def check_lost_work(partition: Partition) -> None:
-    """Assert that the tables are bounded and count whole victims, and that each pod with an eviction order is releasing."""
+    """Assert that the tables are bounded and count whole victims.
+
+    Each pod with an eviction order must be releasing.
+    """
     for table in (partition.lost.by_queue, partition.lost.by_owner):
         _check_table(partition, table)
     counted, owned = (
@@ -62,7 +65,10 @@ def check_lost_work(partition: Partition) -> None:
 
 
 def check_shadow(partition: Partition) -> None:
-    """Assert that a shadow's memory is bounded, that each item has its own key, and that each victim is in it only once."""
+    """Assert that a shadow's memory is bounded.
+
+    Each item has its own key, and each victim is in it only once.
+    """
     known = partition.shadow
     if known is None:
         return

@@ -107,7 +107,7 @@ def _free_for(ask_class: AskClass, node: Node) -> Amounts:
 def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
     """Return a test that says whether the class's own heap must contain a node.
 
-    A node that is pledged to the class may be missing there, because its pledge counts as free only when the ask is tried.
+    A node that is pledged to the class may be missing there. Its pledge counts as free only when the ask is tried.
     """
     held = ask_class.pledge
     return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
@@ -116,7 +116,9 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that each node that can be taken is in the heap at its rank or a better one, or in the unread part of the log.
+    """Assert that each node that can be taken is in the heap, or in the unread part of the log.
+
+    In the heap it has its rank or a better one.
 
     The heap is that of the class or mask.
     """
@@ -140,7 +142,10 @@ def _check_heap(
 
 
 def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
-    """Assert that the heap of a class with preferences ranks no node that fits too low, unless the heap will be built again."""
+    """Assert that no node that fits ranks too low in the heap of a class with preferences.
+
+    A heap that will be built again is excepted.
+    """
     preferred, takes = ask_class.preferred, _takers(ask_class)
     assert preferred is not None
     heap = preferred.heap
@@ -203,9 +208,9 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take a dead class.
 
-    Two exceptions are left out. The first: nodes whose capacity became free, as long as the dead classes are still to be tested
-    on them. The second: the class of a reserved ask, while other asks may use its node first in this tick. All of these are
-    tested again in the next tick.
+    Two exceptions are left out. The first: nodes whose capacity became free, while the dead classes are still to be tested on
+    them. The second: the class of a reserved ask, while other asks may use its node first in this tick. All of these are tested
+    again in the next tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return
