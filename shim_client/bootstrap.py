@@ -11,20 +11,26 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import time
+import uuid
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from shim_client.cluster import Cluster
 from shim_client.config import Settings, settings_from
 from shim_client.core_client.connection import Connection, CoreAddress, Registration
+from shim_client.core_client.streams import SupersededError
+from shim_client.election.elector import Elector, LeaseLostError
 from shim_client.embedded.cluster import Clock, EmbeddedCluster
 from shim_client.embedded.folder import Folder, Report
 from shim_client.embedded.keeping import StateFile
@@ -34,6 +40,11 @@ from shim_client.messages import ConfigurationReport
 from shim_client.shim import Shim
 from shim_client.state_machine.machine import Mirror
 from shim_client.translate.config_map import merged
+
+FINISH_SECONDS_MAX = 3.0
+"""Longest wait, in seconds, for requests in flight when an elected shim ends."""
+SUPERSEDED_PAUSE_SECONDS = 1.0
+"""Seconds after which a shim stands for election again when the core took another process although this one held the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ def _without_collection() -> Iterator[None]:
 
 def make_shim(
     cluster: Cluster,
-    core: CoreAddress,
+    core: CoreAddress | Sequence[CoreAddress],
     settings: Settings,
     instance: str = "",
     *,
@@ -123,6 +134,7 @@ def make_shim(
     When the shim watches ConfigMaps, it sends the queue configuration from them. It does so after it has
     registered, and after each change. Otherwise the registration carries the queue configuration, and the core
     refuses a bad one. With `wait` the shim waits for a core that does not answer yet. `instance`: see `Registration`.
+    Of several cores the shim uses the first one that accepts it.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -132,7 +144,8 @@ def make_shim(
         instance=instance,
     )
     log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
-    connection = Connection(core, registration, wait=wait)
+    cores = [core] if isinstance(core, CoreAddress) else core
+    connection = Connection(cores, registration, wait=wait)
     if settings.namespace and settings.queues:
         source = f"ConfigMaps of namespace {settings.namespace}"
         connection.send([ConfigurationReport(settings.queues, source)])
@@ -157,6 +170,63 @@ async def run_shim(
                 tasks.create_task(work)
     except BaseExceptionGroup as errors:
         raise _first(errors) from errors
+
+
+async def run_elected(
+    make: Callable[[], Shim], elector: Elector, log: FilteringBoundLogger
+) -> None:
+    """Run one shim after the other until cancelled: each from the end of the last one's term to the end of its own (design 7.2).
+
+    When cancelled, finish the requests in flight and give the lease back, so that another process leads at once. Errors: those of
+    `run_shim`, except LeaseLostError and SupersededError, after which another shim begins.
+    """
+    electing = asyncio.create_task(elector.run())
+    try:
+        while True:
+            shim = make()
+            life = asyncio.create_task(shim.run())
+            try:
+                await asyncio.wait({life, electing}, return_when=asyncio.FIRST_COMPLETED)
+                if electing.done():
+                    electing.result()
+                why = _end_of_term(life)
+            except BaseException:
+                await shim.finish(min(FINISH_SECONDS_MAX, elector.seconds_left()))
+                raise
+            finally:
+                life.cancel()
+                await asyncio.gather(life, return_exceptions=True)
+            elector.resign()
+            log.warning("this shim does not lead any more", why=str(why))
+            if isinstance(why, SupersededError):
+                await asyncio.sleep(SUPERSEDED_PAUSE_SECONDS)
+    finally:
+        electing.cancel()
+        await asyncio.gather(electing, return_exceptions=True)
+        await elector.release()
+
+
+def _end_of_term(life: asyncio.Task[None]) -> BaseException:
+    """Return the error that ended a shim, if another one may follow it in this process. Raises any other error."""
+    try:
+        life.result()
+    except BaseExceptionGroup as errors:
+        error = _first(errors)
+        if isinstance(error, LeaseLostError | SupersededError):
+            return error
+        raise error from errors
+    raise AssertionError("a shim ended without an error")
+
+
+def elapsed_clock() -> Callable[[], float]:
+    """Return a clock: seconds that never go back and, where the system has such a clock, count while the machine sleeps."""
+    number = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic if number is None else partial(time.clock_gettime, number)
+
+
+def process_name(instance: str) -> str:
+    """Return a name for this process that no other process has, and none had before: the instance's name and chance."""
+    return f"{instance or socket.gethostname()}_{uuid.uuid4().hex[:12]}"
 
 
 def wall_clock() -> Clock:

@@ -199,6 +199,10 @@ class ClusterError(Exception):
         self.retry_after = retry_after
 
 
+class FencedError(ClusterError):
+    """A request that was not sent, because this shim is not surely the one that leads (design 7.2)."""
+
+
 class ConflictError(ClusterError):
     """A request that the object's state does not permit, so that another attempt will fail, too."""
 

@@ -8,22 +8,35 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 from lightkube.config.kubeconfig import SingleConfig
 from structlog.typing import FilteringBoundLogger
 
-from shim_client.bootstrap import make_shim, run_shim, wall_clock
+from shim_client.bootstrap import (
+    elapsed_clock,
+    make_shim,
+    process_name,
+    run_elected,
+    run_shim,
+    wall_clock,
+)
 from shim_client.cluster import ClusterError, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import BadSettingError, Settings, settings_from
 from shim_client.core_client.connection import CoreAddress
+from shim_client.election.candidate import Candidate
+from shim_client.election.elector import Elector
+from shim_client.election.lease import LeaseError, LeaseTerms
 from shim_client.informers import listed
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
 from shim_client.kubernetes.cluster import KubernetesCluster
+from shim_client.kubernetes.leases import KubernetesLease
 from shim_client.probe import Probe
+from shim_client.shim import Shim
 from shim_client.translate.config_map import CONFIG_MAPS, merged
 
 COLLECT_AFTER = 50_000
@@ -31,6 +44,16 @@ COLLECT_AFTER = 50_000
 
 Python's default of 700 makes listing a large cluster take a quarter longer.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The Lease by which one of several shims is elected (design 7.2)."""
+
+    name: str = "evenhand-shim"
+    namespace: str = ""
+    """Namespace of the Lease; empty: that of the ConfigMaps."""
+    terms: LeaseTerms = field(default_factory=LeaseTerms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +72,12 @@ class Place:
     """Name of this process, which a restart does not change: the name of its pod."""
     wait: bool = True
     """Whether to wait for a core that does not answer yet."""
+    election: Election | None = None
+    """The lease by which one of several shims is elected; None: this shim is the only one."""
 
 
-async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
-    """Run a shim until cancelled.
+async def run_on_kubernetes(place: Place, *cores: CoreAddress) -> None:
+    """Run a shim until cancelled; of several cores it uses the first one that accepts it.
 
     Errors: NoAccessError, NoPortError, BadSettingError, and those of `run_shim`.
     """
@@ -66,10 +91,54 @@ async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
             settings = replace(
                 settings, qps=place.qps or settings.qps, burst=place.burst or settings.burst
             )
-            async with _cluster(config, namespace, Rate(settings.qps, settings.burst)) as cluster:
-                shim = make_shim(cluster, core, settings, place.instance, wait=place.wait)
-                shim.on_live += [probe.say_ready, settle]
-                await run_shim(shim, cluster)
+            rate = Rate(settings.qps, settings.burst)
+            async with (
+                _elector(place, config, namespace, log) as elector,
+                _cluster(
+                    config, namespace, rate, elector.seconds_left if elector else None
+                ) as cluster,
+            ):
+                make = partial(make_shim, cluster, cores, settings, wait=place.wait)
+                if elector is None:
+                    shim = make(place.instance)
+                    shim.on_live += [probe.say_ready, settle]
+                    await run_shim(shim, cluster)
+                    return
+
+                def another() -> Shim:
+                    gc.unfreeze()  # What an earlier term left behind is not needed any more.
+                    shim = make(elector.identity)
+                    shim.leadership = elector
+                    shim.on_warm.append(lambda: probe.say_ready(ready=True))
+                    shim.on_live += [probe.say_ready, probe.say_leads, settle]
+                    probe.say_ready(ready=False)
+                    probe.say_leads(leads=False)
+                    return shim
+
+                await run_elected(another, elector, log)
+
+
+@asynccontextmanager
+async def _elector(
+    place: Place, config: SingleConfig, namespace: str, log: FilteringBoundLogger
+) -> AsyncIterator[Elector | None]:
+    """Provide what stands for election as one of several shims; None for a shim that is the only one."""
+    election = place.election
+    if election is None:
+        yield None
+        return
+    where = election.namespace or namespace
+    store = KubernetesLease(config, where, election.name, election.terms.renew, wall_clock())
+
+    def missed(error: LeaseError) -> None:
+        log.warning("the lease was not read or renewed", lease=election.name, why=str(error))
+
+    identity = process_name(place.instance)
+    log.info("standing for election", lease=f"{where}/{election.name}", identity=identity)
+    try:
+        yield Elector(store, Candidate(identity, election.terms), elapsed_clock(), missed)
+    finally:
+        await store.close()
 
 
 @contextmanager
@@ -102,9 +171,13 @@ async def _probe(address: str, log: FilteringBoundLogger) -> AsyncIterator[Probe
 
 @asynccontextmanager
 async def _cluster(
-    config: SingleConfig, namespace: str, rate: Rate
+    config: SingleConfig,
+    namespace: str,
+    rate: Rate,
+    seconds_left: Callable[[], float] | None = None,
 ) -> AsyncIterator[KubernetesCluster]:
-    cluster = KubernetesCluster(Api(http_client(config), rate), namespace, wall_clock())
+    api = Api(http_client(config), rate, seconds_left)
+    cluster = KubernetesCluster(api, namespace, wall_clock())
     try:
         yield cluster
     finally:

@@ -11,7 +11,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from shim_client.cluster import (
     DeletePod,
     EventWriter,
     EvictPod,
+    FencedError,
     MissingError,
     ObjectRef,
     OwnerReader,
@@ -133,6 +134,10 @@ class Applier:
         self._lanes: dict[str, deque[Action]] = {}
         """Waiting actions by object, without the action that is being carried out."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
+        self._in_flight = 0
+        self._is_ending = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.progress = Progress()
 
     def submit(self, actions: Iterable[Action]) -> None:
@@ -160,6 +165,13 @@ class Applier:
             while True:
                 key = await self._ready.get()
                 lanes.create_task(self._run_lane(key))
+
+    async def finish(self, seconds: float) -> None:
+        """Begin no further action, and wait for the requests that are in flight, for some seconds at most."""
+        self._is_ending = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
 
     def _accepts(self, action: Action) -> bool:
         crowded = self.progress.events_waiting >= EVENTS_WAITING_MAX
@@ -230,10 +242,23 @@ class Applier:
     async def _once(self, action: Action) -> None:
         if isinstance(action, RecordEvent):
             async with self._events_gate.place(0), self._gate.place(_urgency(action)):
-                await self._do(action)
+                await self._counted(action)
         else:
             async with self._gate.place(_urgency(action)):
-                await self._do(action)
+                await self._counted(action)
+
+    async def _counted(self, action: Action) -> None:
+        """Carry out an action and count it as in flight. Raises FencedError while no action may begin."""
+        if self._is_ending:
+            raise FencedError("this shim is ending")
+        self._in_flight += 1
+        self._idle.clear()
+        try:
+            await self._do(action)
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
 
     async def _do(self, action: Action) -> None:
         match action:
@@ -306,7 +331,10 @@ def _pauses(action: Action) -> tuple[float, ...]:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, ClusterError) and not isinstance(error, ConflictError | MissingError)
+    return isinstance(error, ClusterError) and not isinstance(error, _FINAL)
+
+
+_FINAL = (ConflictError, MissingError, FencedError)
 
 
 def _pause_of(pauses: tuple[float, ...]) -> Callable[[RetryCallState], float]:

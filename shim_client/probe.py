@@ -2,6 +2,9 @@
 
 The service `""` reports that the process works. The service `readiness` reports that the core knows the whole
 cluster.
+
+Of several shims that elect one, `leader` reports which one leads and has told the core everything. The others are ready once
+they know the cluster.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 READINESS = "readiness"
+LEADER = "leader"
 LAST_WORDS_SECONDS = 0.5
 
 
@@ -20,7 +24,7 @@ class NoPortError(Exception):
 
 
 class Probe:
-    """A health service; `say_ready` changes its answer about readiness."""
+    """A health service; `say_ready` and `say_leads` change its answers."""
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
@@ -36,12 +40,20 @@ class Probe:
             raise NoPortError(f"no health service at {address}: {error}") from error
         await self._set("", serving=True)
         await self._set(READINESS, serving=False)
+        await self._set(LEADER, serving=False)
         await self._server.start()
         return port
 
     def say_ready(self, ready: bool) -> None:  # noqa: FBT001
         """Set the answer for readiness from now on."""
-        telling = asyncio.create_task(self._set(READINESS, serving=ready))
+        self._say(READINESS, serving=ready)
+
+    def say_leads(self, leads: bool) -> None:  # noqa: FBT001
+        """Set the answer about the leader from now on."""
+        self._say(LEADER, serving=leads)
+
+    def _say(self, service: str, *, serving: bool) -> None:
+        telling = asyncio.create_task(self._set(service, serving=serving))
         self._told.add(telling)
         telling.add_done_callback(self._told.discard)
 

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -17,12 +18,14 @@ from shim_client.cluster import (
     Action,
     Cluster,
     ClusterError,
+    FencedError,
     Listing,
     MissingError,
     WatchEvent,
 )
 from shim_client.core_client.causes import START_ADVICE
-from shim_client.core_client.connection import Connection
+from shim_client.core_client.connection import Connection, EpochOldError
+from shim_client.election.elector import LeaseLostError, Term
 from shim_client.executor import Applier
 from shim_client.informers import follow
 from shim_client.messages import Decision, NodeAnswer
@@ -41,6 +44,8 @@ At each tick, waiting pods are checked again (the published `service.schedulingI
 """
 BATCH_MAX = 2_000
 """Maximum number of inputs that are processed before their outputs are sent."""
+EPOCH_PAUSE_SECONDS = 0.5
+"""Seconds after which an elected shim registers again at a core to which an earlier process is still connected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,35 @@ class PartitionOwnedError(Exception):
     """A core that refuses all nodes, because their partition belongs to another resource manager."""
 
 
+class Leadership(Protocol):
+    """The election of one of several shims, of which only the elected one acts (design 7.2)."""
+
+    async def acquired(self) -> Term:
+        """Wait until this shim may act in a new term, and return the term."""
+        ...
+
+    async def lost(self, term: Term) -> None:
+        """Wait until the term has ended."""
+        ...
+
+    async def raised(self, term: Term, above: int) -> Term:
+        """Raise the epoch of a term above the given one. Raises LeaseLostError."""
+        ...
+
+
 class Shim:
-    """The connection of one cluster with one core."""
+    """The connection of one cluster with one core.
+
+    With `leadership` the shim watches the cluster from the beginning, and registers and acts once it is elected. When its term
+    ends, `run` ends: another Shim has to begin, because what other shims did meanwhile is not known to this one.
+    """
 
     def __init__(
-        self, mirror: Mirror, cluster: Cluster, connection: Connection, log: FilteringBoundLogger
+        self,
+        mirror: Mirror,
+        cluster: Cluster,
+        connection: Connection,
+        log: FilteringBoundLogger,
     ) -> None:
         self._mirror = mirror
         self._cluster = cluster
@@ -89,6 +118,12 @@ class Shim:
         self._log = log
         self._applier = Applier(cluster, self._acted)
         self._inbox: asyncio.Queue[_News] = asyncio.Queue(INBOX_MAX)
+        self.leadership: Leadership | None = None
+        """The election that decides when this shim acts; None: it acts from the beginning. Set it before `run`."""
+        self._may_act = False
+        self._is_warm = False
+        self._skipped: dict[str, str] = {}
+        """Why each core was skipped, as it was logged last."""
         self._was_live = False
         self._sessions = 0
         self._foreign = ""
@@ -98,15 +133,57 @@ class Shim:
         """
         self.on_live: list[Callable[[bool], None]] = []
         """Functions that are called with True when the core knows everything, and with False when this ends."""
+        self.on_warm: list[Callable[[], None]] = []
+        """Functions that are called once, when every kind of object was listed."""
 
     async def run(self) -> None:
-        """Work until cancelled. Raises the errors of `Connection.run` and PartitionOwnedError, alone or in a group."""
+        """Work until cancelled.
+
+        Errors: those of `Connection.run`, PartitionOwnedError and LeaseLostError, alone or in a group.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())
             tasks.create_task(self._beat())
-            tasks.create_task(self._applier.run())
             tasks.create_task(follow(self._cluster, self._observed, missed=self._missed))
-            tasks.create_task(self._connection.run(self))
+            tasks.create_task(self._act(tasks))
+
+    async def finish(self, seconds: float) -> None:
+        """Begin no further action on the cluster, and wait for the requests in flight; `run` still has to be cancelled."""
+        await self._applier.finish(seconds)
+
+    async def _act(self, tasks: asyncio.TaskGroup) -> None:
+        """Wait until this shim is elected, if several elect one; then hold sessions with the core and carry out its decisions."""
+        term = None
+        if self.leadership is not None:
+            term = await self.leadership.acquired()
+            self._log.info("this shim leads", epoch=term.epoch)
+            tasks.create_task(self._end_with(self.leadership, term))
+        self._may_act = True
+        tasks.create_task(self._applier.run())
+        while True:
+            try:
+                await self._connection.run(self, term.epoch if term else 0)
+            except EpochOldError as old:
+                if self.leadership is None or term is None:
+                    raise
+                term = await self._after(self.leadership, term, old)
+
+    async def _end_with(self, leadership: Leadership, term: Term) -> None:
+        """Raise LeaseLostError as soon as the term has ended."""
+        await leadership.lost(term)
+        raise LeaseLostError("the lease is not surely held any more")
+
+    async def _after(self, leadership: Leadership, term: Term, old: EpochOldError) -> Term:
+        """Return the term with which to register after a core refused its epoch.
+
+        The core knows a higher epoch of an earlier lease, or of another lease. While that one's process is connected, this shim
+        waits. Otherwise the epoch is raised above it.
+        """
+        self._log.warning("the core knows another epoch", epoch=term.epoch, why=str(old))
+        if old.is_connected:
+            await asyncio.sleep(EPOCH_PAUSE_SECONDS)
+            return term
+        return await leadership.raised(term, old.known)
 
     def progress(self) -> ShimProgress:
         """Return counts of pods, actions and inputs."""
@@ -118,11 +195,12 @@ class Shim:
             sessions=self._sessions,
         )
 
-    async def registered(self) -> None:
+    async def registered(self, core: str) -> None:
         """Tell the state machine that a session with the core began."""
         self._sessions += 1
         self._foreign = ""
-        self._log.info("registered at the core", session=self._sessions)
+        self._skipped.clear()
+        self._log.info("registered at the core", core=core, session=self._sessions)
         await self._inbox.put(_News(Link.REGISTERED))
 
     async def unreachable(self, why: str) -> None:
@@ -133,6 +211,12 @@ class Shim:
             why=why,
             do=f"trying until one answers: {START_ADVICE}",
         )
+
+    async def skipped(self, core: str, why: str) -> None:
+        """Log that one of several cores is skipped, once for each reason."""
+        if self._skipped.get(core) != why:
+            self._skipped[core] = why
+            self._log.warning("trying the next core", core=core, why=why)
 
     async def lost(self, why: str) -> None:
         """Tell the state machine that the session has ended.
@@ -165,6 +249,8 @@ class Shim:
         self._log.warning("the cluster did not tell", kind=kind, why=str(error))
 
     async def _acted(self, action: Action, error: ClusterError | None) -> None:
+        if isinstance(error, FencedError):
+            return  # This shim ends, and what it did not do is decided by the next one.
         if error is not None and not isinstance(error, MissingError):
             self._log.warning("an action failed", action=repr(action), why=str(error))
         await self._inbox.put(_News(Outcome(action, error)))
@@ -190,8 +276,16 @@ class Shim:
     def _send_out(self) -> None:
         reports, actions = self._mirror.take()
         self._connection.send(reports)
-        self._applier.submit(actions)
+        if self._may_act:
+            self._applier.submit(actions)
+        self._tell_when_warm()
         self._tell_when_live()
+
+    def _tell_when_warm(self) -> None:
+        if not self._is_warm and self._mirror.has_listed():
+            self._is_warm = True
+            for hear in self.on_warm:
+                hear()
 
     def _tell_when_live(self) -> None:
         live = self._mirror.is_live()

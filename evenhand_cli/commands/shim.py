@@ -15,7 +15,6 @@ from evenhand_cli import terminal
 from evenhand_cli.combinations import refuse_without
 from evenhand_cli.connect import (
     DEFAULT_CORE,
-    CoreAddress,
     TlsCa,
     TlsCert,
     TlsKey,
@@ -23,6 +22,9 @@ from evenhand_cli.connect import (
     channel_credentials,
     checked_address,
     read_token,
+)
+from evenhand_cli.connect import (
+    PANEL as CONNECTION,
 )
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.embedded.hosting import service_of, state_faults, state_file
@@ -35,6 +37,7 @@ from shim_client import bootstrap, cluster_service
 from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.core_client import connection
 from shim_client.core_client.streams import SupersededError
+from shim_client.election.lease import BadTermsError, LeaseTerms
 from shim_client.embedded.faults import object_faults
 from shim_client.embedded.keeping import StateFile, default_folder
 from shim_client.embedded.loading import BadFileError
@@ -47,7 +50,13 @@ FAULTS_SHOWN = 20
 """Maximum number of faults of objects that are named at the start."""
 PANEL = "On Kubernetes"
 EMBEDDED = "With an embedded cluster"
-ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
+ELECTION = "Several shims for one cluster"
+LEASE = ("lease", "lease_namespace", "lease_duration", "lease_renew", "lease_margin")
+"""Options that have no effect without `--elect`."""
+ON_KUBERNETES = (
+    *("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst", "elect"),
+    *LEASE,
+)
 """Options that have no effect for an embedded cluster."""
 OF_EMBEDDED = ("stop", "state", "fresh", "cluster_listen")
 """Options that have no effect for a Kubernetes API server."""
@@ -119,6 +128,60 @@ Burst = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Elect = Annotated[
+    bool,
+    typer.Option(
+        "--elect",
+        help="Act only while this process holds a Lease of the API server: of several shims for one cluster one acts, "
+        "and the others follow the cluster to take over at once.",
+        rich_help_panel=ELECTION,
+    ),
+]
+LeaseName = Annotated[
+    str,
+    typer.Option(
+        "--lease",
+        metavar="NAME",
+        help="Name of the Lease, the same for all shims of a cluster.",
+        rich_help_panel=ELECTION,
+    ),
+]
+LeaseNamespace = Annotated[
+    str,
+    typer.Option(
+        "--lease-namespace",
+        metavar="NAME",
+        help="Namespace of the Lease; that of the ConfigMaps when not given.",
+        rich_help_panel=ELECTION,
+    ),
+]
+LeaseDuration = Annotated[
+    str,
+    typer.Option(
+        "--lease-duration",
+        metavar="TIME",
+        help="Time without a renewal after which another shim takes over; whole seconds.",
+        rich_help_panel=ELECTION,
+    ),
+]
+LeaseRenew = Annotated[
+    str,
+    typer.Option(
+        "--lease-renew",
+        metavar="TIME",
+        help="Time between two renewals.",
+        rich_help_panel=ELECTION,
+    ),
+]
+LeaseMargin = Annotated[
+    str,
+    typer.Option(
+        "--lease-margin",
+        metavar="TIME",
+        help="Time before the end of its lease at which a shim stops to act.",
+        rich_help_panel=ELECTION,
+    ),
+]
 Stop = Annotated[
     str,
     typer.Option(
@@ -159,6 +222,19 @@ ClusterListen = Annotated[
 ]
 
 
+CoreAddresses = Annotated[
+    str,
+    typer.Option(
+        "--core",
+        envvar="EVENHAND_CORE",
+        metavar="HOST:PORT,...",
+        help="Address of the core; of several, the shim uses the first that accepts it, and goes to the next when "
+        "that one is gone.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+
+
 def shim(
     ctx: typer.Context,
     cluster: Annotated[
@@ -179,6 +255,12 @@ def shim(
     health: Health = "",
     qps: Qps = None,
     burst: Burst = None,
+    elect: Elect = False,
+    lease: LeaseName = "evenhand-shim",
+    lease_namespace: LeaseNamespace = "",
+    lease_duration: LeaseDuration = "6s",
+    lease_renew: LeaseRenew = "2s",
+    lease_margin: LeaseMargin = "1s",
     stop: Stop = "0s",
     state: StateFolder = None,
     fresh: Fresh = False,
@@ -190,7 +272,7 @@ def shim(
             help="End with exit code 3 when no core answers at the start, instead of waiting for one.",
         ),
     ] = False,
-    core: CoreAddress = DEFAULT_CORE,
+    core: CoreAddresses = DEFAULT_CORE,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -202,6 +284,7 @@ def shim(
         evenhand shim --cluster examples/clusters/small
         evenhand shim --kubernetes --kubeconfig admin.conf --core 127.0.0.1:50051
         evenhand shim --kubernetes --health 127.0.0.1:8080 --qps 50 --burst 100
+        evenhand shim --kubernetes --elect --core core-1:50051,core-2:50051
 
     """
     if kubernetes == (cluster is not None):
@@ -214,7 +297,7 @@ def shim(
     _check_combination(ctx, kubernetes=kubernetes)
     credentials = channel_credentials(tls_ca, tls_cert, tls_key)
     token = read_token(token_file) if token_file else ""
-    address = connection.CoreAddress(checked_address(core), credentials, token)
+    addresses = [connection.CoreAddress(one, credentials, token) for one in checked_addresses(core)]
     logs.configure(sys.stderr)
     _warn_of_files(tls_key, token_file)
     if cluster is None:
@@ -226,14 +309,15 @@ def shim(
             "burst": burst,
             "wait": not no_wait,
         }
-        _join_kubernetes(address, **place, **more)
+        given = (lease, lease_namespace, lease_duration, lease_renew, lease_margin)
+        _join_kubernetes(addresses, given if elect else None, **place, **more)
         return
     folder = state or default_folder(cluster, os.environ)
     with shim_faults(core), closing(state_file(folder, state)) as kept, state_faults():
         live = open_live(cluster, kept.file, stop_ms=milliseconds(stop), fresh=fresh)
         _warn_of_objects(live.opened)
         settings = live.opened.settings
-        client = bootstrap.make_shim(live.opened.cluster, address, settings, wait=not no_wait)
+        client = bootstrap.make_shim(live.opened.cluster, addresses, settings, wait=not no_wait)
         asyncio.run(until_stopped(_run(client, live, cluster_listen)))
 
 
@@ -270,12 +354,54 @@ def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
     given = {name: ctx.get_parameter_source(name) for name in names}
     wrong = {name: source is not None and source.name == GIVEN for name, source in given.items()}
     refuse_without("--cluster" if kubernetes else "--kubernetes", **wrong)
+    if not ctx.params["elect"]:
+        sources = {name: ctx.get_parameter_source(name) for name in LEASE}
+        idle = {
+            name: source is not None and source.name == GIVEN for name, source in sources.items()
+        }
+        refuse_without("--elect", **idle)
 
 
-def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noqa: ANN401
+def checked_addresses(text: str) -> list[str]:
+    """Return the addresses of a list with commas. Raises Fault for one that is not HOST:PORT, or that is named twice."""
+    addresses = [checked_address(one.strip()) for one in text.split(",")]
+    if len(set(addresses)) < len(addresses):
+        raise Fault(
+            f"`{text}` names a core twice",
+            where="--core or EVENHAND_CORE",
+            advice="name each core once",
+            code=ExitCode.USAGE,
+        )
+    return addresses
+
+
+def _terms(duration: str, renew: str, margin: str) -> LeaseTerms:
+    """Return the durations of the lease. Raises Fault for durations with which no lease can be held safely."""
+    whole, rest = divmod(milliseconds(duration), 1_000)
+    if rest:
+        raise typer.BadParameter(f"`{duration}` is not a whole number of seconds")
+    terms = LeaseTerms(whole, milliseconds(renew) / 1_000, milliseconds(margin) / 1_000)
+    try:
+        terms.check()
+    except BadTermsError as error:
+        raise Fault(
+            str(error),
+            where="--lease-duration, --lease-renew, --lease-margin",
+            advice="choose a longer duration, or shorter other times",
+            code=ExitCode.USAGE,
+        ) from error
+    return terms
+
+
+def _join_kubernetes(
+    cores: list[connection.CoreAddress],
+    lease: tuple[str, str, str, str, str] | None,
+    **place: Any,  # noqa: ANN401
+) -> None:
+    terms = _terms(*lease[2:]) if lease else None
     try:
         # The extra is not always installed, and takes a while to load.
-        from shim_client.deployed import Place, run_on_kubernetes  # noqa: PLC0415
+        from shim_client.deployed import Election, Place, run_on_kubernetes  # noqa: PLC0415
         from shim_client.kubernetes.access import NoAccessError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise Fault(
@@ -284,8 +410,10 @@ def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noq
             advice="install the extra: pip install 'evenhand[kubernetes]'",
         ) from error
     try:
-        with shim_faults(core.target):
-            asyncio.run(until_stopped(run_on_kubernetes(Place(**place), core)))
+        election = Election(*lease[:2], terms) if lease and terms else None
+        with shim_faults(", ".join(one.target for one in cores)):
+            work = run_on_kubernetes(Place(election=election, **place), *cores)
+            asyncio.run(until_stopped(work))
     except NoAccessError as error:
         raise Fault(
             str(error),

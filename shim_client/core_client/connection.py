@@ -2,20 +2,27 @@
 
 When a core does not answer, the gRPC channel waits longer after each attempt. When a core answers and then drops
 every session, this module waits longer after each attempt.
+
+Of several cores the shim registers at the first one in its list that is healthy and accepts it, and goes to the next one when the
+session is lost. At most one core has a session: the streams of the last one are closed, and the state machine has taken in that
+its session has ended, before the next registration begins (design 7.2).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 from grpc.aio import AioRpcError, Channel, Metadata
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from shim_client.core_client.causes import cause, is_too_large
 from shim_client.core_client.configuration import ConfigurationPost
+from shim_client.core_client.refusals import ANOTHER_LEADS, EPOCH_OLD, refusal_of
 from shim_client.core_client.streams import Session, SessionLostError
 from shim_client.messages import ConfigurationReport, Decision, Report
 from si.v1 import si_pb2
@@ -31,6 +38,8 @@ The time until a core answers at all is included.
 """
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 5.0
+PAUSE_SECONDS_MAX_OF_SEVERAL = 0.5
+"""The longest pause of a shim with several cores: a pause of one core is no reason to wait for another."""
 
 CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -39,6 +48,22 @@ CHANNEL_OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
+
+QUICK_OPTIONS = (
+    *CHANNEL_OPTIONS[:3],
+    ("grpc.keepalive_time_ms", 400),
+    ("grpc.keepalive_timeout_ms", 700),
+    ("grpc.http2.ping_timeout_ms", 700),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""The options of a channel to one of several cores: a ping a second, and a core that does not answer it in time is left.
+
+It is the timeout of pings that ends such a connection; gRPC 1.85 waits a minute without it, whatever the timeout of the keepalive
+is. gRPC answers pings in a thread of its own, so that a core that decides for long is not taken for a dead one.
+"""
+HEALTH_SECONDS_MAX = 1.0
+"""Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
+SERVICE = "si.v1.Scheduler"
 
 _PASSING = frozenset(
     {
@@ -53,6 +78,17 @@ _PASSING = frozenset(
 
 class CoreRefusedError(Exception):
     """A core that refuses this shim because of a bad configuration or a missing permission, or an address without a core."""
+
+
+class EpochOldError(CoreRefusedError):
+    """A core that knows a newer epoch of this manager, or another process with this epoch (design 7.2)."""
+
+    def __init__(self, message: str, known: int, *, is_connected: bool) -> None:
+        super().__init__(message)
+        self.known = known
+        """The epoch that the core knows."""
+        self.is_connected = is_connected
+        """Whether the process that has that epoch is connected to the core."""
 
 
 class NoCoreError(Exception):
@@ -71,11 +107,12 @@ class CoreAddress:
     credentials: grpc.ChannelCredentials | None = None
     token: str = field(default="", repr=False)
 
-    def channel(self) -> Channel:
-        """Return a channel, which connects when it is used."""
+    def channel(self, *, quick: bool = False) -> Channel:
+        """Return a channel, which connects when it is used; a `quick` one notices within a second that the core is gone."""
+        options = QUICK_OPTIONS if quick else CHANNEL_OPTIONS
         if self.credentials is None:
-            return grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
-        return grpc.aio.secure_channel(self.target, self.credentials, options=CHANNEL_OPTIONS)
+            return grpc.aio.insecure_channel(self.target, options=options)
+        return grpc.aio.secure_channel(self.target, self.credentials, options=options)
 
     def metadata(self) -> Metadata:
         """Return the metadata that every call carries."""
@@ -96,7 +133,7 @@ class Registration:
     Of several processes of one shim the core accepts the newest.
     """
 
-    def message(self) -> si_pb2.RegisterResourceManagerRequest:
+    def message(self, epoch: int = 0) -> si_pb2.RegisterResourceManagerRequest:
         """Return the registration message; `explicitSync` tells the core to place nothing before the sync is complete."""
         return si_pb2.RegisterResourceManagerRequest(
             rmID=self.rm_id,
@@ -105,18 +142,23 @@ class Registration:
             config=self.queues,
             explicitSync=True,
             buildInfo={"instance": self.instance} if self.instance else {},
+            epoch=epoch,
         )
 
 
 class Listener(Protocol):
     """A receiver of the connection's events and of the core's decisions."""
 
-    async def registered(self) -> None:
-        """Note that a session has begun: everything has to be reported."""
+    async def registered(self, core: str) -> None:
+        """Note that a session with a core has begun: everything has to be reported."""
         ...
 
     async def unreachable(self, why: str) -> None:
         """Note that no core answers; the connection retries until one does."""
+        ...
+
+    async def skipped(self, core: str, why: str) -> None:
+        """Note that one of several cores has no session with this shim now; the next one is tried."""
         ...
 
     async def lost(self, why: str) -> None:
@@ -131,28 +173,52 @@ class Listener(Protocol):
 Sleep = Callable[[float], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """A core with its open channel."""
+
+    address: CoreAddress
+    channel: Channel
+
+    @property
+    def stub(self) -> SchedulerAsyncStub:
+        return SchedulerStub(self.channel)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The end of an attempt to hold a session: why, whether there was one, whether the core sent anything in it, and the error."""
+
+    why: str
+    began: bool = False
+    heard: bool = False
+    error: Exception | None = None
+
+
 class Connection:
     """A session with the core that is renewed when it is lost. Without `wait`, `run` fails when no core answers its first attempt."""
 
     def __init__(
         self,
-        address: CoreAddress,
+        addresses: Sequence[CoreAddress],
         registration: Registration,
         sleep: Sleep = asyncio.sleep,
         *,
         wait: bool = True,
     ) -> None:
-        self._address = address
+        """Make a connection to one of the cores; all of them are reached with the credentials of the first one."""
+        self._addresses = tuple(addresses)
         self._registration = registration
         self._sleep = sleep
         self._wait = wait
+        self._epoch = 0
         self._session: Session | None = None
-        self._configuration = ConfigurationPost(address.metadata(), registration.rm_id)
+        self._configuration = ConfigurationPost(addresses[0].metadata(), registration.rm_id)
 
     @property
     def target(self) -> str:
-        """The core's address."""
-        return self._address.target
+        """The core's address; of several cores all addresses."""
+        return ", ".join(one.target for one in self._addresses)
 
     def send(self, reports: Iterable[Report]) -> None:
         """Send reports to the core; without a session only the newest configuration is kept, and sent later."""
@@ -165,38 +231,113 @@ class Connection:
         if self._session is not None:
             self._session.send(state)
 
-    async def run(self, listener: Listener) -> None:
-        """Hold sessions until cancelled. Raises CoreRefusedError, NoCoreError or SupersededError."""
-        pause = PAUSE_SECONDS_FIRST
-        async with self._address.channel() as channel:
-            stub = SchedulerStub(channel)
-            while True:
-                why, was_real = await self._one_session(channel, stub, listener)
-                await listener.lost(why)
-                pause = PAUSE_SECONDS_FIRST if was_real else min(2 * pause, PAUSE_SECONDS_MAX)
-                await self._sleep(pause)
+    async def run(self, listener: Listener, epoch: int = 0) -> None:
+        """Hold sessions until cancelled; `epoch` is that of the registrations, 0 for a shim that elects none (design 7.2).
 
-    async def _one_session(
-        self, channel: Channel, stub: SchedulerAsyncStub, listener: Listener
-    ) -> tuple[str, bool]:
-        """Run one session; return why it ended, and whether the core sent anything in it."""
+        Errors: CoreRefusedError, NoCoreError, SupersededError, EpochOldError.
+        """
+        self._epoch = epoch
+        pause = PAUSE_SECONDS_FIRST
+        async with AsyncExitStack() as stack:
+            is_quick = len(self._addresses) > 1
+            cores = [
+                _Core(one, await stack.enter_async_context(one.channel(quick=is_quick)))
+                for one in self._addresses
+            ]
+            while True:
+                ended = await self._one_round(cores, listener)
+                await listener.lost(ended.why)
+                longest = PAUSE_SECONDS_MAX_OF_SEVERAL if is_quick else PAUSE_SECONDS_MAX
+                pause = PAUSE_SECONDS_FIRST if ended.heard else min(2 * pause, longest)
+                if not (is_quick and ended.heard):
+                    await self._sleep(pause)
+
+    async def _one_round(self, cores: list[_Core], listener: Listener) -> _Ended:
+        """Hold one session with the first core that accepts the shim, and return how it ended.
+
+        A core whose session was lost becomes the last one of the list.
+        """
+        if len(cores) == 1:
+            return await self._one_session(cores[0], listener)
+        failed: list[_Ended] = []
+        for core in list(cores):
+            ended = await self._attempt(core, listener)
+            if ended.began:
+                cores.remove(core)
+                cores.append(core)
+                return ended
+            failed.append(ended)
+            await listener.skipped(core.address.target, ended.why)
+        self._end_if_hopeless(failed)
+        return _Ended("; ".join(one.why for one in failed))
+
+    async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
+        """Look whether one of several cores serves, and hold a session with it. Raises EpochOldError, SupersededError."""
         try:
-            await self._introduce(stub, listener)
-            await self._configuration.deliver(channel, listener.decided)
+            await self._look_after(core)
+            return await self._one_session(core, listener)
+        except EpochOldError:
+            raise
+        except NoCoreError as error:
+            return _Ended(f"{core.address.target}: {cause(str(error))}", error=error)
+        except (CoreRefusedError, SessionLostError) as error:
+            return _Ended(str(error), error=error)
+
+    def _end_if_hopeless(self, failed: list[_Ended]) -> None:
+        """Raise the error of the first core if every core refuses the shim, or if one is silent and the shim is not to wait."""
+        errors = [one.error for one in failed]
+        if all(isinstance(one, CoreRefusedError) for one in errors):
+            first = errors[0]
+            assert first is not None
+            raise first
+        for one in errors:
+            if isinstance(one, NoCoreError) and not self._wait:
+                raise one
+
+    async def _look_after(self, core: _Core) -> None:
+        """Ask one of several cores whether it serves. Raises NoCoreError, SessionLostError."""
+        where = f"the core at {core.address.target}"
+        stub: Any = health_pb2_grpc.HealthStub(core.channel)  # Its annotations declare no methods.
+        try:
+            answer = await stub.Check(
+                health_pb2.HealthCheckRequest(service=SERVICE),
+                metadata=core.address.metadata(),
+                timeout=HEALTH_SECONDS_MAX,
+            )
+        except AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise NoCoreError(error) from error
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return  # A core without a health service can only be tried.
+            what = f"{error.code().name} {error.details() or ''}".rstrip()
+            raise SessionLostError(f"{where} does not say that it serves: {what}") from error
+        if answer.status != health_pb2.HealthCheckResponse.SERVING:
+            raise SessionLostError(f"{where} says that it does not serve now")
+
+    async def _one_session(self, core: _Core, listener: Listener) -> _Ended:
+        """Run one session; return how it ended."""
+        try:
+            await self._introduce(core, listener)
+            await self._configuration.deliver(core.channel, listener.decided)
         except SessionLostError as lost:
-            return str(lost), False
+            return _Ended(str(lost))
+        self._wait = True
         session = Session(
-            stub, self._registration.rm_id, self._address.metadata(), listener.decided
+            core.stub,
+            self._registration.rm_id,
+            core.address.metadata(),
+            listener.decided,
+            self._epoch,
         )
         self._session = session
         try:
-            await listener.registered()
-            await self._hold(session, channel, listener)
+            await listener.registered(core.address.target)
+            await self._hold(session, core.channel, listener)
         except SessionLostError as lost:
-            return str(lost), session.heard
+            return _Ended(str(lost), began=True, heard=session.heard)
         finally:
             self._session = None
-        return "the session ended", session.heard
+        return _Ended("the session ended", began=True, heard=session.heard)
 
     async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
         """Run the streams and send new configurations until one of the two fails."""
@@ -214,36 +355,46 @@ class Connection:
             if job in done:
                 job.result()
 
-    async def _introduce(self, stub: SchedulerAsyncStub, listener: Listener) -> None:
-        """Register the shim. Raises SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError.
+    async def _introduce(self, core: _Core, listener: Listener) -> None:
+        """Register the shim. Raises SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError, EpochOldError.
 
         The first attempt fails at once when no core listens, so that the user learns of it. The second attempt waits
-        for a core.
+        for a core, if there is only one.
         """
-        where = f"the core at {self._address.target}"
+        where = f"the core at {core.address.target}"
         try:
             try:
-                await self._register(stub, wait=False)
+                await self._register(core, wait=False)
             except AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise
-                if not self._wait:
+                if not self._wait or len(self._addresses) > 1:
                     raise NoCoreError(error) from error
                 await listener.unreachable(cause(error.details() or ""))
-                await self._register(stub, wait=True)
+                await self._register(core, wait=True)
         except AioRpcError as error:
-            what = f"{error.code().name} {error.details() or ''}".rstrip()
-            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                what = f"no answer in {REGISTER_SECONDS_MAX:.0f} s"
-            if error.code() in _PASSING and not is_too_large(error):
-                raise SessionLostError(f"{where}: {what}") from error
-            raise CoreRefusedError(f"{where} refused the registration: {what}") from error
-        self._wait = True
+            raise _refused(where, error) from error
 
-    async def _register(self, stub: SchedulerAsyncStub, *, wait: bool) -> None:
-        await stub.RegisterResourceManager(
-            self._registration.message(),
-            metadata=self._address.metadata(),
+    async def _register(self, core: _Core, *, wait: bool) -> None:
+        await core.stub.RegisterResourceManager(
+            self._registration.message(self._epoch),
+            metadata=core.address.metadata(),
             timeout=REGISTER_SECONDS_MAX,
             wait_for_ready=wait,
         )
+
+
+def _refused(where: str, error: AioRpcError) -> Exception:
+    """Return the error for a registration that failed: SessionLostError when a retry may succeed."""
+    what = f"{error.code().name} {error.details() or ''}".rstrip()
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        what = f"no answer in {REGISTER_SECONDS_MAX:.0f} s"
+    refusal = refusal_of(error)
+    if refusal.reason == EPOCH_OLD:
+        why = f"{where} refused the registration: {what}"
+        return EpochOldError(why, refusal.epoch, is_connected=refusal.is_connected)
+    if refusal.reason in ANOTHER_LEADS:
+        return SessionLostError(f"{where} follows another core: {what}")
+    if error.code() in _PASSING and not is_too_large(error):
+        return SessionLostError(f"{where}: {what}")
+    return CoreRefusedError(f"{where} refused the registration: {what}")

@@ -40,6 +40,9 @@ If there are more, the core is not reading, and the session is restarted.
 GREETING_SECONDS = 1.0
 """Seconds without a report after which the first message of a stream is sent empty."""
 
+EPOCH_KEY = "evenhand-epoch"
+"""The name of the epoch in the metadata of the streams."""
+
 Sink = Callable[[list[Decision]], Awaitable[None]]
 
 
@@ -91,10 +94,18 @@ class Session:
     """A session: three streams under one registration."""
 
     def __init__(
-        self, stub: SchedulerAsyncStub, rm_id: str, metadata: Metadata, sink: Sink
+        self,
+        stub: SchedulerAsyncStub,
+        rm_id: str,
+        metadata: Metadata,
+        sink: Sink,
+        epoch: int = 0,
     ) -> None:
         self._rm_id = rm_id
         self._sink = sink
+        self._epoch = epoch
+        if epoch:
+            metadata = Metadata(*metadata, (EPOCH_KEY, str(epoch)))
         self._allocations, self._applications, self._nodes = Outbox(), Outbox(), Outbox()
         self._calls: tuple[Call, ...] = (
             stub.UpdateNode(metadata=metadata),
@@ -144,7 +155,7 @@ class Session:
             ),
             self._read(nodes, wire.node_decisions),
             self._read(applications, wire.application_decisions),
-            self._read(allocations, wire.pod_decisions),
+            self._read(allocations, self._pod_decisions),
         ]
         tasks = [asyncio.create_task(job) for job in jobs]
         try:
@@ -154,6 +165,15 @@ class Session:
         if self._overflow:
             raise SessionLostError(self._overflow)
         _raise_gravest(done)
+
+    def _pod_decisions(self, response: si_pb2.AllocationResponse) -> Iterator[Decision]:
+        """Return the decisions of a response; none of one that was made for another epoch (design 7.2).
+
+        A core of a version without epochs names none.
+        """
+        if response.epoch not in (0, self._epoch):
+            return iter(())
+        return wire.pod_decisions(response)
 
     async def _write(
         self,

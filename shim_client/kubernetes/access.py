@@ -66,7 +66,7 @@ def http_client(config: SingleConfig) -> httpx2.AsyncClient:
     except (ConfigError, OSError) as error:
         raise NoAccessError(f"the kubeconfig's certificates cannot be used: {error}") from error
     server = config.cluster.server
-    proxied = bool(getproxies()) and not _is_loopback(server)
+    proxied = uses_proxy(server)
     return httpx2.AsyncClient(
         base_url=server,
         verify=trust,
@@ -89,6 +89,11 @@ def _limits(connections: int) -> httpx2.Limits:
         max_keepalive_connections=connections,
         keepalive_expiry=CONNECTION_IDLE_SECONDS,
     )
+
+
+def uses_proxy(server: str) -> bool:
+    """Return whether requests to the server go through a proxy that the environment names."""
+    return bool(getproxies()) and not _is_loopback(server)
 
 
 def _is_loopback(server: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from shim_client.cluster import (
     BudgetError,
     ClusterError,
     ConflictError,
+    FencedError,
     ForbiddenError,
     GoneError,
     MissingError,
@@ -28,6 +30,9 @@ MESSAGE_LENGTH_MAX = 500
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
+
+_WRITES = frozenset({"http11.send_request_headers.started", "http11.send_request_body.started"})
+"""The steps of a request at which bytes go out, as the HTTP client names them; a proxy sees the same steps."""
 
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
 """Status codes after which a repeated request would fail in this way again."""
@@ -46,12 +51,22 @@ class Rate:
 
 
 class Api:
-    """Requests to one API server; watches do not count in the rate."""
+    """Requests to one API server; watches do not count in the rate.
 
-    def __init__(self, client: httpx2.AsyncClient, rate: Rate | None = None) -> None:
+    `seconds_left` returns for how long this process may surely change something (design 7.2). No change is sent when that time is
+    over, and no answer to a change is awaited longer. None: it always may.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        rate: Rate | None = None,
+        seconds_left: Callable[[], float] | None = None,
+    ) -> None:
         rate = rate or Rate()
         self.client = client
         self._limiter = AsyncLimiter(rate.burst, rate.burst / rate.qps)
+        self._seconds_left = seconds_left
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
         """Return an object or a list by its path."""
@@ -79,17 +94,37 @@ class Api:
         except (UnicodeEncodeError, RecursionError) as bad:
             raise ConflictError(f"what is to be written is no JSON: {bad}") from bad
         headers = {"Content-Type": form}
-        return await self._call(
-            self.client.build_request(method, path, content=content, headers=headers)
+        extensions = {} if self._seconds_left is None else {"trace": self._fence}
+        request = self.client.build_request(
+            method, path, content=content, headers=headers, extensions=extensions
         )
+        return await self._call(request, fenced=self._seconds_left is not None)
 
-    async def _call(self, request: httpx2.Request) -> Any:  # noqa: ANN401
+    def _may_change(self) -> float:
+        """Return for how many seconds this process may surely change something. Raises FencedError when it no longer may."""
+        left = math.inf if self._seconds_left is None else self._seconds_left()
+        if left <= 0:
+            raise FencedError("this shim does not surely hold the lease")
+        return left
+
+    async def _fence(self, step: str, _info: Mapping[str, Any]) -> None:
+        """Look at the lease immediately before a part of the request is written to the socket. Raises FencedError.
+
+        A request waits for a connection before that, perhaps for a long time.
+        """
+        if step in _WRITES:
+            self._may_change()
+
+    async def _call(self, request: httpx2.Request, *, fenced: bool = False) -> Any:  # noqa: ANN401
         await self._limiter.acquire()
+        seconds = min(REQUEST_SECONDS_MAX, self._may_change()) if fenced else REQUEST_SECONDS_MAX
         try:
-            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+            async with asyncio.timeout(seconds):
                 response = await self.client.send(request)
         except TimeoutError as error:
-            raise ClusterError(f"no answer within {REQUEST_SECONDS_MAX:.0f} s") from error
+            if fenced:
+                self._may_change()
+            raise ClusterError(f"no answer within {seconds:.0f} s") from error
         except httpx2.HTTPError as error:
             raise unreachable(error) from error
         if not response.is_success:

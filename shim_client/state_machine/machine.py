@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import Any, cast
 
 from shim_client.cluster import (
+    KINDS,
     Action,
     Change,
     ClusterError,
@@ -147,6 +148,10 @@ class Mirror:
     def is_live(self) -> bool:
         """Return whether everything that exists has been reported to the core and confirmed by it."""
         return self.state.phase is Phase.OPEN
+
+    def has_listed(self) -> bool:
+        """Return whether every kind of object was listed, so that a session can begin at once."""
+        return self.state.listed.issuperset(KINDS)
 
     def tally(self) -> Tally:
         """Count the pods that name the shim's scheduler, by their state."""

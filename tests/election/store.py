@@ -45,6 +45,8 @@ class Link:
     back: Callable[[], float] = lambda: 0.01
     fails: Callable[[], bool] = lambda: False
     cut: bool = False
+    cut_next: bool = False
+    """Whether the way is cut after the next answer that arrives."""
     requests: int = 0
     _late: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -64,6 +66,8 @@ class Link:
         await asyncio.sleep(self.back())
         if self.cut or self.fails():
             raise LeaseError("the answer was lost")
+        if self.cut_next:
+            self.cut, self.cut_next = True, False
         return answer
 
     async def _carry(self, deed: Callable[[], T]) -> T:
@@ -75,6 +79,8 @@ class Link:
 
 def moody(dice: random.Random, server: Server) -> Link:
     """Return a way whose mood changes: quick, slow, very slow, and with failures in both directions."""
+    if dice.random() < 0.15:
+        return Link(server, back=lambda: dice.uniform(1.2, 1.95))
     slowness = dice.choice((0.02, 0.3, 1.5, 6.0))
     failing = dice.choice((0.0, 0.0, 0.1, 0.4))
     return Link(

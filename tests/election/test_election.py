@@ -283,19 +283,20 @@ async def struggle(seed: int) -> None:
 
     some += [begin() for _ in range(3)]
     led, end = set[tuple[str, int]](), 240.0
+    over = set[tuple[str, Term]]()
     ahead = 0.0
     while loop.time() < end:
         acting = [one for one in some if one.may_act()]
         assert len(acting) <= 1, f"seed {seed}, second {loop.time():.2f}: {acting}"
         led |= {(one.name, one.terms[-1].epoch) for one in acting if one.terms}
+        over |= {(one.name, one.terms[-1]) for one in some if one.terms and one not in acting}
+        back = [one for one in acting if one.terms and (one.name, one.terms[-1]) in over]
+        assert back == [], f"seed {seed}, second {loop.time():.2f}: a term came back: {back}"
         if loop.time() >= ahead:
             ahead = loop.time() + dice.uniform(1.0, 12.0)
             await disturb(dice, some, begin, server)
         await asyncio.sleep(dice.choice((0.005, 0.02, 0.05)))
-    for one in some:
-        one.link.cut, one.link.fails = False, lambda: False
-        one.link.there = one.link.back = lambda: 0.01
-    await leading(some, 2 * FAIL_OVER)
+    await mend(some)
     assert led, "some process led meanwhile"
     epochs = [epoch for _, epoch in led]
     assert len(set(epochs)) == len(epochs), "each term has an epoch of its own"
@@ -303,12 +304,23 @@ async def struggle(seed: int) -> None:
         await one.kill()
 
 
+async def mend(some: list[Process]) -> None:
+    """Make every way quick and reliable again, and wait for a leader."""
+    for one in some:
+        one.link.cut, one.link.fails = False, lambda: False
+        one.link.there = one.link.back = lambda: 0.01
+    await leading(some, 2 * FAIL_OVER)
+
+
 async def disturb(dice: random.Random, some: list[Process], begin: object, server: Server) -> None:
-    """Kill and replace a process, cut or mend its way, let it give the lease back, or change its way's mood."""
+    """Kill and replace a process, cut or mend its way, let it give the lease back, or change its way's mood.
+
+    A way whose last answer is late and that is cut then is the one on which it matters from when the holder counts.
+    """
     assert callable(begin)
     place = dice.randrange(len(some))
     one = some[place]
-    match dice.randrange(6):
+    match dice.randrange(7):
         case 0:
             await one.kill()
             some[place] = begin()
@@ -320,6 +332,9 @@ async def disturb(dice: random.Random, some: list[Process], begin: object, serve
             some[place] = begin()
         case 3:
             one.elector.resign()
+        case 4:
+            one.link.there, one.link.back = (lambda: 0.01), (lambda: dice.uniform(1.2, 1.95))
+            one.link.fails, one.link.cut_next = (lambda: False), True
         case _:
             mood = moody(dice, server)
             one.link.there, one.link.back, one.link.fails = mood.there, mood.back, mood.fails

@@ -18,6 +18,7 @@ from tests.kubernetes.kube import Kube, Object
 SHIM = "system:serviceaccount:evenhand:evenhand-shim"
 FORBIDDEN = 403
 LOOK = ("get", "list", "watch")
+LEASE = ("get", "create", "update")
 VERBS = (*LOOK, "create", "update", "patch", "delete", "deletecollection")
 
 EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
@@ -104,13 +105,18 @@ def test_config_maps_only_of_its_own_namespace_and_only_to_read(kube: Kube) -> N
     assert allowed(kube, "", "configmaps", "kube-system") == ()
 
 
+def test_leases_only_of_its_own_namespace(kube: Kube) -> None:
+    assert allowed(kube, "coordination.k8s.io", "leases", "evenhand") == LEASE
+
+
 def test_secrets_not_even_in_its_own_namespace(kube: Kube) -> None:
     assert allowed(kube, "", "secrets", "evenhand") == ()
 
 
 def test_no_rule_of_its_roles_stands_outside_the_table(kube: Kube) -> None:
     """What the table does not ask for cannot be in the role: no star, no other resource."""
-    own = {("", "configmaps"): set(LOOK)} | {key: set(verbs) for key, verbs in EVERYWHERE.items()}
+    own = {("", "configmaps"): set(LOOK), ("coordination.k8s.io", "leases"): set(LEASE)}
+    own |= {key: set(verbs) for key, verbs in EVERYWHERE.items()}
     given: dict[tuple[str, str], set[str]] = {}
     for rule in _rules():
         assert set(rule) == {"apiGroups", "resources", "verbs"}, "no rule by name or by URL"

@@ -20,7 +20,15 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self.place_on = ""
         """The node on which every ask is placed after the sync; empty: asks are not placed."""
         self.refuse: tuple[grpc.StatusCode, str] | None = None
+        self.refuse_with: Any = None
+        """A `google.rpc.Status` with which registrations are refused, details included."""
         self.refused = asyncio.Event()
+        self.refusals = 0
+        self.stream_metadata: list[dict[str, str]] = []
+        self.open_streams = 0
+        self.others: tuple[FakeCore, ...] = ()
+        self.open_elsewhere: list[int] = []
+        """At each registration the number of streams that are open at the other cores."""
         self.asks: dict[str, si_pb2.Allocation] = {}
         self.allocations: dict[str, si_pb2.Allocation] = {}
         self.synced = 0
@@ -51,6 +59,12 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         if self.refuse is not None:
             self.refused.set()
             await context.abort(*self.refuse)
+        if (status := self.refuse_with) is not None:
+            self.refusals += 1
+            self.refused.set()
+            details = (("grpc-status-details-bin", status.SerializeToString()),)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, status.message, details)
+        self.open_elsewhere.append(sum(one.open_streams for one in self.others if one is not self))
         self.registrations.append(request)
         self.asks.clear()
         self.allocations.clear()
@@ -73,6 +87,8 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
     ) -> AsyncIterator[Any]:
         outbox: asyncio.Queue[Any] = asyncio.Queue()
         self._outboxes[name] = outbox
+        self.stream_metadata.append(dict(context.invocation_metadata()))
+        self.open_streams += 1
 
         async def read() -> None:
             async for request in requests:
@@ -89,6 +105,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
                     await context.abort(*response)
                 yield response
         finally:
+            self.open_streams -= 1
             reader.cancel()
 
     def _nodes(self, request: Any) -> Any:

@@ -1,0 +1,207 @@
+"""A shim with a list of cores: it uses the first one that serves and accepts it, one at a time (design 7.2)."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+
+from shim_client.bootstrap import make_shim, run_shim
+from shim_client.config import Settings
+from shim_client.core_client.connection import CoreAddress, CoreRefusedError, NoCoreError
+from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.shim import Shim
+from si.v1 import si_pb2
+from tests.shim.fake_core import FakeCore
+from tests.shim.objects import node, pod
+from tests.shim.polling import until
+from tests.shim.rig import core_process, free_port
+from tests.shim.test_embedded_store import Clock
+from tests.shim.test_leading import epoch_old, with_reason
+
+SETTINGS = Settings(cluster_id="test", queues="partitions: []")
+START_S = 60.0
+DETECTED_S = 2.5
+"""Longest time until a dead core is left, with some seconds for a busy machine; alone it takes about one second."""
+
+
+@pytest.fixture
+async def cores() -> AsyncIterator[tuple[FakeCore, FakeCore]]:
+    made = FakeCore(), FakeCore()
+    for one in made:
+        await one.start()
+    yield made
+    for one in made:
+        await one.stop()
+
+
+@pytest.fixture
+def cluster() -> EmbeddedCluster:
+    made = EmbeddedCluster(Clock())
+    for item in (node("n1"), node("n2"), pod("a")):
+        made.create(item)
+    made.step()
+    return made
+
+
+@asynccontextmanager
+async def running(
+    cluster: EmbeddedCluster, *ports: int, settings: Settings = SETTINGS
+) -> AsyncIterator[tuple[Shim, asyncio.Task[None]]]:
+    shim = make_shim(cluster, [CoreAddress(f"127.0.0.1:{port}") for port in ports], settings)
+    task = asyncio.create_task(run_shim(shim, cluster))
+    try:
+        yield shim, task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_first_core_that_serves_is_used(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    one, two = cores
+    async with running(cluster, free_port(), one.port, two.port):
+        await until(lambda: one.synced == 1)
+    assert (len(one.registrations), len(two.registrations)) == (1, 0)
+
+
+async def test_when_a_core_is_gone_the_next_one_gets_everything(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    one, two = cores
+    async with running(cluster, one.port, two.port):
+        await until(lambda: one.synced == 1)
+        await one.stop()
+        await until(lambda: two.synced == 1)
+        assert set(two.asks) == {"uid-a"}
+
+
+async def test_a_core_has_no_streams_when_the_shim_registers_at_the_next_one(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    """A core that ends one stream only still has the other two, until the shim itself closes them."""
+    one, two = cores
+    one.others = two.others = cores
+    async with running(cluster, one.port, two.port):
+        await until(lambda: one.synced == 1)
+        assert one.open_streams == 3
+        one.say("allocations", (grpc.StatusCode.RESOURCE_EXHAUSTED, "not read"))
+        await until(lambda: two.synced == 1)
+    assert two.open_elsewhere == [0]
+
+
+async def test_a_late_answer_of_the_former_core_is_dropped(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    one, two = cores
+    async with running(cluster, one.port, two.port) as (shim, _):
+        await until(lambda: one.synced == 1)
+        one.say("nodes", (grpc.StatusCode.UNAVAILABLE, "the server is stopping"))
+        await until(lambda: two.synced == 1)
+        late = si_pb2.Allocation(allocationKey="uid-a", applicationID="x", nodeID="n1")
+        one.say("allocations", si_pb2.AllocationResponse(new=[late]))
+        two.place_on = "n2"
+        cluster.create(pod("b"))
+        await until(lambda: bool(cluster.pods()) and shim.progress().tally.bound >= 1)
+        nodes = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in cluster.pods()}
+    assert nodes["b"] == "n2"
+    assert nodes["a"] != "n1"
+
+
+@pytest.mark.parametrize("reason", ["NOT_LEADER", "FOLLOWER_BEHIND"])
+async def test_a_core_that_follows_another_one_is_skipped_and_asked_later(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore], reason: str
+) -> None:
+    one, two = cores
+    one.refuse_with = with_reason(reason)
+    async with running(cluster, one.port, two.port):
+        await until(lambda: two.synced == 1)
+        one.refuse_with = None
+        await two.stop()
+        await until(lambda: one.synced == 1)
+
+
+async def test_a_single_core_that_follows_another_one_is_asked_again(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    one, _ = cores
+    one.refuse_with = with_reason("NOT_LEADER")
+    async with running(cluster, one.port):
+        await until(lambda: one.refusals >= 2)
+        one.refuse_with = None
+        await until(lambda: one.synced == 1)
+
+
+async def test_a_core_that_refuses_the_shim_does_not_end_it_while_another_one_may_accept_it(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    one, two = cores
+    one.refuse = (grpc.StatusCode.PERMISSION_DENIED, "no")
+    async with running(cluster, one.port, two.port):
+        await until(lambda: two.synced == 1)
+
+
+async def test_when_every_core_refuses_the_shim_ends(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    for number, one in enumerate(cores):
+        one.refuse = (grpc.StatusCode.INVALID_ARGUMENT, f"bad queues, says {number}")
+    async with running(cluster, *(one.port for one in cores)) as (_, task):
+        with pytest.raises(CoreRefusedError, match="bad queues, says 0"):
+            await asyncio.wait_for(task, 10)
+
+
+async def test_a_shim_that_is_not_to_wait_ends_when_no_core_answers(
+    cluster: EmbeddedCluster,
+) -> None:
+    addresses = [CoreAddress(f"127.0.0.1:{free_port()}") for _ in range(2)]
+    shim = make_shim(cluster, addresses, SETTINGS, wait=False)
+    with pytest.raises(NoCoreError):
+        await asyncio.wait_for(run_shim(shim, cluster), 10)
+
+
+async def test_a_newer_epoch_at_one_core_is_no_reason_to_try_the_next_one(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    one, two = cores
+    one.refuse_with = epoch_old(9, connected=True)
+    async with running(cluster, one.port, two.port) as (_, task):
+        with pytest.raises(CoreRefusedError):
+            await asyncio.wait_for(task, 10)
+    assert two.registrations == []
+
+
+async def listening(port: int) -> None:
+    """Wait until a core listens on a port."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        await asyncio.wait_for(channel.channel_ready(), START_S)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_dead_core_is_left_in_about_a_second(
+    cluster: EmbeddedCluster, how: signal.Signals
+) -> None:
+    """A core that was killed closes its connections. One that hangs leaves them open: only its silence tells."""
+    ports = free_port(), free_port()
+    first, second = [await core_process(port) for port in ports]
+    try:
+        for port in ports:
+            await listening(port)
+        async with running(cluster, *ports, settings=Settings(cluster_id="test")) as (shim, _):
+            await until(lambda: shim.progress().sessions == 1 and shim.progress().tally.live)
+            began = time.monotonic()
+            first.send_signal(how)
+            await until(lambda: shim.progress().sessions == 2, pause=0.001)
+            took = time.monotonic() - began
+            print(f"{how.name}: registered at the other core after {took:.2f} s")  # noqa: T201
+            await until(lambda: shim.progress().tally.live)
+        assert took < DETECTED_S
+    finally:
+        for one in (first, second):
+            if one.returncode is None:
+                one.kill()
+            await one.wait()
