@@ -21,6 +21,8 @@ class Proxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._flows = threading.Event()
+        self._flows.set()
         self._threads = [threading.Thread(target=self._accept)]
 
     @property
@@ -40,7 +42,7 @@ class Proxy:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self.cut()
+        self.mend()
         for thread in self._threads:
             thread.join()
 
@@ -52,6 +54,15 @@ class Proxy:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         return len(open_now) // 2
+
+    def part(self) -> None:
+        """Let nothing through from now on: connections stay open and are silent, as in a network that is parted."""
+        self._flows.clear()
+
+    def mend(self) -> None:
+        """Let new connections through again; what was under way in the old ones is lost with them."""
+        self.cut()
+        self._flows.set()
 
     def kubeconfig(self, cluster: Cluster, given: Path, folder: Path) -> Path:
         """Write the given kubeconfig with this proxy as its server and return its path."""
@@ -87,6 +98,7 @@ class Proxy:
     def _pass(self, source: socket.socket, sink: socket.socket, ends: threading.Barrier) -> None:
         with suppress(OSError):
             while data := source.recv(BYTES):
+                self._flows.wait()
                 sink.sendall(data)
         with suppress(OSError):
             sink.shutdown(socket.SHUT_RDWR)
