@@ -1,17 +1,25 @@
 """The choice of a node for an ask with preferences: the highest score first, then the order of the node sorting policy (design 6.15).
 
-A class with preferences has a heap of its own. A score that falls is corrected when its node comes to the top of the heap. A score
-that rises would be missed there, so the heap is built again: after a placement of a group that the class prefers to be near, and
-after the end of an allocation of a group that it prefers to be apart from.
+A class with preferences has heaps of its own. If the labels that it reads have few different values, such as three zones, each of
+these has a heap, and the scores of the heaps are compared at each choice. Otherwise, as with host names, all nodes are in one heap
+by score. A score that falls is corrected there when its node comes to the top. A score that rises would be missed, so the heap is
+built again: after a placement of a group that the class prefers to be near, and after the end of an allocation of a group that it
+prefers to be apart from.
 """
 
 import heapq
 from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
 
 from server.state.equivalence import AskClass
-from server.state.nodes import HEAP_SLACK, NUMBER_MASK, Node, NodeIndex
-from server.state.preferred import Preferred
+from server.state.nodes import HEAP_SLACK, NUMBER_MASK, Node, NodeEntry, NodeIndex
+from server.state.preferred import Alike, Preferred
 
+BUCKETS_MAX: Final = 32
+"""The most different values of its labels for which a class has a heap each."""
+SAMPLE: Final = 100
+"""The number of nodes whose values are counted first, because labels such as host names differ in all of them."""
 Takes = Callable[[Node], bool]
 
 
@@ -25,7 +33,10 @@ def best(index: NodeIndex, ask_class: AskClass, takes: Takes) -> Node | None:
             index, preferred, (node for node in named if node is not None and takes(node))
         )
     _refresh(index, ask_class, preferred, takes)
-    return _top(index, preferred, takes)
+    if preferred.buckets is None:
+        return _top(index, preferred, takes)
+    tops = [_first(index, preferred, bucket, takes) for bucket in preferred.buckets.items()]
+    return _least(index, preferred, (node for node in tops if node is not None))
 
 
 def _least(index: NodeIndex, preferred: Preferred, nodes: Iterable[Node]) -> Node | None:
@@ -33,26 +44,69 @@ def _least(index: NodeIndex, preferred: Preferred, nodes: Iterable[Node]) -> Nod
 
 
 def _refresh(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes: Takes) -> None:
-    """Add to the class's heap the nodes that became better since the last refresh, or build it if a score rose or that is cheaper."""
-    log, heap = index.log, preferred.heap
+    """Add the nodes that became better since the last refresh, or build the heaps if a score rose or that is cheaper."""
+    log = index.log
     behind = len(log) - preferred.cursor
+    built = preferred.heap is not None and preferred.log_epoch == index.epoch
     if (
-        heap is None
-        or preferred.log_epoch != index.epoch
-        or preferred.seen != preferred.steps(index.domains)
-        or (behind and len(heap) + behind > 2 * len(index.nodes) + HEAP_SLACK)
+        not built
+        or (preferred.buckets is None and preferred.seen != preferred.steps(index.domains))
+        or (behind and preferred.size + behind > 2 * len(index.nodes) + HEAP_SLACK)
     ):
-        fitting = index.with_capacity_for(ask_class.node_demand)
-        heap = [preferred.key(node, index.domains) for node in fitting if takes(node)]
-        heapq.heapify(heap)
-        preferred.heap = heap
-        preferred.log_epoch = index.epoch
-        preferred.seen = preferred.steps(index.domains)
+        _build(index, ask_class, preferred, takes)
     else:
         for node in dict.fromkeys(log[preferred.cursor :]):
             if takes(node):
-                heapq.heappush(heap, preferred.key(node, index.domains))
+                _push(index, preferred, node)
     preferred.cursor = index.log_read = len(log)
+
+
+def _build(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes: Takes) -> None:
+    nodes = [one for one in index.with_capacity_for(ask_class.node_demand) if takes(one)]
+    preferred.log_epoch = index.epoch
+    preferred.seen = preferred.steps(index.domains)
+    preferred.size = len(nodes)
+    preferred.heap, preferred.buckets = [], None
+    if not preferred.reads_names:
+        kinds = {preferred.alike(node) for node in islice(nodes, SAMPLE)}
+        if len(kinds) <= BUCKETS_MAX:
+            kinds = set(map(preferred.alike, nodes))
+        if len(kinds) <= BUCKETS_MAX:
+            preferred.buckets = {}
+    if preferred.buckets is None:
+        preferred.heap = [preferred.key(node, index.domains) for node in nodes]
+        heapq.heapify(preferred.heap)
+        return
+    for node in nodes:
+        if node.entry is not None:
+            preferred.buckets.setdefault(preferred.alike(node), []).append(node.entry)
+    for bucket in preferred.buckets.values():
+        heapq.heapify(bucket)
+
+
+def _push(index: NodeIndex, preferred: Preferred, node: Node) -> None:
+    assert preferred.heap is not None
+    preferred.size += 1
+    if preferred.buckets is None:
+        heapq.heappush(preferred.heap, preferred.key(node, index.domains))
+    elif node.entry is not None:
+        heapq.heappush(preferred.buckets.setdefault(preferred.alike(node), []), node.entry)
+
+
+def _first(
+    index: NodeIndex, preferred: Preferred, bucket: tuple[Alike, list[NodeEntry]], takes: Takes
+) -> Node | None:
+    """Return the best node of a bucket that takes the class, None for none."""
+    alike, heap = bucket
+    while heap:
+        node = index.numbered.get(heap[0] & NUMBER_MASK)
+        if node is None or not takes(node) or preferred.alike(node) != alike:
+            heapq.heappop(heap)  # the log lists the node when it can take the class again
+        elif node.entry is None or node.entry == heap[0]:
+            return node
+        else:
+            heapq.heapreplace(heap, node.entry)
+    return None
 
 
 def _top(index: NodeIndex, preferred: Preferred, takes: Takes) -> Node | None:

@@ -5,6 +5,8 @@ from server.state.constraints import term_holds
 from server.state.domain_counts import NEVER, DomainCounts
 from server.state.nodes import Node, NodeEntry
 
+Alike = tuple[str | None, ...]
+"""The values of all labels that the preferences of a class read: nodes with equal values always have equal scores."""
 Key = tuple[int, NodeEntry]
 """The rank of a node for a class with preferences: its negated score, then its entry. The node with the smallest key is the best."""
 
@@ -16,17 +18,22 @@ class Preferred:
       reads the name of the node.
     - ``heap`` has a key for each node that the class fits on, not greater than the node's present key. None: not built yet.
       ``cursor`` and ``log_epoch`` are explained at `AskClass`.
+    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels: it has a heap of entries for each of
+      these. None: ``heap`` is used. ``size`` is the number of all entries.
     - ``seen`` is the state of the groups' counts when the heap was built (`steps`).
     """
 
     __slots__ = (
+        "buckets",
         "cursor",
         "heap",
         "keys",
+        "labels",
         "log_epoch",
         "preferences",
         "reads_names",
         "seen",
+        "size",
         "sums",
     )
 
@@ -36,10 +43,17 @@ class Preferred:
         self.keys = tuple(sorted({each.key for term in terms for each in term.match_expressions}))
         self.reads_names = any(term.match_fields for term in terms)
         self.sums: dict[tuple[str | None, ...], int] = {}
+        self.labels = (*self.keys, *(one.topology_key for one in preferences.groups))
         self.heap: list[Key] | None = None
+        self.buckets: dict[Alike, list[NodeEntry]] | None = None
+        self.size = 0
         self.cursor = 0
         self.log_epoch = -1
         self.seen: tuple[int, ...] = ()
+
+    def alike(self, node: Node) -> Alike:
+        """Return the values of the labels that the preferences read. Nodes with equal values have equal scores (see `reads_names`)."""
+        return tuple(map(node.labels.get, self.labels))
 
     def score(self, node: Node, domains: DomainCounts) -> int:
         """Return the sum of all weights that apply to the node."""

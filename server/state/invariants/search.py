@@ -152,7 +152,7 @@ def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
     if (
         heap is None
         or preferred.log_epoch != index.epoch
-        or preferred.seen != preferred.steps(index.domains)
+        or (preferred.buckets is None and preferred.seen != preferred.steps(index.domains))
     ):
         return
     name = class_name(ask_class)
@@ -165,6 +165,12 @@ def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
         node = index.numbered.get(key[1] & NUMBER_MASK)
         if node is not None and key <= preferred.key(node, index.domains):
             known.add(id(node))
+    for alike, bucket in (preferred.buckets or {}).items():
+        assert is_heap(bucket), f"a node heap of {name} is out of order"
+        for entry in bucket:
+            node = index.numbered.get(entry & NUMBER_MASK)
+            if node is not None and node.entry is not None and preferred.alike(node) == alike:
+                known.update([id(node)] if entry <= node.entry else ())
     for node in index.numbered.values():
         assert id(node) in known or not takes(node), (
             f"node {node.node_id} fits {name}, whose heap ranks it too low"
