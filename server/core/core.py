@@ -40,11 +40,12 @@ from server.core.state import Manager, State, Timer
 from server.core.wait_reasons import notices, reservations
 from server.model import events
 from server.model.decisions import Decision, Tick
+from server.model.parts import Parts, whole
 from server.model.quota import Configuration
 from server.model.revisions import Beginning
 from server.scheduling import batch_fast, cycle, yielding
 from server.scheduling import placeholders as scheduling_placeholders
-from server.state import pending, sharing, snapshotting, tree
+from server.state import pending, reranking, sharing, snapshotting
 from server.state.applications import Ask
 from server.state.digest import digest
 from server.state.invariants.check import validate
@@ -83,13 +84,20 @@ _HANDLERS: dict[type, Handler] = {
     events.NodeDrained: nodes.change,
     events.NodeEnabled: nodes.change,
     events.NodeRemoved: nodes.change,
-    events.ManagerRegistered: managers.register,
+    events.ManagerRegistered: lambda state, event, now: whole(managers.register(state, event, now)),
     events.ManagerForgotten: lambda state, event, _now: managers.forget(state, event),
     events.ManagerWiped: managers.wipe_part,
     events.SyncCompleted: managers.complete_sync,
     events.LeadershipTaken: lambda state, _event, _now: managers.take_leadership(state),
+    events.ConfigurationApplied: lambda state, event, now: whole(
+        configuration.change(state, event, now)
+    ),
+}
+_IN_PARTS: dict[type, Callable[[State, Any, int], Parts[list[Decision]]]] = {
+    events.ManagerRegistered: managers.register,
     events.ConfigurationApplied: configuration.change,
 }
+"""The handlers of the events that take long and can be handled in parts."""
 
 
 def _decision_expired(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
@@ -149,6 +157,8 @@ class Core:
         self.state = State(configuration, beginning)
         self._seen_ms = 0
         self._stirred = True
+        self.is_amid = False
+        """Whether work in parts has begun and not ended. Meanwhile the state contradicts itself, and nothing may read it."""
 
     @property
     def managers(self) -> Mapping[str, Manager]:
@@ -196,6 +206,19 @@ class Core:
                 decisions += answer(event, now)
                 at += 1
 
+    def take_in_parts(self, event: events.Event, now: int) -> Parts[list[Decision]]:
+        """Take one event as `take` does, in parts if it may take long. Do nothing else with the core before the last part."""
+        handler = _IN_PARTS.get(type(event))
+        if handler is None:
+            return self.take([event], now)
+        self._take_in_fresh()
+        self._stirred = self.is_amid = True
+        decisions = yield from handler(self.state, event, now)
+        self.is_amid = False
+        decisions = self._complete(event, decisions, now)
+        self._catch_up()
+        return decisions
+
     def _catch_up(self) -> None:
         """Write changed allocations to the columns during a sync, when there are many.
 
@@ -212,11 +235,14 @@ class Core:
             pending.enqueue_unqueued(partition)
 
     def _handle(self, event: events.Event, now: int) -> list[Decision]:
-        state = self.state
         self._stirred = True
-        kind = type(event)
-        decisions = _HANDLERS[kind](state, event, now)
-        if kind in thrash_guard.HEARD:
+        decisions = _HANDLERS[type(event)](self.state, event, now)
+        return self._complete(event, decisions, now)
+
+    def _complete(self, event: events.Event, decisions: list[Decision], now: int) -> list[Decision]:
+        """Return the decisions that follow from an event: those of its handler, and those that partitions still have to report."""
+        state = self.state
+        if type(event) in thrash_guard.HEARD:
             thrash_guard.heard(state, event, decisions)
         for partition in state.partitions.values():
             if partition.decisions.moves:
@@ -233,10 +259,15 @@ class Core:
 
         If only a shadow has work, the tick changes nothing but the shadow's memory.
         """
+        return whole(self.tick_in_parts(now, budget))
+
+    def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
+        """Tick as `tick` does. Queues are ranked in parts; do nothing else with the core before the last part."""
         if self._is_for_shadows(now):
             self._seen_ms = now
             return self._tick_shadows(now, budget)
         self._seen_ms = now
+        self.is_amid = True
         if self.state.timers and self.state.timers[0][0] <= now:
             self._take_in_fresh()
         decisions = self._timers(now)
@@ -247,10 +278,11 @@ class Core:
             if not self._may_burst(partition):
                 pending.enqueue_unqueued(partition)
             if self._ticks(partition):
-                more |= self._tick_partition(partition, now, budget, decisions)
+                more |= yield from self._tick_partition(partition, now, budget, decisions)
             decisions += decision_events.moves(partition, now)
             gang_size.note(partition, now)
-        configuration.drop_retired(self.state)
+        yield from configuration.drop_retired(self.state)
+        self.is_amid = False
         self._stirred = more
         return Tick(decisions, more or self._shadows_go_on())
 
@@ -343,8 +375,8 @@ class Core:
 
     def _tick_partition(
         self, partition: Partition, now: int, budget: int, decisions: list[Decision]
-    ) -> bool:
-        if partition.ranking_stale and _rank(partition):
+    ) -> Parts[bool]:
+        if partition.ranking_stale and (yield from _rank(partition)):
             return True
         if shares.refresh(partition):
             open_decisions.abort_unfit(partition, now)
@@ -440,7 +472,7 @@ class Core:
         return _ALARMS[kind](self.state, partition, subject, now)
 
 
-def _rank(partition: Partition) -> bool:
+def _rank(partition: Partition) -> Parts[bool]:
     """Rank the queues of a partition, and return whether that is enough for one tick."""
-    tree.rebuild_ranking(partition)
+    yield from reranking.rebuild_in_parts(partition)
     return len(partition.queues) + len(partition.applications) >= RANKED_ALONE

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from server.model.decisions import Decision
+from server.model.parts import Parts, whole
 from server.model.quota import DEFAULT_CONFIGURATION, Configuration, PartitionSpec
 from server.model.revisions import Beginning, Revision
 from server.state import tree
@@ -51,7 +52,7 @@ class State:
     it sent last. It has the digest even if that text did not come into force. Only the last `configuration.GIVEN_MAX` managers
     are stored. ``past`` has earlier configurations by revision number. ``notes`` are decisions that the present event or tick
     still has to report. ``prepared`` has for each partition the queues that were made for a configuration that may come into
-    force next.
+    force next. ``ended`` are removed partitions whose memory is freed together with that.
     """
 
     def __init__(
@@ -74,17 +75,19 @@ class State:
         self.timer_numbers = 0
         self.notes: list[Decision] = []
         self.prepared: dict[str, Prepared] = {}
+        self.ended: list[Partition] = []
         for spec in self.configuration.partitions:
-            self.add_partition_of(spec.name)
+            whole(self.add_partition_of(spec.name))
 
-    def add_partition_of(self, name: str) -> Partition:
-        """Create the partition that the configuration in force has under this name."""
+    def add_partition_of(self, name: str) -> Parts[None]:
+        """Create, in parts, the partition that the configuration in force has under this name."""
         spec = next(one for one in self.configuration.partitions if one.name == name)
         prepared = self.prepared_for(spec)
-        partition = Partition(spec) if prepared is None else prepared.partition
-        self.partitions[name] = partition
-        tree.apply_spec(partition, spec, prepared)
-        return partition
+        if prepared is not None and prepared.is_applied:
+            self.partitions[name] = prepared.partition
+            return
+        partition = self.partitions[name] = Partition(spec)
+        yield from tree.apply_spec_in_parts(partition, spec)
 
     def prepared_for(self, spec: PartitionSpec) -> Prepared | None:
         """Return what was prepared for a specification, or None."""

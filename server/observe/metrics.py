@@ -236,7 +236,15 @@ class Metrics:
         return generate_latest(self._registry)
 
     def refresh(self) -> None:
-        """Recompute the gauges, for the next export. Call it in the event loop."""
+        """Recompute the gauges, for the next export. Call it in the event loop.
+
+        While the core is amid work in parts, the gauges stay as they are.
+        """
+        if not self._core.is_amid:
+            self._gauges = self._observed()
+
+    def _observed(self) -> dict[str, list[Observation]]:
+        """Return the gauges of this moment."""
         gauges: dict[str, list[Observation]] = {name: [] for name in (*_GAUGES, *_SUMS)}
 
         def observe(name: str, value: float, **labels: str) -> None:
@@ -253,7 +261,7 @@ class Metrics:
                         observe(name, amount, **where, resource=kind)
         for name, value, labels in self._outside():
             observe(name, value, **labels)
-        self._gauges = gauges
+        return gauges
 
     def _of_partition(self, report: PartitionReport) -> Iterator[tuple[str, float, Labels]]:
         """Yield the gauges of one partition as a whole."""

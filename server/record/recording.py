@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
+from server.model.parts import Parts, whole
 from server.model.reports import Finding
 from server.model.revisions import Revision
 from server.record import trace
@@ -53,8 +54,11 @@ class Scheduler(Protocol):
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
         """Take events and return the decisions that follow from them at once, before the next tick."""
 
-    def tick(self, now: int, budget: int, /) -> Tick:
-        """Decide what can be decided, within a budget of steps."""
+    def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
+        """Take one event as `take` does, in parts if it may take long."""
+
+    def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
+        """Decide in parts what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
         """Return the next instant at which the core could decide something without an event. Return None if there is none."""
@@ -120,8 +124,23 @@ class Recording:
             self._note(replies, now)
         return replies
 
+    def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
+        """Take an event in parts as the core does, and record it."""
+        if self._lines is not None:
+            self._lines.event(event, now)
+        self._deciding = True
+        replies = yield from self._core.take_in_parts(event, now)
+        self._deciding = False
+        if replies:
+            self._note(replies, now)
+        return replies
+
     def tick(self, now: int, budget: int) -> Tick:
-        """Tick as the core does, and record it.
+        """Tick as the core does, and record it."""
+        return whole(self.tick_in_parts(now, budget))
+
+    def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
+        """Tick in parts as the core does, and record it.
 
         The trace is passed to the writer before the core runs, so that it contains the input of a core that fails. Lines of a
         durable log wait for `unsafe`.
@@ -131,7 +150,7 @@ class Recording:
             self._lines.tick(trace.Tick(now, budget, self._decided))
             self._hand_trace(now)
         self._deciding = True
-        tick = self._core.tick(now, budget)
+        tick = yield from self._core.tick_in_parts(now, budget)
         self._deciding = False
         if tick.decisions:
             self._note(tick.decisions, now)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from server.core.core import Core
 from server.model.decisions import Decided, Decision, Placed, ShadowDecided, Tick
 from server.model.events import Event
+from server.model.parts import Parts, whole
 from server.record import trace
 from server.record.trace import Header, TraceLines
 from server.replication.checkpoint import Header as CheckpointHeader
@@ -145,24 +146,41 @@ class Feed:
         self._core.become(core)
         self.position, self.decided, self.now = header.position, header.decided, header.at_ms
 
+    def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
+        """Take an event in parts as the core does. A follower that joins in a pause is fed from the next slice on."""
+        if self._lines is not None:
+            self._lines.event(event, now)
+        self._is_amid = True
+        replies = yield from self._core.take_in_parts(event, now)
+        self._took(1, replies)
+        return replies
+
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
         """Take events as the core does."""
         if self._lines is not None:
             for event in events:
                 self._lines.event(event, now)
         replies = self._core.take(events, now)
-        self.position += len(events)
-        self.decided += len(replies)
         self._is_amid = True
+        self._took(len(events), replies)
+        return replies
+
+    def _took(self, events: int, replies: list[Decision]) -> None:
+        self.position += events
+        self.decided += len(replies)
         if self._lines is not None:
             self._new += replies
-        return replies
 
     def tick(self, now: int, budget: int) -> Tick:
         """Tick as the core does, and pass the slice on to the followers."""
+        return whole(self.tick_in_parts(now, budget))
+
+    def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
+        """Tick in parts as the core does, and pass the slice on to the followers."""
         if self._lines is not None:
             self._lines.tick(trace.Tick(now, budget, self.decided))
-        tick = self._core.tick(now, budget)
+        self._is_amid = True
+        tick = yield from self._core.tick_in_parts(now, budget)
         self.position += 1
         self.decided += len(tick.decisions)
         self.now = now

@@ -17,7 +17,7 @@ async def prepared(core: Core, configuration: Configuration | None) -> AsyncIter
     if configuration is None:
         yield
         return
-    before = core.state.configuration  # its memory is freed after the application, not within
+    before = [*core.state.configuration.partitions]  # freed after the application, not within
     try:
         for _ in core.prepare(configuration):
             await asyncio.sleep(0)
@@ -25,4 +25,6 @@ async def prepared(core: Core, configuration: Configuration | None) -> AsyncIter
     finally:
         for _ in core.drop_prepared():
             await asyncio.sleep(0)
-        del before
+        while before:
+            del before[-1]
+            await asyncio.sleep(0)

@@ -3,19 +3,21 @@
 The pump is one asyncio task. It works in slices. A *slice* is a number of events, then a tick, then the sending of the
 decisions after `before_leaving`. Between slices the pump yields to the event loop. If the core has nothing more to decide, the
 pump sleeps until a message arrives or until the core's next due instant. If the events of a slice take long, the pump also
-yields between them. If the steps of the core take long, a tick has fewer steps. After long work the pump waits until open
-health checks are answered, for a few milliseconds at most. No report is read from the core within a slice. A defect in the core
-ends the pump and with it the process. Clients then send everything again to the next process (crash-only).
+yields between them, and between the parts of one event. If the steps of the core take long, a tick has fewer steps. After long
+work the pump waits until open health checks are answered, for a few milliseconds at most. No report is read from the core within
+a slice. A defect in the core ends the pump and with it the process. Clients then send everything again to the next process
+(crash-only).
 """
 
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import Event
+from server.model.parts import Parts
 from server.rpc.allowance import Allowance
 from server.rpc.dispatch import Dispatch
 from server.rpc.limits import (
@@ -43,6 +45,7 @@ from server.rpc.reads import Reads
 from server.rpc.sessions import Session, Sessions
 from server.rpc.translate.allocations import Batch
 
+_T = TypeVar("_T")
 _SLEEP_MS_MIN: Final = 1
 """The shortest sleep in milliseconds. A core that is due but decides nothing must not keep the loop busy."""
 
@@ -58,8 +61,14 @@ class Scheduler(Protocol):
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
         """Take events and return the decisions that follow from them at once, before the next tick."""
 
+    def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
+        """Take one event as `take` does, in parts if it may take long."""
+
     def tick(self, now: int, budget: int, /) -> Tick:
         """Decide what can be decided, within a budget of steps."""
+
+    def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
+        """Tick as `tick` does, in parts."""
 
     def next_due(self) -> int | None:
         """Return the next instant at which the core could decide something without an event.
@@ -283,7 +292,7 @@ class Pump:
         self._turned = started
         decisions: list[Decision] = []
         events = await self._drain(now, decisions)
-        tick = self._tick(now)
+        tick = await self._tick(now)
         self._go_on()
         decisions += tick.decisions
         self._more = tick.more
@@ -301,12 +310,23 @@ class Pump:
             self.wake_watchers()
         self._settle()
 
-    def _tick(self, now: int) -> Tick:
+    async def _tick(self, now: int) -> Tick:
         """Run a tick with as many steps as fit into `TICK_S`."""
-        started = self._time.seconds()
-        tick = self._core.tick(now, self._steps.amount)
-        self._steps.took(self._time.seconds() - started)
+        tick, seconds = await self._whole(self._core.tick_in_parts(now, self._steps.amount))
+        self._steps.took(seconds)
         return tick
+
+    async def _whole(self, parts: Parts[_T]) -> tuple[_T, float]:
+        """Do work in parts, yield to the event loop between two parts if they take long, and return the result and the work's seconds."""
+        seconds = 0.0
+        while True:
+            started = self._time.seconds()
+            try:
+                next(parts)
+            except StopIteration as end:
+                return end.value, seconds + self._time.seconds() - started
+            seconds += self._time.seconds() - started
+            await self._turn_if_due()
 
     async def _drain(self, now: int, decisions: list[Decision]) -> int:
         """Take messages until the slice is full, and return the number of events.
@@ -397,7 +417,8 @@ class Pump:
         first = len(decisions)
         for event in mail.batch.events:
             await self._turn_if_due()
-            decisions += self._core.take([event], now)
+            replies, _ = await self._whole(self._core.take_in_parts(event, now))
+            decisions += replies
         if mail.after is not None:
             mail.after()
         self._replies.append((reply, decisions[first:]))

@@ -36,11 +36,13 @@ class Prepared:
     ``capacity`` is its capacity in these types. ``made`` has each queue to be added, by the identity of its specification.
     ``used`` gets those that the event adds. ``limiters`` has for each other queue the limiters that it has while it is empty.
     ``measures`` has its measure with the scales. ``removed`` gets the queues that the event removes.
+    If the partition is new, ``is_applied`` says that the specification is in force in it, so that the event only adds it.
     """
 
     __slots__ = (
         "before",
         "capacity",
+        "is_applied",
         "is_same",
         "limiters",
         "made",
@@ -56,7 +58,7 @@ class Prepared:
         self.partition = partition
         self.spec = spec
         self.before = partition.spec
-        self.is_same = False
+        self.is_same = self.is_applied = False
         self.names: list[str] = []
         self.capacity: Amounts = []
         self.limiters: dict[Queue, Limiters] = {}

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from server.model.parts import PART, Parts
 from server.model.quota import PartitionSpec, QueueSpec
 from server.model.resources import Limit
 from server.state.partition import Partition
@@ -109,8 +110,10 @@ def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> t
 # What happens ---------------------------------------------------------------------------------------------------
 
 
-def on_configuration(partition: Partition, before: PartitionSpec, now: int) -> list[QuotaNote]:
-    """Update all timers after a configuration was applied, and return what to report.
+def on_configuration(
+    partition: Partition, before: PartitionSpec, now: int
+) -> Parts[list[QuotaNote]]:
+    """Update all timers, in parts, after a configuration was applied, and return what to report.
 
     ``before`` is the configuration that was in force until now. Call this only after the sync (Q7).
     """
@@ -118,10 +121,14 @@ def on_configuration(partition: Partition, before: PartitionSpec, now: int) -> l
         return _disarm_all(partition)  # Q1, Q3
     if not before.preemption.quota_enabled:
         return _arm_all(partition, now)  # Q3: turning it on
-    known, configured = dict(specs(before)), dict(specs(partition.spec))
+    known = dict(specs(before))
+    yield
+    configured = dict(specs(partition.spec))
     gone = [path for path in partition.quota_due if path not in configured]
     notes = [QuotaNote(path, Move.OFF, partition.quota_due.pop(path)) for path in gone]
-    for path, spec in configured.items():
+    for at, (path, spec) in enumerate(configured.items()):
+        if not at % PART:
+            yield
         notes += _change(partition, known.get(path), spec, path, now)
     return notes
 

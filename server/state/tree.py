@@ -1,12 +1,13 @@
-"""The queue tree, which configuration and applications change: limits, measures, order, dynamic queues."""
+"""The queue tree, which configuration and applications change: limits and dynamic queues. `reranking` rebuilds measures and order."""
 
-import heapq
 from collections.abc import Set
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 from server.model.asks import PLAIN, AskSpec, job_class
-from server.model.fit import Amounts, share
+from server.model.fit import Amounts
+from server.model.parts import PART, Parts, whole
 from server.model.quota import (
     ChildTemplate,
     PartitionSpec,
@@ -16,8 +17,8 @@ from server.model.quota import (
     inherited,
 )
 from server.model.resources import NOTHING, Limit
-from server.state import journal, ranking
-from server.state.applications import Application, GroupEntry
+from server.state import journal, ranking, reranking
+from server.state.applications import Application
 from server.state.limits import Limiter, group_limit, matched_group, spread, user_limit
 from server.state.partition import Partition
 from server.state.prepared import Prepared
@@ -36,6 +37,13 @@ _DRAINING: Final = QueueState.DRAINING
 def apply_spec(
     partition: Partition, spec: PartitionSpec, prepared: Prepared | None = None
 ) -> list[str]:
+    """Apply a partition's configuration at once; see `apply_spec_in_parts`."""
+    return whole(apply_spec_in_parts(partition, spec, prepared))
+
+
+def apply_spec_in_parts(
+    partition: Partition, spec: PartitionSpec, prepared: Prepared | None = None
+) -> Parts[list[str]]:
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
     Return the paths of queues that were deleted because they were empty. If the specification equals the one in force, that one
@@ -55,38 +63,49 @@ def apply_spec(
         _intern_all(partition, spec.root)
     partition.grow()
     fitting = prepared if prepared is not None and prepared.fits() else None
-    _apply_queue(partition, partition.root, spec.root, fitting)
+    yield from _apply_queues(partition, spec.root, fitting)
     weights = tuple((partition.types.index[name], weight) for name, weight in spec.node_weights)
     if weights != partition.index.weights or partition.index.packing != (
         spec.node_sort == "binpacking"
     ):
         partition.index.reorder(spec.node_sort, weights)
-    _reclass(partition, before)
-    removed = sweep(partition, None if prepared is None else prepared.removed)
-    relimit(partition, fitting)
-    rebuild_ranking(partition, fitting)
+    yield from _reclass(partition, before)
+    removed = yield from sweep_in_parts(partition, None if prepared is None else prepared.removed)
+    yield from relimit_in_parts(partition, fitting)
+    yield from reranking.rebuild_in_parts(partition, fitting)
     return removed
 
 
-def _apply_queue(
-    partition: Partition, queue: Queue, spec: QueueSpec, prepared: Prepared | None
-) -> None:
+def _apply_queues(partition: Partition, spec: QueueSpec, prepared: Prepared | None) -> Parts[None]:
+    """Configure the root and all queues below it, parents first; add the queues that are new."""
+    _configure(partition.root, spec)
+    rest = [(partition.root, one) for one in reversed(spec.children)]
+    for at in count():
+        if not rest:
+            return
+        if not at % PART:
+            yield
+        parent, child = rest.pop()
+        queue = parent.children.get(child.name)
+        if queue is None and prepared is not None:
+            queue = prepared.take(parent, child)
+            if queue is not None:
+                _enter(partition, parent, queue)
+                if not child.children:
+                    continue  # it was made with this specification
+        if queue is None:
+            queue = add_queue(partition, parent, child)
+        _configure(queue, child)
+        rest += [(queue, one) for one in reversed(child.children)]
+
+
+def _configure(queue: Queue, spec: QueueSpec) -> None:
+    """Apply a specification to a queue, and drain the children that it no longer has."""
     queue.configure(spec)
     queue.managed = True
     queue.state = _ACTIVE
     if queue.children:
         _drain_missing(queue, spec)
-    for child_spec in spec.children:
-        found = queue.children.get(child_spec.name)
-        if found is None and prepared is not None:
-            found = prepared.take(queue, child_spec)
-            if found is not None:
-                _enter(partition, queue, found)
-                if not child_spec.children:
-                    continue  # it was made with this specification
-        if found is None:
-            found = add_queue(partition, queue, child_spec)
-        _apply_queue(partition, found, child_spec, prepared)
 
 
 def _drain_missing(queue: Queue, spec: QueueSpec) -> None:
@@ -164,7 +183,7 @@ def create_path(partition: Partition, path: str) -> Queue:
             _intern(partition, child.spec)
             partition.grow()
             _make_limiter(partition, child, has_classes=_has_classes(partition))
-            child.compare(measure(partition, child))
+            child.compare(reranking.measure(partition, child))
         queue = child
     return queue
 
@@ -234,7 +253,12 @@ def untag_queue(queue: Queue, names: Set[str]) -> None:
 # Limits ---------------------------------------------------------------------------------------------------------
 
 
-def relimit(partition: Partition, prepared: Prepared | None = None) -> None:
+def relimit(partition: Partition) -> None:
+    """Rebuild all limiters at once; see `relimit_in_parts`."""
+    whole(relimit_in_parts(partition))
+
+
+def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[None]:
     """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`).
 
     The ``prepared`` limiters are for queues that are empty and that no deserved share bounds.
@@ -242,7 +266,9 @@ def relimit(partition: Partition, prepared: Prepared | None = None) -> None:
     has_classes = _has_classes(partition)
     usable = None if partition.deserved else prepared
     used, made = (set(), {}) if usable is None else (usable.used, usable.limiters)
-    for queue in partition.queues.values():
+    for at, queue in enumerate(partition.queues.values()):
+        if not at % PART:
+            yield
         if queue in used:
             continue
         queue.blocked_asks = 0
@@ -251,16 +277,18 @@ def relimit(partition: Partition, prepared: Prepared | None = None) -> None:
             _make_limiter(partition, queue, has_classes=has_classes)
         else:
             queue.limiter, queue.firm = own
-    _limit_applications(partition)
+    yield from _limit_applications(partition)
     partition.ranking_stale = True
 
 
-def _limit_applications(partition: Partition) -> None:
+def _limit_applications(partition: Partition) -> Parts[None]:
     """Rebuild the limiters of users and groups, and give each application its limiters."""
     partition.limits.by_key.clear()
     partition.limits.forget_relieved()
     alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
-    for application in partition.applications.values():
+    for at, application in enumerate(partition.applications.values()):
+        if not at % PART:
+            yield
         whose = (application.leaf, application.user, application.user_groups)
         known = alike.get(whose)
         if known is None:
@@ -327,14 +355,16 @@ def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
     return Limiter("firm", queue.path, queue, left)
 
 
-def _reclass(partition: Partition, before: PreemptionSettings) -> None:
+def _reclass(partition: Partition, before: PreemptionSettings) -> Parts[None]:
     """Give all asks their new class, because the settings that say which asks are firm may have changed (J2)."""
     now = partition.spec.preemption
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
     partition.classes.forget_specs()
-    rebuild_ranking(partition)  # asks join heaps that have the new order
-    for ask in partition.asks.values():
+    yield from reranking.rebuild_in_parts(partition)  # asks join heaps that have the new order
+    for at, ask in enumerate(partition.asks.values()):
+        if not at % PART:
+            yield
         kind = job_class(ask.spec, now)
         if ask.ask_class.job_class is kind:
             continue
@@ -392,147 +422,10 @@ def _count_in(application: Application) -> None:
         limiter.applications += 1
 
 
-# Order ----------------------------------------------------------------------------------------------------------
-
-
-def measure(partition: Partition, queue: Queue) -> Amounts:
-    """Return the amounts by which a queue's usage is divided (6.3).
-
-    In each type this is the queue's guarantee, else the nearest max on its path, else the partition's capacity.
-    """
-    index = partition.types.index
-    amounts = list(partition.capacity)
-    for one in reversed(list(queue.path_up())):
-        for name, quantity in one.spec.max or ():
-            amounts[index[name]] = quantity
-    for name, quantity in queue.spec.guaranteed:
-        amounts[index[name]] = quantity
-    return amounts
-
-
-def rebuild_ranking(partition: Partition, prepared: Prepared | None = None) -> None:
-    """Rebuild shares, heaps and the parked groups after a configuration or a change of the total.
-
-    The ``prepared`` measures are for the capacity that the partition had when they were made.
-    """
-    partition.ranking_stale = False
-    partition.shared_for = None
-    partition.relief += 1
-    if prepared is not None and prepared.has_measures():
-        _measure_prepared(partition, prepared)
-    else:
-        _measure_all(partition)
-    _forget_blocks(partition)
-    for application in partition.applications.values():
-        _rank_application(application)
-    for queue in reversed(partition.queues.values()):  # children come before their parents
-        if queue.heap:
-            ranking.complete(queue)
-
-
-def _measure_all(partition: Partition) -> None:
-    """Compute the measure and the share of each queue, and empty its heap. The measures equal those of `measure`.
-
-    The loop makes no calls and few copies: with `types.replaced` it takes half as long again.
-    """
-    index = partition.types.index
-    bounds: dict[Queue, Amounts] = {}
-    for queue in partition.queues.values():  # parents come before their children
-        spec = queue.spec
-        amounts = (partition.capacity if queue.parent is None else bounds[queue.parent]).copy()
-        if spec.max is not None:
-            for name, quantity in spec.max:
-                amounts[index[name]] = quantity
-        if queue.children:
-            bounds[queue] = amounts.copy()
-        for name, quantity in spec.guaranteed:
-            amounts[index[name]] = quantity
-        if amounts != queue.measure or queue.basis is not queue.measure:
-            queue.compare(amounts)
-        _forget_order(queue)
-
-
-def _measure_prepared(partition: Partition, prepared: Prepared) -> None:
-    """Do the same as `_measure_all` with prepared measures."""
-    used, measures = prepared.used, prepared.measures
-    for queue in partition.queues.values():
-        if queue in used:
-            continue  # a new queue has its measure, and nothing else yet
-        known = measures.get(queue)
-        if known is None:
-            queue.compare(measure(partition, queue))
-        else:
-            queue.measure, queue.measure_scales = known
-            queue.basis, queue.basis_scales = known
-        _forget_order(queue)
-
-
-def _forget_order(queue: Queue) -> None:
-    """Compute the share of a queue, empty its heap, and let its limiters block no class."""
-    queue.share = share(queue.usage, queue.measure)
-    queue.live = 0
-    queue.entry = None
-    if queue.heap:
-        queue.heap = []
-    if queue.child_priorities:
-        queue.child_priorities.clear()
-    if queue.limiter is not None:
-        _unblock(queue.limiter)
-    if queue.firm is not None:
-        _unblock(queue.firm)
-
-
-def _unblock(limiter: Limiter) -> None:
-    if limiter.blocked:
-        limiter.blocked.clear()
-    limiter.relieved = False
-    limiter.queue.blocked_asks = 0
-
-
-def _forget_blocks(partition: Partition) -> None:
-    """Let the limits of users and groups block no class, and forget which groups are parked."""
-    for limiter in partition.limits.by_key.values():
-        _unblock(limiter)
-    partition.limits.forget_relieved()
-    for ask_class in partition.classes.dead:
-        ask_class.waiting = []
-
-
-def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap. Enter the application in its leaf's heap if it has a group or job that is not parked."""
-    _fill_heap(application)
-    if application.heap:
-        ranking.append(application.leaf, application, -application.heap[0][0])
-
-
-def _fill_heap(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked. Its leaf's heap stays as it is."""
-    application.entry = None
-    application.share = share(application.usage, application.leaf.measure)
-    entries: list[GroupEntry] = []
-    for group in application.groups.values():
-        group.parked = group.ask_class.dead
-        if group.parked:
-            group.entry = None
-            group.ask_class.waiting.append(group)
-            continue
-        first = group.asks[0]
-        group.entry = (-group.priority, first.pending_since, first.arrival, group.number, group)
-        entries.append(group.entry)
-    for job in application.jobs.values():
-        job.entry = None
-        if job.gathered and not job.parked:
-            first = job.members[0]
-            job.entry = (-job.priority, first.pending_since, first.arrival, job.number, job)
-            entries.append(job.entry)
-    heapq.heapify(entries)
-    application.heap = entries
-
-
 # Ends -----------------------------------------------------------------------------------------------------------
 
 
-def sweep(partition: Partition, kept: list[Queue] | None = None) -> list[str]:
+def sweep_in_parts(partition: Partition, kept: list[Queue] | None = None) -> Parts[list[str]]:
     """Remove all empty queues that are dynamic or draining, and return their paths.
 
     If ``kept`` is a list, the removed queues are added to it, so that the caller can free their memory later.
@@ -543,7 +436,9 @@ def sweep(partition: Partition, kept: list[Queue] | None = None) -> list[str]:
         for path, queue in partition.queues.items()
         if not queue.applications and queue.leaf and _is_unwanted(queue)
     ]
-    for path in sorted(leaves, reverse=True):
+    for at, path in enumerate(sorted(leaves, reverse=True)):
+        if not at % PART:
+            yield
         queue = partition.queues.get(path)
         if queue is not None:
             _remove_path(partition, queue, removed, kept)

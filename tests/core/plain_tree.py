@@ -7,8 +7,9 @@ import pytest
 
 from server.model.asks import PLAIN, job_class
 from server.model.fit import share
+from server.model.parts import Parts, whole
 from server.model.quota import PartitionSpec, QueueSpec
-from server.state import ranking, tree
+from server.state import ranking, reranking, tree
 from server.state.applications import Application
 from server.state.limits import Limiter
 from server.state.partition import Partition
@@ -18,13 +19,34 @@ from server.state.queues import Queue, QueueState
 
 def patch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a core use this module."""
-    for function in (apply_spec, relimit, rebuild_ranking, sweep, sweep_path):
+    for function in (apply_spec_in_parts, relimit_in_parts, sweep_in_parts, sweep_path):
         monkeypatch.setattr(tree, function.__name__, function)
+    monkeypatch.setattr(reranking, "rebuild_in_parts", rebuild_in_parts)
 
 
-def apply_spec(
+def apply_spec_in_parts(
     partition: Partition, spec: PartitionSpec, _prepared: Prepared | None = None
-) -> list[str]:
+) -> Parts[list[str]]:
+    yield
+    return apply_spec(partition, spec)
+
+
+def relimit_in_parts(partition: Partition) -> Parts[None]:
+    yield
+    relimit(partition)
+
+
+def rebuild_in_parts(partition: Partition) -> Parts[None]:
+    yield
+    rebuild_ranking(partition)
+
+
+def sweep_in_parts(partition: Partition) -> Parts[list[str]]:
+    yield
+    return sweep(partition)
+
+
+def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
     if spec == partition.spec:
         spec = partition.spec
     before, partition.spec = partition.spec.preemption, spec
@@ -37,7 +59,7 @@ def apply_spec(
         spec.node_sort == "binpacking"
     ):
         partition.index.reorder(spec.node_sort, weights)
-    tree._reclass(partition, before)
+    whole(tree._reclass(partition, before))
     removed = sweep(partition)
     relimit(partition)
     rebuild_ranking(partition)
@@ -72,7 +94,7 @@ def relimit(partition: Partition) -> None:
     for queue in partition.queues.values():
         queue.blocked_asks = 0
         _make_limiter(partition, queue)
-    tree._limit_applications(partition)
+    whole(tree._limit_applications(partition))
     partition.ranking_stale = True
 
 
@@ -107,7 +129,7 @@ def rebuild_ranking(partition: Partition) -> None:
     partition.relief += 1
     _forget_blocks(partition)
     for queue in partition.queues.values():
-        queue.compare(tree.measure(partition, queue))
+        queue.compare(reranking.measure(partition, queue))
         queue.heap = []
         queue.live = 0
         queue.entry = None
@@ -131,7 +153,7 @@ def _forget_blocks(partition: Partition) -> None:
 
 def _rank_application(application: Application) -> None:
     """Rebuild an application's heap, and raise the entries on its path to their best priority."""
-    tree._fill_heap(application)
+    reranking.fill_heap(application)
     if application.heap:
         ranking.raise_path(application, -application.heap[0][0])
 

@@ -3,12 +3,16 @@
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 
 from server.core import core as core_module
-from server.core.core import Core
+from server.core.core import BUDGET, Core
+from server.core.events import configuration as configuration_events
+from server.core.preemption import due_quota
 from server.model.asks import AskSpec
+from server.model.decisions import Decision, Tick
 from server.model.events import (
     ApplicationAdded,
     ApplicationRemoved,
@@ -20,6 +24,7 @@ from server.model.events import (
     NodeRemoved,
     ReleaseRequested,
 )
+from server.model.parts import Parts, whole
 from server.model.quota import (
     Acl,
     ChildTemplate,
@@ -34,13 +39,14 @@ from server.model.quota import (
     UserLimit,
 )
 from server.model.resources import resource
-from server.state import prepared
+from server.state import prepared, quota_timers, reranking, tree
 from server.state.applications import Application
 from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.queues import Queue
 from tests.core import plain_tree
 
+T = TypeVar("T")
 SEEDS = range(5)
 STEPS = 40
 TYPES = ("vcore", "memory", "gpu", "disk")
@@ -147,9 +153,36 @@ def events(chance: random.Random) -> Iterator[Event]:
             yield ReleaseRequested("rm", name, f"{name}-{chance.randrange(STEPS)}-0")
 
 
-def live(seed: int, *, interrupted: bool = False, prepares: bool = False) -> Life:
+class InParts(Core):
+    """A core that ticks, and takes configurations and registrations, in parts, and counts the pauses."""
+
+    pauses = 0
+
+    def handle(self, event: Event, now: int) -> list[Decision]:
+        if not isinstance(event, ConfigurationApplied | ManagerRegistered):
+            return super().handle(event, now)
+        return self._whole(self.take_in_parts(event, now))
+
+    def tick(self, now: int, budget: int = BUDGET) -> Tick:
+        return self._whole(self.tick_in_parts(now, budget))
+
+    def _whole(self, parts: Parts[T]) -> T:
+        while True:
+            try:
+                next(parts)
+            except StopIteration as end:
+                assert not self.is_amid
+                result: T = end.value
+                return result
+            assert self.is_amid
+            self.pauses += 1
+
+
+def live(
+    seed: int, *, interrupted: bool = False, prepares: bool = False, core: Core | None = None
+) -> Life:
     """Return the life of a core. While a configuration is prepared, events may come that change the state."""
-    core, life, now = Core(), Life(), 1_000
+    core, life, now = core or Core(), Life(), 1_000
     for event in events(random.Random(seed)):
         now += 500
         if isinstance(event, ConfigurationApplied):
@@ -258,6 +291,26 @@ def test_decisions_and_state_are_those_of_the_plain_way(
             assert found.pictures == want.pictures, f"seed {seed}, {prepares=}"
             used += found.used
     assert used > len(SEEDS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_done_in_parts_is_done_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    for module in (configuration_events, due_quota, quota_timers, reranking, tree):
+        monkeypatch.setattr(module, "PART", 2)
+    core = InParts()
+    want, found = live(seed), live(seed, core=core)
+    assert found.decisions == want.decisions
+    assert found.pictures == want.pictures
+    assert core.pauses > 10 * STEPS
+
+
+def test_an_event_in_parts_is_taken_as_many_are() -> None:
+    one, other = Core(), Core()
+    for event in events(random.Random(0)):
+        assert one.take([event], 1) == whole(other.take_in_parts(event, 1))
+    assert one.digest() == other.digest()
 
 
 def test_a_tick_that_ranks_many_queues_does_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from server.model.parts import whole
 from server.model.quota import ChildTemplate, PreemptionSettings, QueueProperties, QueueSpec
 from server.model.resources import limit, resource
 from server.state import journal, quota_timers, tree
@@ -67,7 +68,7 @@ class Clock:
         root = replace(before.root, children=queues)
         preemption = PreemptionSettings(quota_enabled=on)
         tree.apply_spec(partition, replace(before, root=root, preemption=preemption))
-        return quota_timers.on_configuration(partition, before, now)
+        return whole(quota_timers.on_configuration(partition, before, now))
 
     def begin(self, path: str = "root.a") -> Commitment:
         """Begin a quota run of the queue."""

@@ -5,11 +5,12 @@ themselves.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from server.config import load
 from server.model.asks import AskSpec, Constraints
-from server.model.decisions import Decision, Placed, Released, Termination
+from server.model.decisions import Decision, Placed, Released, Termination, Tick
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -22,7 +23,6 @@ from server.model.events import (
     VictimVetoed,
 )
 from server.model.quota import Configuration
-from server.record.recording import Scheduler
 from tests.record.values import START
 
 QUEUES = """\
@@ -47,6 +47,16 @@ def configuration(mid_max: int) -> Configuration:
     found, problems = load(QUEUES.replace("MAX", str(mid_max)))
     assert found is not None, problems
     return found
+
+
+class Scheduler(Protocol):
+    """The part of a core, or of its recorder, that a driver uses."""
+
+    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
+        """Take events."""
+
+    def tick(self, now: int, budget: int, /) -> Tick:
+        """Decide."""
 
 
 class Driver:

@@ -30,19 +30,21 @@ from server.record.start import Start, begin
 from server.record.trace import End
 from server.record.tracefile import TraceFile
 from server.record.writer import Scribe
+from tests.one_part import OnePart
 from tests.record.test_log import BIG, Disk, kinds, lines
 from tests.record.values import START, decided, moved
 
 BEGINNING = Start(START, "1.2.3", None)
 
 
-class Scripted:
+class Scripted(OnePart):
     """Drained nodes decide; everything else is silence."""
 
     def __init__(self) -> None:
         self.ticks: list[list[Decision]] = []
 
-    def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
+    def take(self, events: Sequence[Event], now: int) -> list[Decision]:
+        del now
         return [one for event in events for one in self._answer(event)]
 
     def _answer(self, event: Event) -> list[Decision]:
@@ -52,7 +54,8 @@ class Scripted:
             return [Noted("configuration", event.source, Code.CONFIGURATION_APPLIED, "applied")]
         return []
 
-    def tick(self, _now: int, _budget: int) -> Tick:
+    def tick(self, now: int, budget: int) -> Tick:
+        del now, budget
         return Tick(self.ticks.pop(0) if self.ticks else [])
 
     def next_due(self) -> int | None:

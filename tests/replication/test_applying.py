@@ -9,6 +9,7 @@ from evenhand_cli.story.play import Player
 from server.core.core import Core
 from server.model.decisions import Decision, Tick
 from server.model.events import Event, ManagerRegistered, NodeAdded
+from server.model.quota import DEFAULT_CONFIGURATION
 from server.replication import feed as feeding
 from server.replication.applying import Applier, LostError
 from server.replication.feed import Feed, Follower
@@ -16,6 +17,7 @@ from tests.effort import cases
 from tests.stories.story import stories
 
 STORIES = list(stories())
+REGISTERED = ManagerRegistered("rm", configuration=DEFAULT_CONFIGURATION)
 
 
 @dataclass
@@ -154,6 +156,24 @@ def test_another_decision_is_named_with_its_place() -> None:
     (one,) = found.follower.take()
     found.applier.apply(one._replace(decided=one.decided + 1))
     assert found.applier.difference.startswith(f"after input {one.position}: ")
+
+
+@pytest.mark.parametrize("in_tick", [False, True])
+def test_a_follower_that_joins_in_a_pause_is_fed_from_the_next_slice_on(*, in_tick: bool) -> None:
+    leader = started()
+    pauses = leader.tick_in_parts(3, 100) if in_tick else leader.take_in_parts(REGISTERED, 2)
+    if in_tick:
+        leader.take([node(1)], 2)  # its queues are to be ranked
+    next(pauses)
+    follower = Follower("f", lambda: None)
+    leader.join(follower)
+    assert not leader.followers
+    assert not any(pauses)
+    if not in_tick:
+        leader.tick(3, 100)
+    assert leader.followers == [follower]
+    assert follower.position == leader.position
+    assert not follower.take()
 
 
 def test_a_follower_that_is_too_slow_has_to_join_again(monkeypatch: pytest.MonkeyPatch) -> None:

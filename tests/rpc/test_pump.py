@@ -14,11 +14,12 @@ from server.rpc.pump import Pump, Time
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.translate.allocations import Batch
 from si.v1 import si_pb2
+from tests.one_part import OnePart
 from tests.rpc.harness import Clock, until
 
 
 @dataclass
-class ScriptedCore:
+class ScriptedCore(OnePart):
     """A core that accepts every node and ticks as the script says."""
 
     seen: list[str] = field(default_factory=list)
@@ -26,16 +27,18 @@ class ScriptedCore:
     more: int = 0
     taken: list[int] = field(default_factory=list)
 
-    def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
+    def take(self, events: Sequence[Event], now: int) -> list[Decision]:
         """Record the events, and accept them."""
+        del now
         drained = [event for event in events if isinstance(event, NodeDrained)]
         assert len(drained) == len(events)
         self.taken += [len(events)] if events else []
         self.seen += [event.node_id for event in drained]
         return [NodeAccepted(event.rm_id, event.node_id) for event in drained]
 
-    def tick(self, now: int, _budget: int) -> Tick:
+    def tick(self, now: int, budget: int) -> Tick:
         """Record the tick."""
+        del budget
         self.seen.append(f"tick {now}")
         self.due = None
         self.more -= 1

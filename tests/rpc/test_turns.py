@@ -12,6 +12,7 @@ from server.core.core import Core
 from server.model.asks import Constraints
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import AskAdded, Event, NodeDrained
+from server.model.parts import Parts
 from server.rpc.allowance import Allowance
 from server.rpc.limits import (
     CHECK_WAITS_MAX,
@@ -30,6 +31,7 @@ from server.rpc.translate.applications import application_batching
 from server.rpc.translate.nodes import node_batching
 from si.v1 import si_pb2
 from tests.bench.workloads import RM, Workload, asks, configuration, set_up
+from tests.one_part import OnePart
 from tests.rpc import harness
 from tests.rpc.harness import Clock, serving
 
@@ -51,7 +53,7 @@ def test_an_allowance_shrinks_at_once_and_grows_by_steps() -> None:
 
 
 @dataclass
-class SlowCore:
+class SlowCore(OnePart):
     """A core that takes a stated time for each event and for each step, by a false clock."""
 
     event_s: float = 0.0
@@ -61,14 +63,16 @@ class SlowCore:
     pieces: list[int] = field(default_factory=list)
     budgets: list[int] = field(default_factory=list)
 
-    def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
+    def take(self, events: Sequence[Event], now: int) -> list[Decision]:
         """Record the events, and take time for each of them."""
+        del now
         self.pieces.append(len(events))
         self.seconds += self.event_s * len(events)
         return []
 
-    def tick(self, _now: int, budget: int) -> Tick:
+    def tick(self, now: int, budget: int) -> Tick:
         """Take time for the whole budget, as long as there is more to do."""
+        del now
         self.budgets.append(budget)
         self.seconds += self.step_s * budget
         self.more -= 1
@@ -131,6 +135,45 @@ async def test_a_quick_message_goes_to_the_core_in_one_turn() -> None:
     assert len(core.pieces) == 2_000 // PIECE_EVENTS_MAX
     assert set(seen) == {0}, "all before anybody could look"
     assert reads.told == []
+
+
+@dataclass
+class PartedCore(SlowCore):
+    """A core that takes 2**-7 s for each of ten parts of an event and of a tick."""
+
+    def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
+        """Take ten parts, then the event."""
+        yield from self._parts()
+        return self.take([event], now)
+
+    def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
+        """Take ten parts, then tick."""
+        yield from self._parts()
+        return self.tick(now, budget)
+
+    def _parts(self) -> Parts[None]:
+        for _ in range(10):
+            self.seconds += 2**-7
+            self.pieces.append(0)
+            yield
+
+
+async def test_the_loop_turns_between_parts_and_nothing_else_is_done() -> None:
+    core, reads = PartedCore(), Held()
+    pump = Pump(core, Sessions(), Time(Clock(1).now, lambda: core.seconds), reads=reads)
+    running = asyncio.create_task(pump.run())
+    answers = [asyncio.create_task(pump.ask(NodeDrained("rm", name))) for name in "ab"]
+    await asyncio.sleep(0)
+    pump.stop()
+    seen = []
+    while not running.done():
+        seen.append(core.seconds)
+        await asyncio.sleep(0)
+    await asyncio.gather(running, *answers)
+    assert core.pieces == [*[0] * 10, 1, *[0] * 10, 1, *[0] * 10]
+    assert max(after - before for before, after in pairwise(seen)) <= 4 * 2**-7, "20 ms and a part"
+    assert reads.told == ["hold", "go on"]
+    assert core.budgets == [TICK_BUDGET]
 
 
 async def test_long_steps_make_ticks_of_fewer() -> None:

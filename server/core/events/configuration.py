@@ -15,6 +15,7 @@ from server.core.state import State
 from server.core.wait_reasons import reservations
 from server.model.decisions import Decision, Noted
 from server.model.events import ConfigurationApplied
+from server.model.parts import PART, Parts
 from server.model.phrases import count
 from server.model.quota import Configuration
 from server.model.reasons import Code
@@ -30,8 +31,8 @@ GIVEN_MAX: Final = 256
 """The largest number of managers for which the digest of their last text is stored. The oldest digest is dropped first."""
 
 
-def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
-    """Apply a configuration, or return the reply that says why the present one stays in force."""
+def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[Decision]]:
+    """Apply a configuration in parts, or return the reply that says why the present one stays in force."""
     refused = would_refuse(state, event)
     if event.rm_id and not is_stale(state, event):
         _note_given(state, event.rm_id, event.configuration.digest)
@@ -45,26 +46,35 @@ def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision
         now,
         standing=bool(event.rm_id),
     )
-    return _replace(state, event.configuration, revision, now)
+    return (yield from _replace(state, event.configuration, revision, now))
 
 
 def prepare(state: State, configuration: Configuration) -> Iterator[None]:
-    """Make the queues that a configuration adds, in pieces, so that it takes less time to apply (see `Prepared`).
+    """Make, in pieces, the partitions and queues that a configuration adds, so that it takes less time to apply (see `Prepared`).
 
     Other events may come between two pieces. The caller applies the configuration next, or not, and calls `drop_prepared`.
     """
     state.prepared = {}
     for spec in configuration.partitions:
-        partition = state.partitions.get(spec.name) or Partition(spec)
-        prepared = state.prepared[spec.name] = Prepared(partition, spec)
-        yield from prepared.make()
+        partition = state.partitions.get(spec.name)
+        if partition is not None:
+            prepared = state.prepared[spec.name] = Prepared(partition, spec)
+            yield from prepared.make()
+            continue
+        prepared = state.prepared[spec.name] = Prepared(Partition(spec), spec)
+        yield from tree.apply_spec_in_parts(prepared.partition, spec)
+        prepared.is_applied = True
 
 
 def drop_prepared(state: State) -> Iterator[None]:
-    """Free, in pieces, the prepared queues that were not used and the queues that the configuration removed."""
+    """Free, in pieces, what was prepared and not used, and the queues and partitions that the configuration removed."""
     dropped, state.prepared = state.prepared, {}
-    for prepared in dropped.values():
+    for name, prepared in dropped.items():
         yield from prepared.drop()
+        if state.partitions.get(name) is not prepared.partition:
+            yield from _untie(prepared.partition)
+    while state.ended:
+        yield from _untie(state.ended.pop())
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
@@ -91,15 +101,15 @@ def is_stale(state: State, event: ConfigurationApplied) -> bool:
 
 def register(
     state: State, rm_id: str, configuration: Configuration, by: str, now: int
-) -> list[Decision]:
-    """Apply the configuration of a registration, or return the reply that says why the present one stays in force."""
+) -> Parts[list[Decision]]:
+    """Apply the configuration of a registration in parts, or return the reply that says why the present one stays in force."""
     is_used = counts(state, rm_id, configuration.digest)
     _note_given(state, rm_id, configuration.digest)
     if not is_used:
         return [_overtaken(state, "manager", rm_id, rm_id)]
     source = f"registration of {rm_id}"
     revision = Revision(state.revision.number + 1, configuration.digest, source, by, now)
-    return _replace(state, configuration, revision, now)
+    return (yield from _replace(state, configuration, revision, now))
 
 
 def counts(state: State, rm_id: str, digest: str) -> bool:
@@ -138,12 +148,12 @@ def past(state: State, base: Base) -> Configuration | None:
 
 def _replace(
     state: State, configuration: Configuration, revision: Revision, now: int
-) -> list[Decision]:
+) -> Parts[list[Decision]]:
     """Apply a configuration as a revision. If its text equals the present one, the revision stays, and it is applied again."""
     if not _is_same(state.configuration, configuration):
         _keep_past(state)
         state.revision = revision
-    return _apply(state, configuration, revision.source, now)
+    return (yield from _apply(state, configuration, revision.source, now))
 
 
 def _is_same(one: Configuration, other: Configuration) -> bool:
@@ -165,7 +175,9 @@ def _note_given(state: State, rm_id: str, digest: str) -> None:
     state.given = dict([*others, (rm_id, digest)][-GIVEN_MAX:])
 
 
-def _apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
+def _apply(
+    state: State, configuration: Configuration, source: str, now: int
+) -> Parts[list[Decision]]:
     """Change every partition as the configuration says. Partitions that the configuration no longer has stop and drain."""
     state.configuration = configuration
     named = {spec.name: spec for spec in configuration.partitions}
@@ -173,14 +185,15 @@ def _apply(state: State, configuration: Configuration, source: str, now: int) ->
     for spec in configuration.partitions:
         partition = state.partitions.get(spec.name)
         if partition is None:
-            state.add_partition_of(spec.name)
+            yield from state.add_partition_of(spec.name)
             continue
         partition.retired = False
-        notes += _change(state, partition, configuration, now)
+        notes += yield from _change(state, partition, configuration, now)
     for name, partition in list(state.partitions.items()):
         if name not in named:
+            yield
             notes += _retire(partition)
-    drop_retired(state)
+    yield from drop_retired(state)
     message = f"configuration from {source} applied, {count(len(named), 'partition')}, revision {state.revision.number}"
     notes.append(Noted("configuration", source, Code.CONFIGURATION_APPLIED, message))
     return notes
@@ -188,25 +201,42 @@ def _apply(state: State, configuration: Configuration, source: str, now: int) ->
 
 def _change(
     state: State, partition: Partition, configuration: Configuration, now: int
-) -> list[Decision]:
+) -> Parts[list[Decision]]:
     spec = next(one for one in configuration.partitions if one.name == partition.name)
     before = partition.spec
-    removed = tree.apply_spec(partition, spec, state.prepared_for(spec))
+    removed = yield from tree.apply_spec_in_parts(partition, spec, state.prepared_for(spec))
     partition.relief += 1
+    yield
     open_decisions.abort_unfit(partition, now)
-    notes = due_quota.configured(state, partition, before, now)
+    notes = yield from due_quota.configured(state, partition, before, now)
+    yield
     notes += reservations.configured(state, partition, before, now)
     return [*(removed_note(partition, path) for path in removed), *notes]
 
 
-def drop_retired(state: State) -> None:
-    """Clear the owner of every empty partition, and remove empty partitions that are no longer configured."""
+def drop_retired(state: State) -> Parts[None]:
+    """Clear the owner of every empty partition, and remove, in parts, empty partitions that are no longer configured."""
     for partition in list(state.partitions.values()):
         if partition.index.nodes or partition.applications:
             continue
         partition.owner = ""
         if partition.retired:
             del state.partitions[partition.name]
+            if state.prepared:
+                state.ended.append(partition)
+            else:
+                yield from _untie(partition)
+
+
+def _untie(partition: Partition) -> Parts[None]:
+    """Free the queues of a removed partition, children first, because no garbage collection does (`rpc/garbage`)."""
+    for at in range(len(partition.queues)):
+        if not at % PART:
+            yield
+        _, queue = partition.queues.popitem()
+        queue.untie()
+        if queue.parent is not None:
+            del queue.parent.children[queue.name]
 
 
 def _retire(partition: Partition) -> list[Decision]:

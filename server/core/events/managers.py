@@ -1,6 +1,7 @@
 """The registration of managers, repeated registrations, and the end of the first synchronization (sync) (design 1.10)."""
 
 from itertools import chain, islice
+from typing import Final
 
 from server.core.events import configuration, epochs, gang_size, lifecycle, nodes, recovery
 from server.core.preemption import due_quota
@@ -13,15 +14,19 @@ from server.model.events import (
     ManagerWiped,
     SyncCompleted,
 )
+from server.model.parts import Parts
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.state import journal, quota_timers, snapshotting
 from server.state.applications import Application
 from server.state.partition import Partition
 
+WIPED: Final = 50
+"""The number of applications or nodes that one part of a repeated registration removes."""
 
-def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
-    """Register a shim, and remove all objects that a shim with that id reported before.
+
+def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
+    """Register a shim, and remove, in parts, all objects that a shim with that id reported before.
 
     The configuration that it brings is ignored if a file configures the core. It is refused if another manager configures the
     core. A registration of an old epoch changes nothing (design 7.2).
@@ -31,11 +36,11 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
     notes: list[Decision] = []
     if event.rm_id in state.managers:
         for partition in state.partitions.values():
-            notes += _wipe(state, partition, event.rm_id, now)
+            notes += yield from _wipe(state, partition, event.rm_id, now)
         message = f"resource manager {event.rm_id!r} registered again: its state was wiped"
         notes.append(Noted("manager", event.rm_id, Code.MANAGER_REPLACED, message, "", event.rm_id))
     if event.configuration is not None and not state.configured:
-        notes += _configure(state, event, event.configuration, now)
+        notes += yield from _configure(state, event, event.configuration, now)
     state.managers[event.rm_id] = Manager(
         event.rm_id,
         event.version,
@@ -96,12 +101,12 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
 
 def _configure(
     state: State, event: ManagerRegistered, brought: Configuration, now: int
-) -> list[Decision]:
+) -> Parts[list[Decision]]:
     """Apply a registration's configuration. Only the first manager that brings a configuration can change it (design 1.11)."""
     rm_id = event.rm_id
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:
-        return configuration.register(state, rm_id, brought, event.by, now)
+        return (yield from configuration.register(state, rm_id, brought, event.by, now))
     message = (
         f"its configuration is not used: {state.revision.without_source()} is in force, which another manager may not "
         "replace at its registration; give the core a file, or change it with `evenhand config apply`"
@@ -109,17 +114,23 @@ def _configure(
     return [Noted("manager", rm_id, Code.CONFIGURATION_REFUSED, message, "", rm_id)]
 
 
-def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:
+def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> Parts[list[Decision]]:
     """Remove everything that a manager reported. Return the decisions for other managers with pods on its nodes."""
     decisions: list[Decision] = []
-    for application in _applications(partition, rm_id):
+    for at, application in enumerate(_applications(partition, rm_id)):
+        if not at % WIPED:
+            yield
         application.reserve = None
         for ask in [*application.asks.values(), *application.allocations.values()]:
             lifecycle.end(state, partition, ask, now)
         decisions += lifecycle.forget(partition, application)
+    yield
     for foreign in [one for one in partition.foreign.pods.values() if one.rm_id == rm_id]:
         journal.unsettle_foreign(partition, foreign)
-    for node in [one for one in partition.index.nodes.values() if one.rm_id == rm_id]:
+    lost = [one for one in partition.index.nodes.values() if one.rm_id == rm_id]
+    for at, node in enumerate(lost):
+        if not at % WIPED:
+            yield
         decisions += nodes.remove(state, partition, node, now)
     decisions += state.notes
     state.notes.clear()

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from server.core.state import State
 from server.model.decisions import Decision, Noted
 from server.model.fit import Demand
+from server.model.parts import PART, Parts
 from server.model.phrases import count, quantities, span
 from server.model.policies import QUOTA, Shrinks
 from server.model.quota import PartitionSpec
@@ -40,13 +41,17 @@ _WORDS = {
 
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
-) -> list[Decision]:
-    """Update the timers after a configuration was applied, and return notes. No timer changes before the sync is complete (Q7)."""
+) -> Parts[list[Decision]]:
+    """Update the timers, in parts, after a configuration was applied, and return notes.
+
+    No timer changes before the sync is complete (Q7).
+    """
     if not state.synced(partition):
         return []
-    notes = quota_timers.on_configuration(partition, before, now)
+    notes = yield from quota_timers.on_configuration(partition, before, now)
     told = {one.queue for one in notes}
-    return [*_told(partition, notes, now), *_not_enforced(partition, told)]
+    not_enforced = yield from _not_enforced(partition, told)
+    return [*_told(partition, notes, now), *not_enforced]
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
@@ -84,15 +89,19 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
     return Noted("queue", queue, code, message, partition.name, partition.owner)
 
 
-def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
-    """Yield notes about queues over a maximum that is not enforced (Q4). The queues in ``told`` have a note already and are left out."""
-    for path, queue in partition.queues.items():
+def _not_enforced(partition: Partition, told: Collection[str]) -> Parts[list[Noted]]:
+    """Return notes about queues over a maximum that is not enforced (Q4), except the queues in ``told``, which have a note already."""
+    notes: list[Noted] = []
+    for at, (path, queue) in enumerate(partition.queues.items()):
+        if not at % PART:
+            yield
         if not any(queue.usage):
             continue
         why = quota_timers.why_not(partition, queue)
         if why is not None and path not in told:
             message = f"queue {path} is over its maximum, and nothing brings it down: {why}"
-            yield _noted(partition, path, Code.QUOTA_NOT_ENFORCED, message)
+            notes.append(_noted(partition, path, Code.QUOTA_NOT_ENFORCED, message))
+    return notes
 
 
 # Runs ---------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from server.core.preemption.deficits import Shortage
 from server.model.fit import Amounts, share
 from server.preemption.proportion import Proportion
 from server.snapshot.queues import Bounds, FrozenAmounts
-from server.state import ranking, sharing, tree
+from server.state import ranking, reranking, sharing, tree
 from server.state.partition import Partition
 from server.state.queues import Queue
 
@@ -28,7 +28,7 @@ def refresh(partition: Partition) -> bool:
         if partition.shared_for is not None or partition.deserved:
             partition.shared_for = None
             _bound(partition, {})
-            tree.rebuild_ranking(partition)
+            reranking.rebuild(partition)
         return False
     before = partition.deserved
     state = _state(partition)
@@ -38,7 +38,7 @@ def refresh(partition: Partition) -> bool:
         plain = not partition.spec.preemption.demand_cap
         _bound(partition, deserved(partition, shares) if plain else {})
         if partition.ranking_stale:
-            tree.rebuild_ranking(partition)
+            reranking.rebuild(partition)
         _order(partition, shares)
     return partition.deserved is not before
 

@@ -8,7 +8,7 @@ from server.model.fit import SHARE_ONE, SHARE_UNBOUNDED, Amounts, share
 from server.model.quota import QueueProperties
 from server.model.reports import QueueReport, ShareReport
 from server.preemption.proportion import QueueStanding, Share, ShareLevel
-from server.state import quota_timers, sharing, tree
+from server.state import quota_timers, reranking, sharing
 from server.state.equivalence import AskClass
 from server.state.partition import Partition
 from server.state.queues import Queue
@@ -157,7 +157,7 @@ def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
 
 
 def _basis(partition: Partition, queue: Queue) -> Amounts:
-    return tree.measure(partition, queue) if partition.shared_for is None else queue.basis
+    return reranking.measure(partition, queue) if partition.shared_for is None else queue.basis
 
 
 def properties(queue: Queue) -> dict[str, str]:

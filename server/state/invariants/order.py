@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from server.model.fit import scales, share
-from server.state import ranking, tree
+from server.state import ranking, reranking
 from server.state.applications import Application, Group, Job
 from server.state.invariants.amounts import same
 from server.state.invariants.waiting import holder_name
@@ -42,7 +42,7 @@ def keys(entries: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def _check_queue(partition: Partition, queue: Queue) -> None:
     name = f"queue {queue.path}"
-    same(partition.types, f"measure of {name}", queue.measure, tree.measure(partition, queue))
+    same(partition.types, f"measure of {name}", queue.measure, reranking.measure(partition, queue))
     for amounts, kept in (
         (queue.measure, queue.measure_scales),
         (queue.basis, queue.basis_scales),
