@@ -220,7 +220,7 @@ async def _start(
     reasons = _Reasons(keeping.why_not_kept, recording.held if recording else str)
     about = _about(options, begun.before, clock(), findings, reasons)
     meters = _meters(core, sessions, secrets, writers, clock)
-    traces, (garbage, trimming) = _traces(stack), _sweepers(stack)
+    traces, (garbage, trimming) = _traces(stack), _sweepers(stack, reads := _reads())
     observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming]
     observers += (one for one in (traces, keeper) if one is not None)
     setting = Setting(
@@ -231,7 +231,7 @@ async def _start(
         calls(traces, clock, (garbage.call_ended, trimming.call_ended)),
         recording,
         holding,
-        _reads(),
+        reads,
         keeping,
         feed,
         replica,
@@ -498,10 +498,10 @@ def _reads() -> Reads:
     return InPlace()
 
 
-def _sweepers(stack: AsyncExitStack) -> tuple[Garbage, Trimming]:
+def _sweepers(stack: AsyncExitStack, reads: Reads) -> tuple[Garbage, Trimming]:
     """Return the observers that free memory after calls and slices."""
     later = asyncio.get_running_loop().call_later
-    garbage, trimming = Garbage(later), Trimming(later)
+    garbage, trimming = Garbage(later, reads), Trimming(later)
     stack.callback(garbage.close)
     stack.callback(trimming.close)
     return garbage, trimming

@@ -104,6 +104,8 @@ class Copies:
     together by the next copy. Equal questions are answered once.
     """
 
+    apart = True
+
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
         self._not_before = 0.0

@@ -7,26 +7,41 @@ remaining objects are frozen, that is, left out of later collections. Each objec
 does not take longer when the core holds more. Frozen objects are freed only by their reference counts, so the core must leave
 no cycles (`tests/rpc/test_garbage.py`). Libraries may leave some cycles. After `THOROUGH` collections, everything is therefore
 examined again. That takes long, so it waits until no event has arrived for a moment.
+
+In a large core that takes longer than health checks may wait. There a copy of the process searches for garbage
+(`rpc/unreachable`), which delays the core only for the duration of a fork. If the copy finds so much that the memory matters,
+the core examines everything itself, and logs it.
 """
 
+import asyncio
 import gc
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import structlog
+
 from server.model.decisions import Decisions
+from server.rpc.errors import CallError
+from server.rpc.reads import Reads
+from server.rpc.unreachable import Unreachable, look
+
+_log = structlog.get_logger(__name__)
 
 ENOUGH: Final = 10_000
 """The number of new container objects after which a collection is worthwhile. To examine so many takes 2 to 5 ms."""
 THOROUGH: Final = 64
 """The number of collections after which one examines everything. That takes about 1.5 ms for each thousand allocations."""
 THOROUGH_AT_LAST: Final = 16 * THOROUGH
-"""The number of collections after which even a busy core examines everything, as soon as it is idle."""
+"""The number of collections after which even a busy core examines everything, or lets a copy search, as soon as it is idle."""
 EVERYTHING_MAX: Final = 200_000
-"""The largest number of objects that are examined in a quiet moment.
+"""The largest number of objects that are examined in a quiet moment without a search in a copy first.
 
-To examine so many takes about 80 ms (50,000 allocations), and health must answer within 100 ms. A larger core examines
-everything only after `THOROUGH_AT_LAST` collections.
+That takes about 80 ms (50,000 allocations), and health must answer within 100 ms. Where the process cannot be copied, a larger core
+examines its objects only after `THOROUGH_AT_LAST`.
 """
+GARBAGE_OBJECTS_MAX: Final = 50_000
+GARBAGE_BYTES_MAX: Final = 32 << 20
+"""The most garbage that a large core keeps: container objects, and the bytes of these and their contents."""
 QUIET_S: Final = 2.0
 """The seconds without an event that count as a quiet moment."""
 _OF_AN_EVENT: Final = 2
@@ -50,8 +65,12 @@ Later = Callable[[float, Callable[[], None]], Timer]
 class Garbage:
     """The control of this process's collector. `close` restores automatic collection."""
 
-    def __init__(self, later: Later) -> None:
+    def __init__(self, later: Later, reads: Reads | None = None) -> None:
+        """Stop automatic collection. ``reads`` are for searches in a large core, if they run in copies of this process."""
         self._later = later
+        self._copies = reads if reads is not None and reads.apart else None
+        self._searching: asyncio.Task[None] | None = None
+        self._found: Unreachable | None = None
         self._quiet: Timer | None = None
         self._events = self._collections = 0
         self._fresh = True
@@ -85,29 +104,52 @@ class Garbage:
     def idle(self) -> None:
         """Collect at the first call, and then if there are more than `ENOUGH` new objects since the last collection.
 
-        After `THOROUGH_AT_LAST` collections, examine everything.
+        After `THOROUGH_AT_LAST` collections, or if a search found much garbage, examine everything.
         """
-        if self._collections >= THOROUGH_AT_LAST:
+        if self._found is not None or self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
         elif self._fresh or self._new() > ENOUGH:
             self._collect()
         self._look_later()
 
     def _look_later(self) -> None:
-        is_due = self._collections >= THOROUGH and not self._large
-        if is_due and self._quiet is None:
+        is_due = self._collections >= THOROUGH and (not self._large or self._copies is not None)
+        if (is_due or self._found is not None) and self._quiet is None:
             self._quiet = self._later(QUIET_S, self.look_at_everything)
 
     def look_at_everything(self) -> None:
-        """Collect all garbage, frozen objects included."""
+        """Collect all garbage, frozen objects included. In a large core, let a copy search first, and collect only if it finds much."""
         self._disturb()
+        if self._large and self._copies is not None and self._found is None:
+            self._collections = 0
+            if self._searching is None:
+                self._searching = asyncio.create_task(self._search(self._copies))
+            return
         gc.unfreeze()
         self._collect()
         self._collections = 0
+        if self._found is not None:
+            _log.info("garbage-collected", **self._found._asdict())
+            self._found = None
+
+    async def _search(self, copies: Reads) -> None:
+        """Let a copy search for garbage. If it finds much, collect all in the next idle or quiet moment."""
+        try:
+            found = await look(copies)
+        except CallError as error:
+            _log.info("garbage-not-searched", why=error.message)
+            return
+        finally:
+            self._searching = None
+        if found.objects > GARBAGE_OBJECTS_MAX or found.bytes > GARBAGE_BYTES_MAX:
+            self._found = found
+            self._look_later()
 
     def close(self) -> None:
         """Restore automatic collection, of all objects."""
         self._disturb()
+        if self._searching is not None:
+            self._searching.cancel()
         gc.unfreeze()
         gc.enable()
 

@@ -30,7 +30,9 @@ class Question:
 
 
 class Reads(Protocol):
-    """The interface of the object that answers questions."""
+    """The interface of the object that answers questions. ``apart`` says whether reads run outside this process."""
+
+    apart: bool
 
     async def answer(self, question: Question, read: Read) -> bytes:
         """Return the result of ``read``, or raise its error."""
@@ -48,6 +50,8 @@ class Reads(Protocol):
 
 class InPlace:
     """The reads in this process. Each runs at once, and the event loop waits for it."""
+
+    apart = False
 
     def __init__(self) -> None:
         self._steady = asyncio.Event()

@@ -312,6 +312,8 @@ async def test_forks_take_a_bounded_share_of_the_time(monkeypatch: pytest.Monkey
 class Both:
     """Reads made twice, in a copy and in place, with answers that must be equal."""
 
+    apart = True
+
     def __init__(self) -> None:
         self._copies, self._here = Copies(time.perf_counter), InPlace()
         self.methods: set[str] = set()

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import struct
 import sys
 import types
 import weakref
@@ -36,8 +37,11 @@ from server.model.quota import (
 )
 from server.model.resources import resource
 from server.rpc import garbage
+from server.rpc.errors import CallError, too_many
 from server.rpc.garbage import Garbage
 from server.rpc.identity import Identities
+from server.rpc.reads import Question, Read
+from server.rpc.unreachable import search
 from tests.rpc.harness import PATIENCE_S, SETTING, serving
 
 
@@ -262,6 +266,161 @@ def test_a_large_core_is_not_looked_at_whole_in_a_quiet_moment(
     assert left() is None
 
 
+class Searches:
+    """Reads that answer a search for garbage as a test says."""
+
+    def __init__(self, objects: int = 0, size: int = 0, *, apart: bool = True) -> None:
+        self.apart = apart
+        self.answer_ = struct.pack("!QQ", objects, size)
+        self.failure: CallError | None = None
+        self.count = 0
+
+    async def answer(self, question: Question, read: Read) -> bytes:
+        del read
+        assert question.method == "garbage"
+        self.count += 1
+        if self.failure is not None:
+            raise self.failure
+        return self.answer_
+
+    def hold(self) -> None:
+        pass
+
+    def go_on(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every core count as a large one."""
+    monkeypatch.setattr(garbage, "EVERYTHING_MAX", 1)
+
+
+async def searched(quiet: Quiet, searches: Searches) -> "tuple[Garbage, weakref.ref[Knot]]":
+    """Let a core have a quiet moment after many collections, and the search that begins then end."""
+    collector = Garbage(quiet.later, searches)
+    collector.idle()
+    left = frozen_alive(collector, garbage.THOROUGH)
+    collector.idle()
+    quiet.passes()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return collector, left
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(
+    ("objects", "size", "much"),
+    [
+        (0, 0, False),
+        (garbage.GARBAGE_OBJECTS_MAX, garbage.GARBAGE_BYTES_MAX, False),
+        (garbage.GARBAGE_OBJECTS_MAX + 1, 0, True),
+        (1, garbage.GARBAGE_BYTES_MAX + 1, True),
+    ],
+)
+async def test_a_large_core_collects_what_it_has_frozen_if_that_is_much(
+    quiet: Quiet, objects: int, size: int, *, much: bool
+) -> None:
+    searches = Searches(objects, size)
+    collector, left = await searched(quiet, searches)
+    assert searches.count == 1
+    assert left() is not None
+    assert len(quiet.waits) == much
+    collector.idle()
+    assert (left() is None) == much
+    collector.idle()
+    assert not quiet.waits, "once"
+    collector.close()
+
+
+@pytest.mark.usefixtures("large")
+async def test_much_garbage_of_a_large_core_is_collected_in_a_quiet_moment(quiet: Quiet) -> None:
+    collector, left = await searched(quiet, Searches(1, garbage.GARBAGE_BYTES_MAX + 1))
+    quiet.passes()
+    assert left() is None
+    collector.close()
+
+
+@pytest.mark.usefixtures("large")
+async def test_a_search_that_fails_is_made_again_after_as_many_collections(quiet: Quiet) -> None:
+    searches = Searches(garbage.GARBAGE_OBJECTS_MAX + 1)
+    searches.failure = too_many("reads that wait for answers", 1)
+    collector, left = await searched(quiet, searches)
+    assert not quiet.waits
+    searches.failure = None
+    frozen_alive(collector, garbage.THOROUGH)
+    collector.idle()
+    quiet.passes()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    quiet.passes()
+    assert left() is None
+    assert searches.count == 2
+    collector.close()
+
+
+@pytest.mark.usefixtures("large")
+async def test_a_busy_large_core_is_searched_in_the_end(
+    quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "THOROUGH_AT_LAST", garbage.THOROUGH)
+    searches = Searches()
+    collector = Garbage(quiet.later, searches)
+    left = frozen_alive(collector, garbage.THOROUGH)
+    collector.idle()
+    await asyncio.sleep(0)
+    assert searches.count == 1
+    assert left() is not None
+    collector.close()
+
+
+@pytest.mark.usefixtures("large")
+async def test_where_no_copy_can_search_nothing_is_searched(quiet: Quiet) -> None:
+    searches = Searches(apart=False)
+    collector, _ = await searched(quiet, searches)
+    assert searches.count == 0
+    collector.close()
+
+
+def test_a_search_finds_what_a_collection_would() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = search()
+        kept, shared = [Knot() for _ in range(100)], "y" * 1_000_000
+        for at in range(100):
+            lost = Knot()
+            lost.text = "x" * (100_000 + at)  # type: ignore[attr-defined]
+            lost.shared = shared  # type: ignore[attr-defined]
+            del lost
+        found = search()
+        assert 100 <= found.objects - before.objects <= 200
+        assert 10_000_000 < found.bytes - before.bytes < 10_100_000
+        assert gc.collect() >= found.objects
+        assert search().objects == before.objects
+        assert kept
+    finally:
+        gc.enable()
+
+
+def test_a_search_runs_no_finalizer() -> None:
+    ended: list[int] = []
+
+    class Closing(Knot):
+        def __del__(self) -> None:
+            ended.append(1)
+
+    gc.collect()
+    Closing()
+    assert search().objects
+    assert not ended
+    gc.collect()
+    assert ended
+
+
 def test_in_the_end_it_is_collected_in_the_first_idle_moment(
     collector: Garbage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +461,28 @@ def life() -> Iterator[Event]:
     yield NodeRemoved("rm", "b")
     yield ConfigurationApplied(queues("done", "new"), "test", "rm")
     yield ManagerRegistered("rm")
+
+
+def test_partitions_that_end_leave_no_cycles_behind() -> None:
+    several = Configuration(
+        tuple(
+            PartitionSpec(name, queues("a", "b").partitions[0].root) for name in ("default", "more")
+        )
+    )
+
+    def ends() -> Iterator[Event]:
+        yield ManagerRegistered("rm")
+        yield ConfigurationApplied(several, "test", "rm")
+        yield NodeAdded("rm", "a", resource({"vcore": 4_000}), partition="more")
+        yield ApplicationAdded("rm", "app", "root.a", partition="more")
+        yield AskAdded("rm", "pod", "app", AskSpec(resource({"vcore": 500})), partition="more")
+        yield ConfigurationApplied(queues("a"), "test", "rm")
+        yield ApplicationRemoved("rm", "app", partition="more")
+        yield NodeRemoved("rm", "a", partition="more")
+
+    core = Core(several)
+    assert cycles(core, ends()) == 0
+    assert list(core.state.partitions) == ["default"]
 
 
 def test_the_core_leaves_no_cycles_behind() -> None:
