@@ -23,9 +23,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from server.model.quota import QUEUES_MAX
+from server.rpc import garbage
 from server.rpc.copies import Copies
 from server.rpc.endpoint import Setting
 from server.rpc.limits import OBJECTS_MAX
+from server.rpc.pump import Observer
+from server.rpc.reads import Question, Read
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 from tests.bench.calibration import calibrate
@@ -80,9 +83,11 @@ class Turns:
 
 
 @asynccontextmanager
-async def cluster(setting: Setting = SETTING) -> AsyncIterator[Served]:
+async def cluster(
+    setting: Setting = SETTING, observers: tuple[Observer, ...] = ()
+) -> AsyncIterator[Served]:
     """Hold a core with nodes of twenty labels, and one application."""
-    async with serving(setting, seconds=time.perf_counter) as served:
+    async with serving(setting, observers, seconds=time.perf_counter) as served:
         await asyncio.to_thread(_set_up, served.port)
         yield served
 
@@ -238,9 +243,9 @@ async def test_a_manager_that_registers_again() -> None:
     assert await _quickest(_set_up, _fill) < HEALTH_S
 
 
-def _fill(port: int) -> None:
-    """Bring asks three times."""
-    for part in range(3):
+def _fill(port: int, messages: int = 3) -> None:
+    """Bring asks, 10,000 in each message."""
+    for part in range(messages):
         message = _asks(_plain)
         for one in message.allocations:
             one.allocationKey = f"{part}-{one.allocationKey}"
@@ -284,24 +289,133 @@ async def test_a_registration_with_as_many_queues_as_a_partition_takes() -> None
 
 
 async def test_a_node_for_as_many_queues_with_pods_as_a_partition_takes() -> None:
-    """Every queue has an application with a placed pod and two that wait."""
-    text = _queues(10).replace("resources:", 'submitacl: "*", resources:')
     message = _nodes("more", 1)
+    work = partial(_talk, method="UpdateNode", message=message)
+    assert await _quickest(work, _use_every_queue) < HEALTH_S
 
-    def fill(port: int) -> None:
-        _apply(port, text)
-        applications, asks = si.ApplicationRequest(rmID=RM), si.AllocationRequest(rmID=RM)
-        for at in range(QUEUES_MAX - 1):
-            applications.new.add(applicationID=f"app{at}", queueName=f"root.q{at}")
-            one = asks.allocations.add(allocationKey=f"a{at}", applicationID=f"app{at}")
-            one.resourcePerAlloc.resources["vcore"].value = 8
-        _talk(port, "UpdateApplication", applications)
-        for letter in "abc":
-            for one in asks.allocations:
-                one.allocationKey = f"{letter}{one.allocationKey[1:]}"
-            _talk(port, "UpdateAllocation", asks)
 
-    assert await _quickest(lambda port: _talk(port, "UpdateNode", message), fill) < HEALTH_S
+def _use_every_queue(port: int) -> None:
+    """Give every queue of `_used(10)` an application with a placed pod and two that wait."""
+    _apply(port, _used(10))
+    applications, asks = si.ApplicationRequest(rmID=RM), si.AllocationRequest(rmID=RM)
+    for at in range(QUEUES_MAX - 1):
+        applications.new.add(applicationID=f"app{at}", queueName=f"root.q{at}")
+        one = asks.allocations.add(allocationKey=f"a{at}", applicationID=f"app{at}")
+        one.resourcePerAlloc.resources["vcore"].value = 8
+    _talk(port, "UpdateApplication", applications)
+    for letter in "abc":
+        for one in asks.allocations:
+            one.allocationKey = f"{letter}{one.allocationKey[1:]}"
+        _talk(port, "UpdateAllocation", asks)
+
+
+def _used(maximum: int, letter: str = "q") -> str:
+    """Return the text of `_queues` with queues that take applications."""
+    return _queues(maximum, letter).replace("resources:", 'submitacl: "*", resources:')
+
+
+def _half_renamed() -> str:
+    """Return a text that replaces every other queue of `_used(10)` by a new one."""
+    lines = _used(10).splitlines(keepends=True)
+    return "".join(
+        one.replace("name: q", "name: new") if at % 2 else one for at, one in enumerate(lines)
+    )
+
+
+CHANGES = {
+    "lower maxes": _used(7),
+    "maxes for another pod each": _used(16),
+    "every other queue is another": _half_renamed(),
+    "every queue is another": _used(10, "r"),
+    "classes of jobs": _used(10)
+    + "  preemption:\n    policies: [required-node, guaranteed, job]\n",
+    "quota preemption": _used(7).replace(
+        "{vcore: 7}}", "{vcore: 7}}, properties: {quota.preemption.delay: 1h}"
+    )
+    + "  preemption:\n    quotapreemptionenabled: true\n",
+}
+
+
+@pytest.mark.parametrize("text", CHANGES.values(), ids=CHANGES)
+async def test_a_change_of_as_many_queues_with_pods_as_a_partition_takes(text: str) -> None:
+    longest = await _quickest(lambda port: _apply(port, text), _use_every_queue)
+    assert longest < HEALTH_S
+
+
+PARTITIONS = 3
+"""The number of partitions; a text takes 300,000 keys and values, which are 8 partitions of 10,000 queues."""
+
+
+async def test_a_text_of_many_partitions_with_as_many_queues_as_each_takes() -> None:
+    text = "partitions:\n" + "".join(map(_partition, ["default", *map(str, range(1, PARTITIONS))]))
+    longest = await _quickest(lambda port: _apply(port, text), enough=CONFIGURATION_S)
+    assert longest < CONFIGURATION_S
+
+
+async def test_many_partitions_that_end() -> None:
+    text = "partitions:\n" + "".join(map(_partition, ["default", *map(str, range(1, PARTITIONS))]))
+    longest = await _quickest(
+        lambda port: _apply(port, _queues(10)), partial(_apply, text=text), enough=CONFIGURATION_S
+    )
+    assert longest < CONFIGURATION_S
+
+
+def _partition(name: str) -> str:
+    """Return the part of a text for a partition of as many queues as it takes, without anything else."""
+    queues = ",".join(f"{{name: q{at}}}" for at in range(QUEUES_MAX - 1))
+    return f"- name: p{name}\n  queues: [{{name: root, queues: [{queues}]}}]\n".replace(
+        "pdefault", "default"
+    )
+
+
+class CountedCopies(Copies):
+    """Copies that count the searches for garbage."""
+
+    def __init__(self) -> None:
+        super().__init__(time.perf_counter)
+        self.searches = 0
+
+    async def answer(self, question: Question, read: Read) -> bytes:
+        """Return the answer of a copy."""
+        answer = await super().answer(question, read)
+        self.searches += question.method == "garbage"
+        return answer
+
+
+async def test_idle_moments_of_a_core_with_100_000_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is examined for garbage after a few collections, and in the first quiet moment."""
+    monkeypatch.setattr(garbage, "THOROUGH", 4)
+    monkeypatch.setattr(garbage, "THOROUGH_AT_LAST", 8)
+    monkeypatch.setattr(garbage, "QUIET_S", 0.2)
+    longest = []
+    for _ in range(3):
+        before, copies = calibrate(), CountedCopies()
+        collector = garbage.Garbage(asyncio.get_running_loop().call_later, copies)
+        async with cluster(replace(SETTING, reads=copies), (collector,)) as served:
+            await asyncio.to_thread(_fill, served.port, 10)
+            longest.append(await _searched(served, copies))
+        collector.close()
+        longest[-1] /= _slowness((before + calibrate()) / 2)
+        if longest[-1] < HEALTH_S:
+            break
+    assert min(longest) < HEALTH_S
+
+
+async def _searched(served: Served, copies: CountedCopies) -> float:
+    """Return the longest turn until another search for garbage was answered."""
+    seen = copies.searches
+
+    async def wait() -> None:
+        while copies.searches == seen:
+            await asyncio.to_thread(_talk, served.port, "UpdateNode", _nodes("more", 200))
+            await asyncio.sleep(2 * garbage.QUIET_S)
+
+    turns = Turns()
+    watching = [asyncio.create_task(one) for one in (turns.watch(), turns.check(served.channel))]
+    await asyncio.wait_for(wait(), 60)
+    for one in watching:
+        one.cancel()
+    return turns.longest
 
 
 def _talk(port: int, method: str, message: Message) -> None:
