@@ -121,20 +121,21 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def make_shim(
+def make_shim(  # noqa: PLR0913 - what a session is made of
     cluster: Cluster,
     core: CoreAddress | Sequence[CoreAddress],
     settings: Settings,
     instance: str = "",
     *,
     wait: bool = True,
+    forget: bool = False,
 ) -> Shim:
     """Return a shim that is ready to run.
 
     When the shim watches ConfigMaps, it sends the queue configuration from them. It does so after it has
     registered, and after each change. Otherwise the registration carries the queue configuration, and the core
-    refuses a bad one. With `wait` the shim waits for a core that does not answer yet. `instance`: see `Registration`.
-    Of several cores the shim uses the first one that accepts it.
+    refuses a bad one. With `wait` the shim waits for a core that does not answer yet. `instance` and
+    `forget`: see `Registration`. Of several cores the shim uses the first one that accepts it.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -142,6 +143,7 @@ def make_shim(
         policy_group=settings.policy_group,
         queues="" if settings.namespace else settings.queues,
         instance=instance,
+        forget=forget,
     )
     log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
     cores = [core] if isinstance(core, CoreAddress) else core

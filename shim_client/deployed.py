@@ -74,6 +74,8 @@ class Place:
     """Whether to wait for a core that does not answer yet."""
     election: Election | None = None
     """The lease by which one of several shims is elected; None: this shim is the only one."""
+    forget: bool = False
+    """Whether the core removes what it knows of this cluster before the shim reports it."""
 
 
 async def run_on_kubernetes(place: Place, *cores: CoreAddress) -> None:
@@ -100,14 +102,16 @@ async def run_on_kubernetes(place: Place, *cores: CoreAddress) -> None:
             ):
                 make = partial(make_shim, cluster, cores, settings, wait=place.wait)
                 if elector is None:
-                    shim = make(place.instance)
+                    shim = make(place.instance, forget=place.forget)
                     shim.on_live += [probe.say_ready, settle]
                     await run_shim(shim, cluster)
                     return
 
+                forgets = [place.forget]  # in the first term alone
+
                 def another() -> Shim:
                     gc.unfreeze()  # What an earlier term left behind is not needed any more.
-                    shim = make(elector.identity)
+                    shim = make(elector.identity, forget=bool(forgets and forgets.pop()))
                     shim.leadership = elector
                     shim.on_warm.append(lambda: probe.say_ready(ready=True))
                     shim.on_live += [probe.say_ready, probe.say_leads, settle]

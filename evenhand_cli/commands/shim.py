@@ -272,6 +272,14 @@ def shim(
             help="End with exit code 3 when no core answers at the start, instead of waiting for one.",
         ),
     ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Let the core first forget what it knows of this cluster: timers of quotas, back-offs and open "
+            "decisions are lost. Without it the core compares, and keeps what is unchanged.",
+        ),
+    ] = False,
     core: CoreAddresses = DEFAULT_CORE,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
@@ -308,6 +316,7 @@ def shim(
             "qps": qps,
             "burst": burst,
             "wait": not no_wait,
+            "forget": forget,
         }
         given = (lease, lease_namespace, lease_duration, lease_renew, lease_margin)
         _join_kubernetes(addresses, given if elect else None, **place, **more)
@@ -317,7 +326,9 @@ def shim(
         live = open_live(cluster, kept.file, stop_ms=milliseconds(stop), fresh=fresh)
         _warn_of_objects(live.opened)
         settings = live.opened.settings
-        client = bootstrap.make_shim(live.opened.cluster, addresses, settings, wait=not no_wait)
+        client = bootstrap.make_shim(
+            live.opened.cluster, addresses, settings, wait=not no_wait, forget=forget
+        )
         asyncio.run(until_stopped(_run(client, live, cluster_listen)))
 
 

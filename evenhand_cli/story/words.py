@@ -8,7 +8,7 @@
     ask x1..x3 x memory=10 priority=5 created=-2000 job=train/3 timeout=5000
     existing e1 x n1 memory=10   foreign f1 n1 memory=5 static
     release x1                   release x1 SCHEDULING_FAILED_ON_RM     release-all x
-    register other explicit      synced other
+    register other explicit      synced other              register rm explicit forget
     confirm x1                   veto x1                      disruptions shop/web 2   (or: gone)
     replaced p1                  (confirms that a placeholder is gone)
     agrees x1                    refuses x1 of=x2          (answers to the plan check of x1)
@@ -17,8 +17,8 @@ An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, ab
 tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP. A gang of the published
 interface: ask p1 x memory=10 placeholder group=g, then ask x1 x memory=10 group=g. How it takes part in preemption:
 allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable, disrupts=shop/web, class=firm|lendable,
-trigger=yes|no. For a pod that runs already also: started=-1000, dying, mark=DECISION/beneficiary/node. Instants are
-milliseconds after the story's start. A word that is not known is an error.
+trigger=yes|no. For a pod that runs already also: started=-1000, dying, mark=DECISION/beneficiary/node. The
+DECISION `last` is the one that evicted the pod last. Instants are milliseconds after the story's start. A word that is not known is an error.
 """
 
 import re
@@ -275,9 +275,10 @@ def _where(words: Words) -> tuple[str, str]:
 
 def _register(words: Words, name: str, known: Known) -> Event:
     del known
-    explicit, instance = words.flag("explicit"), words.option("instance")
+    explicit, forget = words.flag("explicit"), words.flag("forget")
+    epoch, instance = words.number("epoch"), words.option("instance")
     return ManagerRegistered(
-        name, explicit_sync=explicit, epoch=words.number("epoch"), instance=instance
+        name, explicit_sync=explicit, epoch=epoch, instance=instance, forget=forget
     )
 
 
@@ -469,11 +470,12 @@ def _existing(words: Words, name: str, known: Known) -> Event:
         partition,
         _instant(words, "created"),
         _instant(words, "started"),
-        _mark(words),
+        _mark(words, known.decisions.get(name, "")),
     )
 
 
-def _mark(words: Words) -> ReleaseMark | None:
+def _mark(words: Words, last: str) -> ReleaseMark | None:
+    """Return the mark of a pod; ``last`` is the decision that evicted the pod last, which the word `last` means."""
     if words.flag("dying"):
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
     if not words.option("mark"):
@@ -481,7 +483,8 @@ def _mark(words: Words) -> ReleaseMark | None:
     parts = words.option("mark").split("/")
     if len(parts) not in {3, 4}:
         raise words.bad("mark", words.option("mark"), "DECISION/BENEFICIARY/NODE[/DELIVERY]")
-    return ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, *parts)
+    decision_id = last if parts[0] == "last" else parts[0]
+    return ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, decision_id, *parts[1:])
 
 
 def _foreign(words: Words, name: str, known: Known) -> Event:

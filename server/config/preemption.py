@@ -12,6 +12,7 @@ from server.model.quota import PreemptionSettings
 FIELDS: Final[dict[tuple[str, ...], str]] = {
     ("enabled",): "enabled",
     ("quotapreemptionenabled",): "quota_enabled",
+    ("quotatimers",): "quota_timers",
     ("policies",): "policies",
     ("entitlement",): "entitlement",
     ("proportion", "demandcap"): "demand_cap",

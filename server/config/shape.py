@@ -208,6 +208,7 @@ class Preemption(Section):
 
     enabled: bool = True
     quotapreemptionenabled: bool = False
+    quotatimers: Literal["keep", "restart"] = "keep"
     policies: list[PolicyName] = []
     entitlement: Literal["guaranteed", "proportional"] = "guaranteed"
     proportion: Proportion | None = None

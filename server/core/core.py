@@ -79,7 +79,7 @@ _HANDLERS: dict[type, Handler] = {
     events.ApplicationAdded: applications.add,
     events.ApplicationRetagged: lambda state, event, _now: applications.retag(state, event),
     events.ApplicationRemoved: applications.remove,
-    events.NodeAdded: lambda state, event, _now: nodes.add(state, event),
+    events.NodeAdded: nodes.add,
     events.NodeUpdated: nodes.change,
     events.NodeDrained: nodes.change,
     events.NodeEnabled: nodes.change,
@@ -361,12 +361,15 @@ class Core:
     def digest(self) -> str:
         """Enqueue unqueued asks, and return a hash of the state in hexadecimal: equal states have equal hashes.
 
-        Timers and earlier configurations are left out. So is the state of each partition that `server.state.digest` leaves out.
+        Of timers the kind, the subject and the instant count. Earlier configurations are left out, and of each partition what
+        `server.state.digest` leaves out.
         """
         self._take_in_fresh()
         state = self.state
         text = hashlib.sha256(state.configuration.digest.encode())
         text.update(repr((state.revision, sorted(state.given.items()))).encode())
+        timers = sorted((due, *subject) for due, _, *subject in state.timers)
+        text.update(repr(timers).encode("utf-8", "surrogatepass"))
         for name in sorted(self.state.partitions):
             text.update(digest(self.state.partitions[name]).encode())
         for rm_id in sorted(self.state.managers):
@@ -465,9 +468,13 @@ class Core:
         return decisions
 
     def _fire(self, timer: Timer, now: int) -> list[Decision]:
+        """Carry out a timer that is due, or keep it for the end of a sync in which the manager's objects are compared."""
         _, _, kind, name, subject = timer
         partition = self.state.partitions.get(name)
         if partition is None:
+            return []
+        if partition.resumption is not None:
+            partition.resumption.timers.append(timer)
             return []
         return _ALARMS[kind](self.state, partition, subject, now)
 

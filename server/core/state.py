@@ -37,6 +37,8 @@ class Manager:
     """The highest epoch in which the manager registered, 0 without one (design 7.2)."""
     instance: str = ""
     """The name of the process that registered last."""
+    groups_unreported: dict[str, None] = field(default_factory=dict)
+    """The disruption groups that were not reported again since the manager registered again."""
 
 
 Timer = tuple[int, int, str, str, str]

@@ -14,7 +14,11 @@ from server.model.revisions import ANY_BASE, Base
 
 
 class ManagerRegistered(NamedTuple):
-    """The registration of a shim. A second one with its id removes what the first one had reported (design 1.10)."""
+    """The registration of a shim (design 1.10).
+
+    A second one with the same id removes what the first one had reported, unless it has an explicit sync and not ``forget``: what
+    is reported in that sync is then compared with what was there.
+    """
 
     rm_id: str
     version: str = ""
@@ -32,6 +36,13 @@ class ManagerRegistered(NamedTuple):
     """The term in which the shim acts, if several processes elect one. Otherwise 0 (design 7.2)."""
     instance: str = ""
     """The name of the process."""
+    forget: bool = False
+    """Whether to remove what the manager had reported before, although it has an explicit sync."""
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether what the manager had reported before is kept and compared with what it reports in its sync."""
+        return self.explicit_sync and not self.forget
 
 
 class ManagerWiped(NamedTuple):

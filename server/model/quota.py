@@ -229,6 +229,10 @@ class PlacementRule:
     parent: "PlacementRule | None" = None
 
 
+KEEP: Final = "keep"
+"""The value of `quotatimers` with which timers of quota runs go on after a new registration of the manager (Q7)."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptionSettings:
     """The partition's `preemption` section (docs/configuration.md).
@@ -240,6 +244,7 @@ class PreemptionSettings:
 
     enabled: bool = True
     quota_enabled: bool = False
+    quota_timers: str = KEEP
     policies: tuple[str, ...] = (REQUIRED_NODE.name, GUARANTEED.name)
     entitlement: str = "guaranteed"
     demand_cap: bool = True

@@ -48,6 +48,7 @@ class Code(enum.StrEnum):
     MANAGER_REGISTERED = "manager-registered"
     MANAGER_REPLACED = "manager-replaced"
     EPOCH_OLD = "epoch-old"
+    MANAGER_RESUMED = "manager-resumed"
     PARTITION_OWNED = "partition-owned"
     MANAGER_AWAY = "manager-away"
     NO_MANAGER = "no-manager"

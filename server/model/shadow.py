@@ -16,6 +16,7 @@ from server.model.resources import NOTHING, Resource
 
 NO_EFFECT: Final[Mapping[str, str]] = {
     "quota_enabled": "quota runs are those of the live settings",
+    "quota_timers": "quota runs are those of the live settings",
     "order_quota": "quota runs are those of the live settings",
     "job_default_preemptible": "which pods are firm is as the live settings say",
     "delivery": "no pod is evicted for a shadow",

@@ -116,7 +116,10 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Register a manager, and remove what it had reported before. Raise CallError for a registration that is refused.
+        """Register a manager. Raise CallError for a registration that is refused.
+
+        What the manager had reported before is removed, unless the manager will say when its sync is complete and does not ask
+        to forget it. Then it is compared with what the manager reports (design 1.10).
 
         If the manager had registered before, its streams end. Otherwise only those end that other callers opened. During a
         first registration, messages of the manager wait until it is done. (See `_after_registration` for later ones.)
@@ -151,8 +154,9 @@ class Scheduler:
         async with changing:
             self._check_configuration(event.rm_id, configuration, caller)
             async with prepared(self._core, event.configuration):
+                wiping = [] if event.resumes else self._wiping(event)
                 await self._pump.ask(
-                    *self._wiping(event),
+                    *wiping,
                     event,
                     after=lambda: self._registered(event, caller),
                 )

@@ -25,7 +25,7 @@ Record = tuple[object, ...]
 def digest(partition: Partition) -> str:
     """Return the SHA-256 of the canonical text in hexadecimal. The partition is not changed."""
     text = hashlib.sha256()
-    for record in _records(partition):
+    for record in records(partition):
         text.update(repr(record).encode("utf-8", "surrogatepass"))
         text.update(b"\n")
     return text.hexdigest()
@@ -47,7 +47,8 @@ def plain(value: object, omit: str = "") -> object:
     return value
 
 
-def _records(partition: Partition) -> Iterator[Record]:
+def records(partition: Partition) -> Iterator[Record]:
+    """Yield the parts of the canonical text, so that two states can be compared part by part."""
     yield "partition", partition.name, partition.retired, plain(partition.spec, omit="root")
     for queue in partition.root.walk():
         yield _queue(partition, queue)
@@ -63,6 +64,22 @@ def _records(partition: Partition) -> Iterator[Record]:
     yield from _preemption(partition)
     for key in sorted(partition.avoided):
         yield "avoided", key, tuple(partition.avoided[key].items())
+    yield from _resumption(partition)
+
+
+def _resumption(partition: Partition) -> Iterator[Record]:
+    """Yield what a manager that registered again has still to report, and what waits for the end of its sync."""
+    known = partition.resumption
+    if known is None:
+        return
+    yield "resumption", known.keeps_quota, tuple(known.announced), tuple(known.unchanged)
+    for name in ("nodes", "applications", "asks", "foreign", "unseen", "unordered"):
+        yield "resumption", name, tuple(sorted(getattr(known, name)))
+    yield "resumption", "grown", tuple((key, one[1]) for key, one in known.grown.items())
+    yield "resumption", "withdrawn", plain(known.withdrawn)
+    yield "resumption", "unchecked", plain(known.unchecked)
+    yield "resumption", "vacated", tuple(sorted(known.vacated))
+    yield "resumption", "timers", tuple((due, *of) for due, _, *of in known.timers)
 
 
 def _preemption(partition: Partition) -> Iterator[Record]:
@@ -74,6 +91,7 @@ def _preemption(partition: Partition) -> Iterator[Record]:
     for key in sorted(partition.decisions.suspended):
         yield "suspended", key, partition.decisions.suspended[key].commitment_id
     yield from _plan_checks(partition)
+    yield from _rounds(partition)
     yield from _thrashing(partition)
     for line, lost in partition.lost.by_queue.lines.items():
         yield "lost work", *line, *lost
@@ -87,9 +105,23 @@ def _preemption(partition: Partition) -> Iterator[Record]:
 def _plan_checks(partition: Partition) -> Iterator[Record]:
     checks = partition.decisions.checks
     for check in checks.open.values():
-        yield "plan check", check.check_id, plain(check.about), check.fits, check.decision_id
+        yield (
+            "plan check",
+            check.check_id,
+            plain(check.about),
+            check.fits,
+            check.decision_id,
+            check.overdue_ms,
+        )
     for key, count in sorted(checks.refused.items()):
         yield "refused plan checks", key, count
+
+
+def _rounds(partition: Partition) -> Iterator[Record]:
+    """Yield what delays the next rounds of claims and bounds their releases (P1, P5)."""
+    yield "rounds", partition.round.began_ms
+    for one in partition.round.released:
+        yield "released", one.began_ms, tuple(sorted(one.taken.items()))
 
 
 def _shadow(partition: Partition) -> Iterator[Record]:
@@ -143,7 +175,11 @@ def _node(partition: Partition, node: Node) -> Record:
 
 def _application(partition: Partition, application: Application) -> Record:
     facts = (application.user, application.user_groups, dict(application.tags))
-    times = (application.submitted_ms, application.completing_since)
+    times = (
+        application.submitted_ms,
+        application.completing_since,
+        application.reserves_from_ms,
+    )
     usage = partition.types.named(application.usage)
     names = (application.application_id, application.rm_id, application.leaf.path)
     return (
@@ -202,9 +238,16 @@ def _ask(ask: Ask, spec: object) -> Record:
             ask.releasing,
             ask.vetoed,
             ask.going,
+            ask.leaves_by,
+            ask.was_brought,
         ),
-        (held, ask.tried_ms, ask.wait_ms, ask.ordinary),
+        (held, ask.tried_ms, ask.wait_ms, ask.ordinary, ask.expires_ms, _refused_ms(ask)),
     )
+
+
+def _refused_ms(ask: Ask) -> int:
+    """Return when preemption was last refused to the waiting ask's group or gang; 0 for never."""
+    return 0 if ask.group is None else ask.group.refused_ms
 
 
 def _named(partition: Partition, demand: Demand) -> object:

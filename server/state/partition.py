@@ -19,6 +19,7 @@ from server.state.limits import Limits
 from server.state.lost_work import LostWorkTotals
 from server.state.nodes import Foreign, ForeignPods, NodeIndex, NodeSlots
 from server.state.queues import Queue
+from server.state.resumption import Resumption
 from server.state.rounds import Round
 from server.state.shadow import Shadow
 from server.state.thrashing import ThrashingTables
@@ -40,6 +41,7 @@ class Partition:
     - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
     - ``deserved`` bounds leaves that share by plain weights (W2). ``shared_for`` is the state for which these bounds were
       computed.
+    - ``resumption`` is the comparison of what the manager reports after it registered again, None if no such sync is in progress.
     - ``shadow`` is the memory of the partition's shadow, None if it has no shadow.
     - ``thrashing`` is the memory of the thrashing monitor.
 
@@ -75,6 +77,7 @@ class Partition:
         "quota_due",
         "ranking_stale",
         "relief",
+        "resumption",
         "retired",
         "root",
         "round",
@@ -125,6 +128,7 @@ class Partition:
         self.unqueued: list[Ask] = []
         self.round = Round()
         self.shadow: Shadow | None = None
+        self.resumption: Resumption | None = None
         self.ranking_stale = True
         self.retired = False
 

@@ -27,13 +27,14 @@ class Placements(NamedTuple):
 class PlanCheck:
     """A question to a manager about one plan.
 
-    ``asks`` are the asks that it is about. ``fits`` says that the manager answered that the asks fit. ``decision_id`` is the
-    decision that carries the plan out, "" as long as there is none.
+    ``asks`` are the asks that it is about. The answer is late from ``overdue_ms`` on. ``fits`` says that the manager answered that
+    the asks fit. ``decision_id`` is the decision that carries the plan out, "" as long as there is none.
     """
 
     check_id: str
     about: Placements
     asks: "tuple[Ask, ...]"
+    overdue_ms: int
     fits: bool = False
     decision_id: str = ""
 

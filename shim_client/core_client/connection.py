@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
@@ -132,6 +132,8 @@ class Registration:
 
     Of several processes of one shim the core accepts the newest.
     """
+    forget: bool = False
+    """Whether the core removes what the shim reported before. Otherwise it compares. This holds for the first session alone."""
 
     def message(self, epoch: int = 0) -> si_pb2.RegisterResourceManagerRequest:
         """Return the registration message; `explicitSync` tells the core to place nothing before the sync is complete."""
@@ -141,6 +143,7 @@ class Registration:
             policyGroup=self.policy_group,
             config=self.queues,
             explicitSync=True,
+            forget=self.forget,
             buildInfo={"instance": self.instance} if self.instance else {},
             epoch=epoch,
         )
@@ -382,6 +385,7 @@ class Connection:
             timeout=REGISTER_SECONDS_MAX,
             wait_for_ready=wait,
         )
+        self._registration = replace(self._registration, forget=False)
 
 
 def _refused(where: str, error: AioRpcError) -> Exception:

@@ -149,7 +149,7 @@ class Stage:
     def restarted(self, *allocations: AllocationAdded, asks: Iterable[AskAdded] = ()) -> None:
         """Register the manager once more and report everything; y1 to y4 run unless told otherwise."""
         marked = {one.key for one in allocations}
-        self.do(ManagerRegistered("rm", explicit_sync=True))
+        self.do(ManagerRegistered("rm", explicit_sync=True, forget=True))
         self.do(
             *(NodeAdded("rm", name, (("memory", 20),), schedulable=False) for name in ("n1", "n2"))
         )

@@ -1,4 +1,4 @@
-"""A manager that registers again loses its former objects, at once or in parts before the registration (design 1.10)."""
+"""A manager that asks to be forgotten loses its former objects, at once or in parts before the registration (design 1.10)."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from server.model.decisions import Decision
 from server.model.events import Event, ManagerRegistered, ManagerWiped, NodeAdded
 from tests.simulation.restarts import Life
 
-AGAIN = ManagerRegistered("rm", explicit_sync=True)
+AGAIN = ManagerRegistered("rm", explicit_sync=True, forget=True)
 
 
 class Lived(Life):

@@ -12,6 +12,7 @@ DECIDING = ("core", "state", "preemption", "scheduling", "snapshot", "kernels")
 KEYS = {
     "enabled": "enabled",
     "quotapreemptionenabled": "quota_enabled",
+    "quotatimers": "quota_timers",
     "proportion.demandcap": "demand_cap",
     "proportion.overshoot": "proportion_overshoot",
     "trigger": "trigger",

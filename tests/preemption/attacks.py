@@ -647,7 +647,7 @@ class Attack:
         before = {name: self.account.partitions[name] for name in names}
         told = {name: self._told(manager, name, before[name]) for name in names}
         explicit = self.dice.random() < 0.8
-        self.tell(ManagerRegistered(manager, explicit_sync=explicit))
+        self.tell(ManagerRegistered(manager, explicit_sync=explicit, forget=True))
         self.account.synced[manager] = not explicit
         for name in names:
             for event in told[name]:

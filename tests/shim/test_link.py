@@ -41,9 +41,11 @@ def cluster() -> EmbeddedCluster:
 
 
 @asynccontextmanager
-async def running(cluster: EmbeddedCluster, core: FakeCore) -> AsyncIterator[Shim]:
+async def running(
+    cluster: EmbeddedCluster, core: FakeCore, *, forget: bool = False
+) -> AsyncIterator[Shim]:
     """Hold a running shim for as long as the block lasts."""
-    shim = make_shim(cluster, CoreAddress(f"127.0.0.1:{core.port}"), SETTINGS)
+    shim = make_shim(cluster, CoreAddress(f"127.0.0.1:{core.port}"), SETTINGS, forget=forget)
     task = asyncio.create_task(run_shim(shim, cluster))
     try:
         yield shim
@@ -98,6 +100,17 @@ async def test_a_session_that_ends_is_told_anew_in_full(
         await until(lambda: set(core.allocations) == {"uid-a", "uid-b", "uid-f"})
         assert core.asks == {}
         assert shim.progress().sessions == 2
+
+
+async def test_only_the_first_session_asks_the_core_to_forget(
+    cluster: EmbeddedCluster, core: FakeCore
+) -> None:
+    core.place_on = "n1"
+    async with running(cluster, core, forget=True) as shim:
+        await until(lambda: shim.progress().is_settled)
+        core.end_streams(grpc.StatusCode.RESOURCE_EXHAUSTED, "your outbox is full")
+        await until(lambda: core.synced == 2)
+    assert [one.forget for one in core.registrations] == [True, False]
 
 
 async def test_a_core_that_comes_back_is_found_again(

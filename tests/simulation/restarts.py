@@ -1,8 +1,9 @@
-"""A shim that lives through claims, lowered quotas and daemons while its core is lost again and again.
+"""A shim that lives through claims, lowered quotas and daemons while its core is lost, or the shim, again and again.
 
-After a loss, only the shim's knowledge is left: pods, nodes, and the marks on victims whose orders it received. The
+After the loss of a core, only the shim's knowledge is left: pods, nodes, and the marks on victims whose orders it received. The
 shim registers once more, reports everything, and continues (design 1.10). An account checks that after a restart no
-further pod is evicted for an ask while one of its victims still terminates (invariant 19).
+further pod is evicted for an ask while one of its victims still terminates (invariant 19). A core that stays compares
+what it is told with what it knows, and sends again what the shim did not receive (C9, C10).
 """
 
 import random
@@ -198,11 +199,27 @@ class Life:
             self._claim()
             self.tick(heard=self.dice.choice((0, 1, 2, 3)))
         self.now += self.dice.choice((1, 1_000, 30_000))
-        if self.dice.random() < 0.5:
+        way = self.dice.choice(("lost", "lost", "forgotten", "compared", "compared"))
+        if way == "compared":
+            self._compare()
+            return
+        if way == "lost":
             self.core = Core(configuration(*self.maxima))
         self.account.begin(self.pods)
-        self._tell_all(explicit=True)
+        self._tell_all(explicit=True, forget=way == "forgotten")
         self._check_timers()
+        self.tick()
+
+    def _compare(self) -> None:
+        """Register again at a core that compares: timers go on, and no decision is made or lost by it (C9)."""
+        self.account.seen["compared"] += 1
+        timers = dict(self.core.state.partitions["default"].quota_due)
+        before = {one.decision_id for one in known_decisions(self.core, open_only=True)}
+        self._tell_all(explicit=True)
+        assert dict(self.core.state.partitions["default"].quota_due) == timers
+        after = {one.decision_id for one in known_decisions(self.core, open_only=True)}
+        assert after <= before, f"made in a sync: {after - before}"
+        self.account.seen["kept decisions"] += len(after)
         self.tick()
 
     def _settle(self) -> None:
@@ -292,9 +309,9 @@ class Life:
 
     # -- the knowledge of a shim -------------------------------------------------------------------------------------
 
-    def _tell_all(self, *, explicit: bool) -> None:
+    def _tell_all(self, *, explicit: bool, forget: bool = False) -> None:
         self.synced = not explicit
-        for event in self._everything(explicit=explicit):
+        for event in self._everything(explicit=explicit, forget=forget):
             self.handle(event)
             if self.dice.random() < 0.2:
                 self.tick()
@@ -304,8 +321,8 @@ class Life:
         running = sum(bool(pod.node) for pod in self.pods.values())
         self.handle(SyncCompleted("rm", NODES, len(LEAVES), running, len(self.pods) - running))
 
-    def _everything(self, *, explicit: bool) -> Iterator[Event]:
-        yield ManagerRegistered("rm", explicit_sync=explicit)
+    def _everything(self, *, explicit: bool, forget: bool) -> Iterator[Event]:
+        yield ManagerRegistered("rm", explicit_sync=explicit, forget=forget)
         yield DisruptionsAllowed("rm", "ns/budget", self.dice.choice((0, 1, 5)))
         names = [f"n{number}" for number in range(NODES)]
         for name in names:

@@ -29,7 +29,9 @@ def live(seeds: range, steps: int = STEPS) -> Counter[str]:
 def test_a_restart_in_mid_decision_costs_nobody_else_its_place() -> None:
     found = live(range(LIVES))
     if TRIES_ALL:
-        assert found["restarts in mid-decision"] >= LIVES, found
+        assert found["restarts in mid-decision"] >= LIVES // 2, found
+        assert found["compared"] >= LIVES, found
+        assert found["kept decisions"] >= LIVES // 2, found
         assert found["claims soon"] >= 5 * LIVES, found
         assert found["armed"] >= LIVES // 4, found
         for name in ("guaranteed", "required-node", "quota", "aborted", "expired"):

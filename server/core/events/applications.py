@@ -1,5 +1,7 @@
 """The events of applications: queue placement, changed tags, states and removal."""
 
+from collections.abc import Iterator
+
 from server.core.events import lifecycle, placeholders, quota_tags
 from server.core.events.asks import owned_by_other
 from server.core.state import REGISTER_FIRST, State
@@ -21,7 +23,7 @@ from server.state.applications import Application
 from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.placeholders import GangStyle, Reserve
-from server.state.placement_rules import PlacementFacts, Refused, place_application
+from server.state.placement_rules import FORCE_TAG, PlacementFacts, Refused, place_application
 from server.state.queues import Queue, QueueState
 
 APPLICATIONS_MAX = 200_000
@@ -59,8 +61,14 @@ class QueueLookup:
 
 
 def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
-    """Add an application: placement rules choose its queue, and the limits of that queue decide whether it is accepted."""
+    """Add an application: placement rules choose its queue, and the limits of that queue decide whether it is accepted.
+
+    An application that its manager reports again after a new registration stays in its queue, with its state.
+    """
     partition = state.partitions.get(event.partition)
+    known = None if partition is None else _unreported(partition, event.application_id)
+    if partition is not None and known is not None and known.rm_id == event.rm_id:
+        return _compare(state, partition, known, event, now)
     refusal = _may_add(state, partition, event)
     if refusal or partition is None:
         return [_rejected(event, refusal)]
@@ -71,6 +79,35 @@ def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
     if isinstance(found, Refused):
         return [_rejected(event, found.reason)]
     return _enter(state, partition, event, found.path, wanted, now)
+
+
+def _unreported(partition: Partition, application_id: str) -> Application | None:
+    """Return the application if its manager registered again and did not report it since; else None."""
+    resumption = partition.resumption
+    known = None if resumption is None else resumption.applications.get(application_id)
+    is_there = known is not None and partition.applications.get(application_id) is known
+    return known if is_there else None
+
+
+def _compare(
+    state: State, partition: Partition, known: Application, event: ApplicationAdded, now: int
+) -> list[Decision]:
+    """Accept an application that is reported again; changed tags count as if they had been reported alone (design 1.10).
+
+    The tag that forces an application in is not compared: a manager sends it once pods of the application run.
+    """
+    assert partition.resumption is not None, f"no sync of {event.rm_id} is in progress"
+    del partition.resumption.applications[known.application_id]
+    tags = {name: value for name, value in event.tags.items() if name != FORCE_TAG}
+    tags |= {FORCE_TAG: known.tags[FORCE_TAG]} if FORCE_TAG in known.tags else {}
+    where = (event.rm_id, known.application_id)
+    decisions: list[Decision] = [
+        ApplicationAccepted(*where, partition.name, known.leaf.path),
+        ApplicationUpdated(*where, known.state, now, "", partition.name),
+    ]
+    if tags != known.tags:
+        decisions += retag(state, ApplicationRetagged(*where, tags, partition.name))
+    return decisions
 
 
 def _may_add(state: State, partition: Partition | None, event: ApplicationAdded) -> str:
@@ -116,7 +153,7 @@ def _enter(  # noqa: PLR0913, PLR0917 - what one submission is about
         leaf = tree.create_path(partition, path)
         notes.append(_note_queue(partition, leaf, Code.QUEUE_CREATED, "created"))
     _take_tags(partition, leaf, wanted, frozenset())
-    forced = event.tags.get("application.create.force") == "true"
+    forced = event.tags.get(FORCE_TAG) == "true"
     refusal = "" if forced else _too_many(partition, leaf, event)
     if refusal:
         return [*notes, *lifecycle.swept(partition, leaf), _rejected(event, refusal)]
@@ -217,20 +254,42 @@ def _take_tags(
 def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:
     """Return which limit on the number of applications is reached, "" for none.
 
-    `maxapplications` of every queue on the path is checked first, then the limits of user and group.
+    `maxapplications` of every queue on the path is checked first, then the limits of user and group. In a sync in which objects
+    are compared, applications that were not reported again yet do not count: they may have ended.
     """
     for queue in leaf.path_up():
         most = queue.spec.max_applications
-        if most and _running(queue) >= most:
+        if (
+            most
+            and _running(queue) >= most
+            and _running(queue) - _gone_from(partition, queue) >= most
+        ):
             return f"{Code.APPLICATION_LIMIT}: queue {queue.path} has its {most} applications"
     probe = Application("", "", leaf, 0, [], event.user, event.groups, {}, 0)
     for limiter in tree.limiters_of(partition, probe):
-        if _full(limiter):
+        if _full(limiter) and _is_full_without(limiter, partition):
             return (
                 f"{Code.APPLICATION_LIMIT}: {limiter.kind} {limiter.name} has "
                 f"{limiter.max_applications} applications in {limiter.queue.path}, the most allowed there"
             )
     return ""
+
+
+def _gone(partition: Partition) -> Iterator[Application]:
+    """Yield the applications that their manager has not reported again yet."""
+    resumption = partition.resumption
+    for name, one in () if resumption is None else resumption.applications.items():
+        if partition.applications.get(name) is one:
+            yield one
+
+
+def _gone_from(partition: Partition, queue: Queue) -> int:
+    return sum(queue in one.leaf.path_up() for one in _gone(partition))
+
+
+def _is_full_without(limiter: Limiter, partition: Partition) -> bool:
+    gone = sum(limiter in one.limiters for one in _gone(partition))
+    return limiter.applications - gone >= limiter.max_applications
 
 
 def _full(limiter: Limiter) -> bool:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from server.core.events import (
+    comparison,
     excluded_nodes,
     gang_consistency,
     gang_size,
@@ -43,6 +44,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
         return [_reject(state, event, _unknown(state, event))]
+    comparison.clear_key(state, partition, event.key, application, now)
     known = partition.asks.get(event.key)
     refusal = _may_be(partition, event.key, event.spec, known, application)
     if refusal:
@@ -51,7 +53,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
         partition, application, placeholders.keyed(application, event, known), known
     )
     if known is not None:
-        return _update(state, partition, known, event.spec, now)
+        return _add_again(state, partition, known, event.spec, now)
     if refusal := _may_join(partition, application, event.spec):
         return [_reject(state, event, refusal)]
     if event.spec.job_key:
@@ -64,6 +66,16 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     if event.spec.placeholder:
         size_placeholders(partition, application)
     return lifecycle.asks_added(partition, application, now)
+
+
+def _add_again(
+    state: State, partition: Partition, known: Ask, spec: AskSpec, now: int
+) -> list[Decision]:
+    """Take a further report of a known ask: compare it after a new registration, or update the ask in place."""
+    spec = comparison.same_spec(partition, known, spec)
+    if comparison.waits_again(partition, known):
+        return _wait_unplaced(state, partition, known, spec, now)
+    return _update(state, partition, known, spec, now)
 
 
 def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
@@ -227,39 +239,90 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     node = partition.index.nodes.get(event.node_id)
     if node is None:
         return [_reject(state, event, f"nodeID {event.node_id!r} is not a known node")]
+    comparison.clear_key(state, partition, event.key, application, now)
     known = partition.asks.get(event.key)
     refusal = _may_be(partition, event.key, event.spec, known, application)
-    if not refusal and known is not None and known.node not in (None, node):
-        refusal = f"allocation {event.key!r} runs on node {known.node.node_id!r}, not on {event.node_id!r}"
+    refusal = refusal or _runs_elsewhere(partition, event, known, node)
     if refusal:
         return [_reject(state, event, refusal)]
     before = () if known is None or known.node is None else known.ask_class.demand
     event = gang_size.existing(partition, application, event, known)
     if known is None:
-        known = _make(partition, application, event, now)
-        known.was_brought = True
-        placeholders.seen(state, partition, known)
-        journal.settle(partition, known, node, now)
-    elif known.node is None:
-        _adopt(partition, known, node, event.spec, now)
+        ask = _bring(state, partition, application, event, node, now)
     else:
-        _update_allocation(partition, known, event.spec)
+        ask = known
+        event = event._replace(spec=comparison.same_spec(partition, known, event.spec))
+        if comparison.is_as_before(partition, known, event):
+            comparison.compare_facts(partition, known, event)
+            return []
+        _run_on(partition, known, node, event.spec, now)
     gang_consistency.note(application, event.spec)
-    journal.set_started(partition, known, event.started_ms)
-    if event.releasing is not None:
-        recovery.note(partition, known, event.releasing)
-    _check_pledges(partition, known, now)
+    if known is not None and partition.resumption is not None:
+        comparison.compare_facts(partition, ask, event)
+    else:
+        recovery.note_facts(partition, ask, event)
+    _check_pledges(partition, ask, now)
     size_placeholders(partition, application)
     return [
-        *placeholders.runs_already(partition, known, now),
-        *due_quota.forced(state, partition, known, before, now),
+        *placeholders.runs_already(partition, ask, now),
+        *due_quota.forced(state, partition, ask, before, now),
     ]
+
+
+def _runs_elsewhere(
+    partition: Partition, event: AllocationAdded, known: Ask | None, node: Node
+) -> str:
+    """Return why an allocation may not be on the node: it runs on another; "" if it may, or is compared with what was reported."""
+    if known is None or known.node in (None, node) or comparison.is_unreported(partition, known):
+        return ""
+    return f"allocation {event.key!r} runs on node {known.node.node_id!r}, not on {event.node_id!r}"
+
+
+def _bring(  # noqa: PLR0913, PLR0917 - what one report is about
+    state: State,
+    partition: Partition,
+    application: Application,
+    event: AllocationAdded,
+    node: Node,
+    now: int,
+) -> Ask:
+    """Write an allocation that the core did not know."""
+    ask = _make(partition, application, event, now)
+    ask.was_brought = True
+    placeholders.seen(state, partition, ask)
+    journal.settle(partition, ask, node, now)
+    return ask
+
+
+def _run_on(partition: Partition, known: Ask, node: Node, spec: AskSpec, now: int) -> None:
+    """Let a known ask or allocation run on the node on which its manager reports it, with this spec."""
+    if known.node is None:
+        _adopt(partition, known, node, spec, now)
+    elif known.node is node:
+        _update_allocation(partition, known, spec)
+    else:
+        comparison.leave_node(partition, known)
+        _respec(partition, known, spec)
+        journal.settle(partition, known, node, now)
 
 
 def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
     """Abort pledges whose capacity a new or larger allocation has used (G10)."""
     if ask.node is not None and ask.node.pledges:
-        open_decisions.abort_unfit(partition, now, ask.node)
+        open_decisions.check_pledges(partition, ask.node, now)
+
+
+def _wait_unplaced(
+    state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
+) -> list[Decision]:
+    """Turn a victim that its manager reports as a waiting ask back into one: it never ran, so that its capacity is free."""
+    comparison.leave_node(partition, ask)
+    partition.arrivals += 1
+    ask.arrival = partition.arrivals
+    ask.cycle = partition.round.cycles
+    _respec(partition, ask, spec)
+    _add_waiting(state, partition, ask, now)
+    return []
 
 
 def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
@@ -275,6 +338,7 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_reject_foreign(state, event, _unknown(state, event))]
+    comparison.clear_key(state, partition, event.key, None, now)
     node = partition.index.nodes.get(event.node_id)
     refusal = "" if node else f"nodeID {event.node_id!r} is not a known node"
     if not event.key:
@@ -285,14 +349,16 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
     if refusal or node is None:
         return [_reject_foreign(state, event, refusal)]
     known = partition.foreign.pods.get(event.key)
-    if known is not None:
-        journal.unsettle_foreign(partition, known)
     demand = partition.types.demand(event.resource)
     partition.grow()
     arrived = Foreign(event.rm_id, event.key, node, demand, event.static, event.tags)
+    if known is not None and comparison.is_same_foreign(partition, known, arrived):
+        return []
+    if known is not None:
+        journal.unsettle_foreign(partition, known)
     journal.settle_foreign(partition, arrived)
     if node.pledges:
-        open_decisions.abort_unfit(partition, now, node)
+        open_decisions.check_pledges(partition, node, now)
     return []
 
 

@@ -208,7 +208,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     if ask.spec.placeholder:
         _one_less(state, partition, ask, now)
     if decision is not None and decision.replaces:
-        _take_over(state, partition, decision, now)
+        _vacated(state, partition, decision, now)
     emptied(state, partition, ask.application, now)
 
 
@@ -223,8 +223,16 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
     for_held(partition, application)
 
 
-def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the real ask now that its placeholder is gone. Abort the decision if the node no longer has capacity for the ask."""
+def _vacated(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
+    """Place the ask of a replacement whose placeholder has ended; in a sync in which objects are compared, at its end."""
+    if partition.resumption is None:
+        take_over(state, partition, commitment, now)
+    else:
+        partition.resumption.vacated[commitment.commitment_id] = commitment
+
+
+def take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
+    """Place the real ask now that its placeholder is gone; abort the decision if the node has no capacity for it any more."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_pledged_capacity(ask.ask_class, held):

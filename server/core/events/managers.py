@@ -1,12 +1,20 @@
 """The registration of managers, repeated registrations, and the end of the first synchronization (sync) (design 1.10)."""
 
 from itertools import chain, islice
-from typing import Final
+from typing import Final, NamedTuple
 
-from server.core.events import configuration, epochs, gang_size, lifecycle, nodes, recovery
+from server.core.events import (
+    configuration,
+    epochs,
+    gang_size,
+    lifecycle,
+    nodes,
+    recovery,
+    resuming,
+)
 from server.core.preemption import due_quota
 from server.core.state import REGISTER_FIRST, Manager, State
-from server.model.decisions import Decision, Noted
+from server.model.decisions import Decision, Noted, Placed
 from server.model.events import (
     DisruptionsAllowed,
     ManagerForgotten,
@@ -26,22 +34,21 @@ WIPED: Final = 50
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
-    """Register a shim, and remove, in parts, all objects that a shim with that id reported before.
+    """Register a shim, in parts. If a shim with that id reported objects before, they are kept and compared, or removed.
 
-    The configuration that it brings is ignored if a file configures the core. It is refused if another manager configures the
-    core. A registration of an old epoch changes nothing (design 7.2).
+    They are kept if the shim will say when it has reported everything, and does not ask to forget them. The configuration that it
+    brings is ignored if a file configures the core. It is refused if another manager configures the core. A registration of an
+    old epoch changes nothing (design 7.2).
     """
     if why := epochs.obstacle(state.managers.get(event.rm_id), event):
         return [Noted("manager", event.rm_id, Code.EPOCH_OLD, why, "", event.rm_id)]
     notes: list[Decision] = []
-    if event.rm_id in state.managers:
-        for partition in state.partitions.values():
-            notes += yield from _wipe(state, partition, event.rm_id, now)
-        message = f"resource manager {event.rm_id!r} registered again: its state was wiped"
-        notes.append(Noted("manager", event.rm_id, Code.MANAGER_REPLACED, message, "", event.rm_id))
+    known = state.managers.get(event.rm_id)
+    if known is not None:
+        notes += yield from _replace(state, event, now)
     if event.configuration is not None and not state.configured:
         notes += yield from _configure(state, event, event.configuration, now)
-    state.managers[event.rm_id] = Manager(
+    manager = state.managers[event.rm_id] = Manager(
         event.rm_id,
         event.version,
         event.policy_group,
@@ -51,6 +58,12 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
         epoch=event.epoch,
         instance=event.instance,
     )
+    if known is not None and event.resumes:
+        manager.disruptions_allowed = known.disruptions_allowed
+        manager.groups_unreported = dict.fromkeys(known.disruptions_allowed)
+        for partition in state.partitions.values():
+            if partition.owner == event.rm_id:
+                resuming.begin(partition, known)
     version = f" {event.version}" if event.version else ""
     term = epochs.term(event.epoch, event.instance)
     message = f"resource manager {event.rm_id!r}{version} registered{term}"
@@ -58,9 +71,29 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
     return notes
 
 
+def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
+    """Remove, in parts, what a known manager reported, except what is kept and compared; return what to report."""
+    notes: list[Decision] = []
+    for partition in state.partitions.values():
+        if not event.resumes and partition.owner == event.rm_id:
+            resuming.drop(state, partition)
+        if not event.resumes or partition.owner != event.rm_id:
+            notes += yield from _wipe(state, partition, event.rm_id, now)
+    what = "what it reports is compared with its state" if event.resumes else "its state was wiped"
+    code = Code.MANAGER_RESUMED if event.resumes else Code.MANAGER_REPLACED
+    message = f"resource manager {event.rm_id!r} registered again: {what}"
+    return [*notes, Noted("manager", event.rm_id, code, message, "", event.rm_id)]
+
+
 def take_leadership(state: State) -> list[Decision]:
-    """Let every manager count as not synced: this process knows what the process before it knew, but has no connection to a manager."""
+    """Let every manager count as not synced: this process knows what the process before it knew, but has no connection to a manager.
+
+    What a manager had reported is compared with what it reports from now on, and timers wait for the end of its sync (C9).
+    """
     for manager in state.managers.values():
+        for partition in state.partitions.values() if manager.synced else ():
+            if partition.owner == manager.rm_id:
+                resuming.begin(partition, manager)
         manager.synced = False
     return []
 
@@ -94,6 +127,9 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
     if any(held(state, event.rm_id).values()):
         return []
     del state.managers[event.rm_id]
+    for partition in state.partitions.values():
+        if partition.owner == event.rm_id:
+            resuming.drop(state, partition)
     if state.configured_by == event.rm_id:
         state.configured_by = ""
     return []
@@ -149,15 +185,19 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
     """Complete a shim's sync, so that placement may start. Reopen its decisions from before a restart, and start quota timers.
 
-    If the shim counts other numbers of objects than the core, report this and accept the sync. A shim that sends only zeros does
-    not count.
+    If objects that it reported before were kept, those that it did not report again end now, and the timers go on (Q7). If the
+    shim counts other numbers of objects than the core, report this and accept the sync. A shim that sends only zeros does not
+    count.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
         return [Noted("manager", event.rm_id, Code.SYNC_MISMATCH, message, "", event.rm_id)]
-    counts = held(state, event.rm_id)
     manager.synced = True
+    resumed = _end_comparisons(state, manager, now)
+    counts = held(state, event.rm_id)
+    counts["asks"] += resumed.unseen
+    counts["allocations"] -= resumed.unseen
     manager.recovered_asks = counts["asks"]
     manager.recovered = sum(
         len(application.allocations)
@@ -170,7 +210,8 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
         partition.relief += 1
         if partition.owner == event.rm_id:
             snapshotting.catch_up(partition)  # now, so that the first claim is not delayed by it
-            quotas += due_quota.synced(partition, now)
+            if partition.name not in resumed.keeps_quota:
+                quotas += due_quota.synced(partition, now)
             gang_size.resumed(partition)
             recovered, expiring = recovery.rebuild(partition, now, all_known=True)
             quotas += recovered
@@ -190,7 +231,37 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
         )
     message = ", ".join(f"{count} {name}" for name, count in counts.items())
     notes.append(Noted("manager", event.rm_id, Code.SYNC_COMPLETE, message, "", event.rm_id))
-    return [*notes, *quotas]
+    return [*resumed.decisions, *notes, *quotas]
+
+
+class _Resumed(NamedTuple):
+    """The decisions at the end of comparisons.
+
+    ``unseen`` is the number of allocations that the manager reported as asks, ``keeps_quota`` the names of the partitions whose
+    timers of quota runs went on.
+    """
+
+    decisions: list[Decision]
+    unseen: int
+    keeps_quota: set[str]
+
+
+def _end_comparisons(state: State, manager: Manager, now: int) -> _Resumed:
+    """End the comparison of what a manager reports with what it reported before, in each partition in which there is one."""
+    decisions: list[Decision] = []
+    unseen, keeps_quota = 0, set[str]()
+    for group in manager.groups_unreported:
+        del manager.disruptions_allowed[group]
+    manager.groups_unreported.clear()
+    for partition in state.partitions.values():
+        resumption = partition.resumption
+        if partition.owner == manager.rm_id and resumption is not None:
+            if resumption.keeps_quota:
+                keeps_quota.add(partition.name)
+            found = resuming.end(state, partition, now)
+            unseen += sum(isinstance(one, Placed) and one.key in resumption.unseen for one in found)
+            decisions += found
+    return _Resumed(decisions, unseen, keeps_quota)
 
 
 def held(state: State, rm_id: str) -> dict[str, int]:
@@ -213,6 +284,7 @@ def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]
     if manager is None:
         message = REGISTER_FIRST.format(rm_id=event.rm_id)
         return [Noted("manager", event.rm_id, Code.CONFIGURATION_REFUSED, message, "", event.rm_id)]
+    manager.groups_unreported.pop(event.group, None)
     if event.allowed is None:
         manager.disruptions_allowed.pop(event.group, None)
     else:

@@ -19,8 +19,15 @@ NODES_MAX = 100_000
 NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
 
-def add(state: State, event: NodeAdded) -> list[Decision]:
-    """Add a node (CREATE and CREATE_DRAIN). Return its acceptance, or a rejection that says why it is refused."""
+def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
+    """Add a node (CREATE and CREATE_DRAIN); return its acceptance, or a rejection that says why it is refused.
+
+    A node that its manager reports again after a new registration is compared with what is known.
+    """
+    place = state.partitions.get(event.partition)
+    node = None if place is None else _unreported(place, event.node_id)
+    if place is not None and node is not None and node.rm_id == event.rm_id:
+        return _compare(state, place, node, event, now)
     refusal = _may_add(state, event)
     if refusal:
         known = state.partitions.get(event.partition)
@@ -38,12 +45,63 @@ def add(state: State, event: NodeAdded) -> list[Decision]:
     partition.index.touch(node)
     _total(partition, node.capacity, 1)
     partition.constraint_index.node_changed(node)
-    state.managers[event.rm_id].counts["nodes"] = (
-        state.managers[event.rm_id].counts.get("nodes", 0) + 1
-    )
+    _count(state, event.rm_id)
     if event.schedulable:
         _open(partition, node)
     return [NodeAccepted(event.rm_id, event.node_id)]
+
+
+def _count(state: State, rm_id: str) -> None:
+    """Count a node that was accepted from a manager since it registered."""
+    counts = state.managers[rm_id].counts
+    counts["nodes"] = counts.get("nodes", 0) + 1
+
+
+def _unreported(partition: Partition, node_id: str) -> Node | None:
+    """Return the node if its manager registered again and did not report it since; else None."""
+    resumption = partition.resumption
+    node = None if resumption is None else resumption.nodes.get(node_id)
+    return node if node is not None and partition.index.nodes.get(node_id) is node else None
+
+
+def _compare(
+    state: State, partition: Partition, node: Node, event: NodeAdded, now: int
+) -> list[Decision]:
+    """Compare a node that is reported again with the node that is known; a difference counts as an update (design 1.10).
+
+    A node that is created draining keeps its standing until the manager drains or enables it, or completes its sync.
+    """
+    resumption = partition.resumption
+    assert resumption is not None, f"no sync of {event.rm_id} is in progress"
+    decisions: list[Decision] = []
+    if _differs(partition, node, event):
+        update = NodeUpdated(
+            event.rm_id, node.node_id, event.capacity, partition.name, event.labels, event.taints
+        )
+        decisions = _update(partition, node, update, now)
+        if any(isinstance(one, NodeRejected) for one in decisions):
+            return decisions
+    else:
+        resumption.unchanged[node.node_id] = None
+    node.attributes = event.attributes
+    del resumption.nodes[node.node_id]
+    _count(state, event.rm_id)
+    if not event.schedulable:
+        resumption.announced[node.node_id] = None
+    elif not node.schedulable:
+        excluded_nodes.forget(partition, node.node_id)
+        _open(partition, node)
+    return [NodeAccepted(event.rm_id, event.node_id), *decisions]
+
+
+def _differs(partition: Partition, node: Node, event: NodeAdded) -> bool:
+    """Return whether a node is reported with another capacity, other labels or other taints than it has."""
+    capacity = {name: quantity for name, quantity in event.capacity if quantity}
+    return (
+        capacity != partition.types.named(node.capacity)
+        or dict(event.labels) != node.labels
+        or _taints(event.taints) != node.taints
+    )
 
 
 def _may_add(state: State, event: NodeAdded) -> str:
@@ -131,8 +189,15 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
         return _update(partition, node, event, now)
     if isinstance(event, NodeRemoved):
         return remove(state, partition, node, now)
+    return _set_standing(partition, node, now, enabled=isinstance(event, NodeEnabled))
+
+
+def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) -> list[Decision]:
+    """Let a node take placements, or no new ones; return notes about reservations that end."""
+    if _stands(partition, node, enabled=enabled):
+        return []
     excluded_nodes.forget(partition, node.node_id)
-    if isinstance(event, NodeEnabled):
+    if enabled:
         if not node.schedulable:
             _open(partition, node)
         return []
@@ -141,6 +206,15 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
     partition.index.mark_freed(node)
     partition.relief += 1
     return _drop_pledges(partition, node, now, Code.RESERVATION_DROPPED, daemons=False)
+
+
+def _stands(partition: Partition, node: Node, *, enabled: bool) -> bool:
+    """Return whether a node that was announced again gets the standing that it has; if so, nothing changes."""
+    resumption = partition.resumption
+    if resumption is None or node.node_id not in resumption.announced:
+        return False
+    del resumption.announced[node.node_id]
+    return node.schedulable if enabled else node.opened and not node.schedulable
 
 
 def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> list[Decision]:
@@ -163,8 +237,9 @@ def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> l
         partition.index.touch(node)
         partition.index.mark_freed(node)
     partition.relief += 1
-    dropped = open_decisions.drop_unfit(partition, node, now)
-    open_decisions.abort_unfit(partition, now, node)
+    if partition.resumption is not None:
+        partition.resumption.unchanged.pop(node.node_id, None)
+    dropped = open_decisions.check_pledges(partition, node, now, changed=True)
     return dropped + _overcommitted(partition, node)
 
 
@@ -214,6 +289,8 @@ def remove(state: State, partition: Partition, node: Node, now: int) -> list[Dec
     """Remove a node (DECOMISSION), its foreign pods and its allocations, each with a release to the shim. Drop its pledges."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
+    if partition.resumption is not None:
+        partition.resumption.unchanged.pop(node.node_id, None)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)
     for ask in list(node.allocations.values()):
         message = f"node {node.node_id} is gone"

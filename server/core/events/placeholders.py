@@ -201,6 +201,16 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
     return decisions
 
 
+def order_again(partition: Partition, placeholder: Ask) -> Decision:
+    """Return the order to release a placeholder that is being replaced, or that no ask used in time, for a manager that lost it."""
+    commitment = placeholder.released_by
+    if commitment is None:
+        message = "its application did not use it in time"
+        return lifecycle.released(partition, placeholder, Termination.TIMEOUT, message)
+    held = next(iter(commitment.pledges.values()))
+    return _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
+
+
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
 ) -> list[tuple[int, str]]:

@@ -81,7 +81,7 @@ def _verdict(check: PlanCheck, because: str, node_id: str, now: int) -> Verdict:
 def overdue(partition: Partition, check_id: str, now: int) -> list[Decision]:
     """End a check that was not answered in time. Its asks wait for the back-off."""
     check = partition.decisions.checks.open.get(check_id)
-    if check is None or check.fits:
+    if check is None or check.fits or now < check.overdue_ms:
         return []
     because = (
         f"its manager did not answer within {plan_checks.ANSWER_MS // 1_000} s whether it would fit"

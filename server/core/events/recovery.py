@@ -14,6 +14,7 @@ from server.core.preemption.due_gangs import Assignment
 from server.core.preemption.open_decisions import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
+from server.model.events import AllocationAdded
 from server.model.fit import fits
 from server.model.policies import PolicyFacts, Scope, Shrinks
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
@@ -25,6 +26,13 @@ from server.state.partition import Partition
 from server.state.placeholders import Hold
 
 BECAUSE: Final = "its eviction was ordered before the core was restarted"
+
+
+def note_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
+    """Store when an existing allocation started, and the mark that was reported with it, if there is one."""
+    journal.set_started(partition, ask, event.started_ms)
+    if event.releasing is not None:
+        note(partition, ask, event.releasing)
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:

@@ -1,6 +1,7 @@
 """The application of plans to the state (design 1.6). Pledges come before releases, so that no other ask takes the capacity (G10)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import repeat
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -217,6 +218,28 @@ def _released(
         map(_GENERATION, going),
         repeat(how, many),
     )
+
+
+def order_again(partition: Partition, ask: Ask) -> Released:
+    """Return the order to release a victim, for a manager that may have lost it: of an open decision as it was first sent.
+
+    The order of a decision that has ended names no preemptor, so that the manager carries it out in any case.
+    """
+    record, going = partition.decisions.records.get(ask.leaves_by), ask.going
+    assert going is not None, f"{ask.key} is no victim"
+    victims = () if record is None else record.victims
+    found = [one for one in victims if one.key == ask.key][-1:]
+    how = going.delivery or "delete"
+    if record is None or not found:
+        message = f"its release was ordered by decision {ask.leaves_by}"
+        why, decision_id = Termination.PREEMPTED_BY_SCHEDULER, ask.leaves_by
+        where = (ask.rm_id, partition.name, ask.key, ask.application.application_id)
+        return Released(*where, why, message, decision_id, generation=ask.generation, delivery=how)
+    beneficiaries = record.beneficiaries if ask.released_by is not None else ()
+    record = replace(record, victims=tuple(found), beneficiaries=beneficiaries)
+    (order,) = _released(partition, record, (ask,), how)
+    assert isinstance(order, Released), f"{ask.key} is ordered again"
+    return order
 
 
 def _beneficiaries(

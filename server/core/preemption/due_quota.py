@@ -44,9 +44,10 @@ def configured(
 ) -> Parts[list[Decision]]:
     """Update the timers, in parts, after a configuration was applied, and return notes.
 
-    No timer changes before the sync is complete (Q7).
+    No timer changes before the sync is complete (Q7), unless it is one in which timers go on.
     """
-    if not state.synced(partition):
+    resumption = partition.resumption
+    if not state.synced(partition) and (resumption is None or not resumption.keeps_quota):
         return []
     notes = yield from quota_timers.on_configuration(partition, before, now)
     told = {one.queue for one in notes}
@@ -64,8 +65,12 @@ def forced(
 ) -> list[Decision]:
     """Update the timers after an allocation was added or grew without a check of the maximum (Q7). Return notes.
 
-    An allocation that was sent again unchanged starts no timer.
+    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared this waits for the end,
+    because pods that still count may be gone.
     """
+    if partition.resumption is not None:
+        partition.resumption.grown.setdefault(ask.key, (ask, before))
+        return []
     if not partition.spec.preemption.quota_enabled or not state.synced(partition):
         return []
     had = dict(before)

@@ -183,6 +183,22 @@ def give_up(
     return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)] if reserved else []
 
 
+def check_pledges(
+    partition: Partition, node: Node, now: int, *, changed: bool = False
+) -> list[Decision]:
+    """End the pledges that no longer fit because a node has ``changed`` or lost capacity to a pod (G10); return notes.
+
+    In a sync in which objects are compared this waits for the end, because pods that seem to use the capacity may be gone.
+    """
+    if partition.resumption is not None:
+        partition.resumption.check_later(node, changed=changed)
+        return []
+    dropped = drop_unfit(partition, node, now) if changed else []
+    if changed or node.pledges:
+        abort_unfit(partition, now, node)
+    return dropped
+
+
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
     """Give up the pledges on a changed node whose asks it can no longer take.
 

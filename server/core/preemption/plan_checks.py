@@ -60,12 +60,12 @@ def ask(partition: Partition, plan: Plan, now: int) -> Asked | None:
             found += end(partition, other, "another plan took its place")
     about = _about(plan)
     asks = tuple(partition.asks[key] for key, _ in about.nodes)
-    check = PlanCheck(f"{partition.next_number()}", about, asks)
+    check = PlanCheck(f"{partition.next_number()}", about, asks, now + ANSWER_MS)
     checks.add(check)
     order = PlanCheckRequested(
         partition.owner, partition.name, check.check_id, about.nodes, about.victims
     )
-    return Asked([*found, order], now + ANSWER_MS, check.check_id)
+    return Asked([*found, order], check.overdue_ms, check.check_id)
 
 
 def decided(partition: Partition, plan: Plan, decision_id: str) -> None:

@@ -70,7 +70,8 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
     """End freezes after an accepted configuration, in all partitions, or after an accepted change of nodes, in their partition.
 
-    A configuration also clears the recorded deficits, because entitlements may have changed.
+    A configuration also clears the recorded deficits, because entitlements may have changed. A node that is reported again as it
+    was, because its manager registered again, is no change.
     """
     if isinstance(event, ConfigurationApplied):
         if any(
@@ -80,6 +81,9 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
                 partition.thrashing.reset()
     elif isinstance(event, NODE_EVENTS):
         known = state.partitions.get(event.partition)
+        resumption = None if known is None else known.resumption
+        if resumption is not None and event.node_id in resumption.unchanged:
+            return
         if known is not None and not any(isinstance(one, NodeRejected) for one in answers):
             known.thrashing.thaw()
 

@@ -112,4 +112,5 @@ def registration(
         by,
         whole("epoch", message.epoch, EPOCH_MAX),
         instance_of(message.buildInfo),
+        forget=message.forget,
     )

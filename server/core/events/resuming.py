@@ -1,0 +1,195 @@
+"""A manager that registers again and keeps what it reported: the beginning and the end of its sync (design 1.10).
+
+In between, what it reports is compared with what it reported before (`comparison`). At the end, everything that it did not report
+again has ended, and everything that was sent to it and may be lost is sent again.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from server.core.events import applications, lifecycle, nodes, placeholders
+from server.core.preemption import apply_plan, due_quota, open_decisions, plan_checks
+from server.core.state import Manager, State
+from server.model.decisions import Decision, PlanCheckRequested, Termination, Withdrawn
+from server.model.events import ApplicationRemoved, NodeDrained
+from server.model.quota import KEEP
+from server.state import journal, quota_timers
+from server.state.applications import Application, Ask
+from server.state.partition import Partition
+from server.state.resumption import Resumption
+
+GONE = "its manager registered again and did not report it any more"
+
+
+def begin(partition: Partition, known: Manager) -> None:
+    """Begin to compare: everything in the partition has to be reported again.
+
+    ``known`` is the manager as it was registered before. If its sync had not been completed, timers of quota runs go on only if
+    they did so in that sync (Q7).
+    """
+    before = partition.resumption
+    knew = known.synced or (before is not None and before.keeps_quota)
+    keeps = knew and partition.spec.preemption.quota_timers == KEEP
+    resumption = Resumption(keeps_quota=keeps)
+    resumption.nodes.update(partition.index.nodes)
+    resumption.applications.update(partition.applications)
+    resumption.asks.update(partition.asks)
+    resumption.foreign.update(partition.foreign.pods)
+    if before is not None:
+        resumption.timers = before.timers
+        resumption.vacated = before.vacated
+        resumption.unchecked = before.unchecked
+        resumption.grown = before.grown
+    if not keeps:
+        quota_timers.on_restart(partition)
+    partition.resumption = resumption
+
+
+def end(state: State, partition: Partition, now: int) -> list[Decision]:
+    """End the comparison, because the manager reported everything that exists; return what to report and to send again."""
+    resumption = partition.resumption
+    assert resumption is not None, f"partition {partition.name} compares nothing"
+    decisions = _end_unreported(state, partition, resumption, now)
+    decisions += _drain_announced(state, partition, resumption, now)
+    partition.resumption = None
+    decisions += _do_later(state, partition, resumption, now)
+    decisions += _send_again(partition, resumption)
+    decisions += _ask_again(state, partition, now)
+    _tell_again(partition)
+    for timer in resumption.timers:
+        heapq.heappush(state.timers, timer)
+    return decisions
+
+
+def drop(state: State, partition: Partition) -> None:
+    """Stop comparing, because everything of the manager is removed or its registration is forgotten."""
+    resumption, partition.resumption = partition.resumption, None
+    for timer in () if resumption is None else resumption.timers:
+        heapq.heappush(state.timers, timer)
+
+
+def _end_unreported(
+    state: State, partition: Partition, resumption: Resumption, now: int
+) -> list[Decision]:
+    """End the pods that were not reported again, then what has no pods any more; return what to report."""
+    decisions: list[Decision] = []
+    for ask in _there(partition, resumption.asks):
+        if ask.node is not None and not (ask.releasing or ask.is_replaced):
+            decisions.append(lifecycle.released(partition, ask, Termination.STOPPED_BY_RM, GONE))
+        lifecycle.end(state, partition, ask, now)
+    for key, foreign in resumption.foreign.items():
+        if partition.foreign.pods.get(key) is foreign:
+            journal.unsettle_foreign(partition, foreign)
+    decisions += _remove_unreported(state, partition, resumption, now)
+    return decisions
+
+
+def _remove_unreported(
+    state: State, partition: Partition, resumption: Resumption, now: int
+) -> list[Decision]:
+    """Remove the nodes that were not reported again, then the applications if they have no pods; return what to report."""
+    decisions: list[Decision] = []
+    for node_id, node in resumption.nodes.items():
+        if partition.index.nodes.get(node_id) is node:
+            decisions += nodes.remove(state, partition, node, now)
+            partition.thrashing.thaw()
+    decisions += _noted(state)
+    for name, application in resumption.applications.items():
+        if partition.applications.get(name) is application and not _has_pods(application):
+            removed = ApplicationRemoved(application.rm_id, name, partition.name)
+            decisions += applications.remove(state, removed, now)
+    return decisions
+
+
+def _has_pods(application: Application) -> bool:
+    return bool(application.asks or application.allocations)
+
+
+def _noted(state: State) -> list[Decision]:
+    """Return the decisions that are still to be reported, in order."""
+    found = list(state.notes)
+    state.notes.clear()
+    return found
+
+
+def _drain_announced(
+    state: State, partition: Partition, resumption: Resumption, now: int
+) -> Iterator[Decision]:
+    """Drain the nodes that were announced as draining, and neither enabled nor drained after that."""
+    for node_id in list(resumption.announced):
+        node = partition.index.nodes.get(node_id)
+        if node is not None and node.schedulable:
+            yield from nodes.change(state, NodeDrained(node.rm_id, node_id, partition.name), now)
+
+
+def _do_later(
+    state: State, partition: Partition, resumption: Resumption, now: int
+) -> Iterator[Decision]:
+    """Do what waited for the end of the sync: orders, replacements, checks of promised capacity, and timers of quota runs."""
+    for ask in _there(partition, resumption.unordered):
+        yield from _order_again(partition, resumption, ask)
+    for commitment in resumption.vacated.values():
+        lifecycle.take_over(state, partition, commitment, now)
+    for node_id, changed in resumption.unchecked.items():
+        node = partition.index.nodes.get(node_id)
+        if node is not None:
+            yield from open_decisions.check_pledges(partition, node, now, changed=changed)
+    for ask, before in resumption.grown.values():
+        if partition.asks.get(ask.key) is ask and ask.node is not None:
+            yield from due_quota.forced(state, partition, ask, before, now)
+    yield from _noted(state)
+
+
+def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decision]:
+    """Yield placements and withdrawals that did not reach the manager."""
+    unseen = _there(partition, resumption.unseen)
+    yield from lifecycle.placed(
+        partition, [one for one in unseen if one.node is not None and not one.releasing]
+    )
+    for key, decision_id in resumption.withdrawn.items():
+        ask = partition.asks.get(key)
+        if ask is not None and not ask.releasing:
+            why = "its eviction was withdrawn"
+            yield Withdrawn(ask.rm_id, partition.name, key, decision_id, why)
+
+
+def _there(partition: Partition, asks: dict[str, Ask]) -> Iterator[Ask]:
+    """Yield those of the asks and allocations that did not end meanwhile."""
+    for key, ask in list(asks.items()):
+        if partition.asks.get(key) is ask:
+            yield ask
+
+
+def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iterator[Decision]:
+    """Yield the core's order to release an allocation that was reported without the mark of that order.
+
+    A pod that was releasing without an order of the core, and is not any more, stays.
+    """
+    if ask.going is not None:
+        yield apply_plan.order_again(partition, ask)
+    elif ask.is_replaced or (ask.releasing and ask.spec.placeholder):
+        yield placeholders.order_again(partition, ask)
+    elif ask.releasing and ask.node is not None:
+        journal.set_releasing(partition, ask, releasing=False)
+        resumption.check_later(ask.node)
+
+
+def _ask_again(state: State, partition: Partition, now: int) -> Iterator[Decision]:
+    """Yield again the questions about plans that were not carried out: the manager keeps no places for their asks any more."""
+    for check in list(partition.decisions.checks.open.values()):
+        if check.decision_id or len(plan_checks.waiting(partition, check)) < len(check.asks):
+            continue
+        check.fits, check.overdue_ms = False, now + plan_checks.ANSWER_MS
+        state.at(check.overdue_ms, plan_checks.TIMER, partition.name, check.check_id)
+        where = (partition.owner, partition.name, check.check_id)
+        yield PlanCheckRequested(*where, check.about.nodes, check.about.victims)
+
+
+def _tell_again(partition: Partition) -> None:
+    """Let the next ticks report for each waiting ask why it waits, because earlier reports may be lost."""
+    for application in partition.applications.values():
+        for ask in application.asks.values():
+            ask.code = ""
+            if ask.group is not None:
+                ask.group.told = ""
+                partition.untold[ask.group] = None
