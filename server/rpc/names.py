@@ -1,32 +1,10 @@
-"""The names of pods, from the tags that a client sent with its asks."""
+"""The names of the pods that a core knows, from the tags that a client sent with its asks."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
 
 from server.core.core import Core
-from server.model.asks import Tags
-from server.rpc.tags import decoded
+from server.rpc.pod_names import pod_name
 from server.state.applications import Ask
-
-_NAMESPACE: Final = "kubernetes.io/meta/namespace"
-_NAME: Final = "kubernetes.io/meta/podName"
-
-
-def pod_name(tags: Tags) -> str:
-    """Return namespace and name of the pod from its encoded tags.
-
-    Return "" if the tags have no name.
-    """
-    return name_in(decoded(tags)) if tags else ""
-
-
-def name_in(known: Mapping[str, str]) -> str:
-    """Return namespace and name of the pod from decoded tags.
-
-    Return "" if the tags have no name.
-    """
-    name = known.get(_NAME, "")
-    return f"{known.get(_NAMESPACE, 'default')}/{name}" if name else ""
 
 
 def name_of(ask: Ask) -> str:

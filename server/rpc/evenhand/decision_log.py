@@ -13,7 +13,7 @@ from server.model.decisions import Decided, DecisionMoved, Decisions
 from server.model.ranking import Ranking
 from server.model.records import DecisionRecord, DecisionState
 from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
-from server.rpc.names import pod_name
+from server.rpc.pod_names import pod_name
 
 _KEY: Final = attrgetter("key")
 _LAST: Final = itemgetter(-1)

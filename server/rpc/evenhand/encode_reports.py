@@ -16,7 +16,7 @@ from server.model.reports import (
     UserLimitReport,
 )
 from server.rpc.memory import Memory
-from server.rpc.names import name_in
+from server.rpc.pod_names import name_in
 from server.rpc.tags import decoded
 
 _QUEUE_STATES: Final = {

@@ -24,7 +24,8 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.encode_decisions import with_names
 from server.rpc.evenhand.explain_preemption import Preempted
 from server.rpc.evenhand.reader import Reader
-from server.rpc.names import name_of, pod_name
+from server.rpc.names import name_of
+from server.rpc.pod_names import pod_name
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
 

@@ -1,0 +1,46 @@
+"""The spans of messages and calls, where spans are exported, and what else follows the end of a call."""
+
+from collections.abc import Callable, Iterable
+
+import grpc
+
+from server.observe.traces import Traces
+from server.rpc.grpc_types import Called, Context
+from server.rpc.servicer import Received
+from server.rpc.sessions import Kind
+
+
+def hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
+    """Return the observer of messages, which makes a span for each where spans are exported."""
+
+    def hear(kind: Kind, objects: int, context: Context) -> None:
+        if traces is not None:
+            traces.message(kind, objects, context.invocation_metadata() or (), clock())
+
+    return hear
+
+
+def calls(
+    traces: Traces | None,
+    clock: Callable[[], int],
+    looks: Iterable[Callable[[grpc.StatusCode], None]],
+) -> Called:
+    """Return the observer of calls: it makes a span for each where spans are exported, and frees the memory of ended calls."""
+
+    def call_ended(code: grpc.StatusCode) -> None:
+        for look in looks:
+            look(code)
+
+    if traces is None:
+        return lambda _method, _context: call_ended
+
+    def begin(method: str, context: Context) -> Callable[[grpc.StatusCode], None]:
+        ended = traces.call(method, context.invocation_metadata() or (), clock())
+
+        def both(code: grpc.StatusCode) -> None:
+            ended(code, clock())
+            call_ended(code)
+
+        return both
+
+    return begin
