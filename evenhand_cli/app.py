@@ -53,6 +53,7 @@ COMMANDS = {
     "doctor": Place(LOOK, "health"),
     "health": Place(LOOK, "health"),
     "events": Place(LOOK, "events"),
+    "history": Place(LOOK, "history"),
     "version": Place(LOOK, "health"),
     "replication": Place(LOOK, "replication"),
     "follow": Place(RUN, "replication"),

@@ -20,6 +20,7 @@ def options(arguments: list[str]) -> ServeOptions:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--state-dir", type=Path, metavar="DIR")
+    parser.add_argument("--history", default="", metavar="FILE|URL|off")
     for name in ("tls-cert", "tls-key", "tls-client-ca", "tokens", "roles"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
@@ -41,6 +42,7 @@ def options(arguments: list[str]) -> ServeOptions:
         given.trace,
         given.state_dir,
         durable=given.durable,
+        history=given.history,
     )
 
 

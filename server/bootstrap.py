@@ -22,6 +22,7 @@ from opentelemetry.sdk.metrics.export import MetricReader
 
 from server import MAY_FORK
 from server.core.core import Core
+from server.history.settings import DEFAULT, Settings
 from server.model.reports import Finding
 from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
@@ -50,6 +51,7 @@ from server.rpc.memory import resident_bytes
 from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
 from server.rpc.reads import InPlace, Reads
+from server.rpc.remembering import Remembering, remembering
 from server.rpc.secrets import LOOK_S, Secrets
 from server.rpc.sessions import Sessions
 from server.rpc.trimming import Trimming
@@ -104,6 +106,9 @@ class ServeOptions:
     """Whether decisions are sent only after their lines are safe in the decision log."""
     follow: Joining = field(default_factory=Joining)
     """The cores that this core may follow. It follows one until a manager registers here. Without any, it leads from its start."""
+    history: str = ""
+    """The file or URL of the history; `off` for none. By default it is a file in ``state_dir``, if that is given."""
+    history_settings: Settings = DEFAULT
     own_process: bool = False
     """Whether this process runs nothing else, so that its memory is that of the core."""
 
@@ -214,7 +219,8 @@ async def _start(
     replica = replica_of(options, feed, core, begun.configuration)
     recording, holding = _recording(options, feed, core, stack)
     keeping = keeper or NotKept(lambda: core.state.revision)
-    writers = [one for one in (recording, keeping) if one is not None]
+    past = remembering(core, options.history, options.state_dir, options.history_settings, clock)
+    writers = [one for one in (recording, keeping, past) if one is not None]
     findings = [*(one.findings for one in writers), secrets.findings, chosen(core, begun)]
     findings.append(partial(_open_files, options))
     reasons = _Reasons(keeping.why_not_kept, recording.held if recording else str)
@@ -223,18 +229,20 @@ async def _start(
     traces, (garbage, trimming) = _traces(stack), _sweepers(stack, reads := _reads())
     observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming]
     observers += (one for one in (traces, keeper) if one is not None)
+    reads = _reads()
     setting = Setting(
         secrets.identities,
         about,
         hearing(traces, clock),
         options.config_file is not None,
         calls(traces, clock, (garbage.call_ended, trimming.call_ended)),
-        recording,
+        past.tap(recording or feed) if past else recording,
         holding,
         reads,
         keeping,
         feed,
         replica,
+        past.place if past else None,
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     endpoint.follow(options.follow.opened(options.listen), time.perf_counter)
@@ -246,14 +254,31 @@ async def _start(
     _record(recording, start, options, stack)
     _keep(keeper, stack)
     findings += saving(options, feed, endpoint, stack)
+    await _remember(past, reads, options, stack)
     return endpoint, listening
+
+
+async def _remember(
+    past: Remembering | None, reads: Reads, options: ServeOptions, stack: AsyncExitStack
+) -> None:
+    """Begin to keep the history, if there is a place for it, before the first event; raises BadOptionError.
+
+    The history need be usable at the start only if it was named.
+    """
+    if past is None:
+        return
+    stack.callback(past.close)
+    past.start()
+    stack.callback(asyncio.create_task(past.sample(reads)).cancel)
+    if options.history and (why := await past.refused()):
+        raise BadOptionError(f"--history: {why}")
 
 
 def _meters(
     core: Core,
     sessions: Sessions,
     secrets: Secrets,
-    writers: Iterable[Recording | Keeper | NotKept],
+    writers: Iterable[Recording | Keeper | NotKept | Remembering],
     clock: Callable[[], int],
 ) -> Metrics:
     """Return the meters of the core and of what is around it."""

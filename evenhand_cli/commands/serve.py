@@ -10,12 +10,14 @@ import typer
 from evenhand_cli import terminal
 from evenhand_cli.commands.config import problems_of
 from evenhand_cli.config_maps import read_queues
+from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.render import findings
 from evenhand_cli.stopping import hangup_event, stop_event
 from server.bootstrap import DEFAULT_LISTEN, Exit, ServeOptions
 from server.bootstrap import serve as run_core
 from server.config import load
+from server.history.settings import MINUTE_MS, Settings
 from server.observe import logs
 from server.rpc.access import Access
 from server.rpc.following import Joining
@@ -92,6 +94,56 @@ StateDir = Annotated[
         metavar="DIR",
         help="Directory in which to keep the configuration in force for the next start; beside the decision log "
         "when not given.",
+        rich_help_panel=RECORDS,
+    ),
+]
+History = Annotated[
+    str,
+    typer.Option(
+        "--history",
+        metavar="FILE|URL",
+        help="Where to keep the history: a file, postgresql+psycopg://USER@HOST/DATABASE, or `off`; history.sqlite in "
+        "--state-dir when not given.",
+        rich_help_panel=RECORDS,
+    ),
+]
+HistoryRetention = Annotated[
+    str,
+    typer.Option(
+        "--history-retention",
+        metavar="TIME",
+        help="How long to keep the history, such as 30d.",
+        show_default=True,
+        rich_help_panel=RECORDS,
+    ),
+]
+HistoryMinutes = Annotated[
+    str,
+    typer.Option(
+        "--history-minutes-after",
+        metavar="TIME",
+        help="Age at which usage is summed up by the minute.",
+        show_default=True,
+        rich_help_panel=RECORDS,
+    ),
+]
+HistoryTenMinutes = Annotated[
+    str,
+    typer.Option(
+        "--history-ten-minutes-after",
+        metavar="TIME",
+        help="Age at which usage is summed up by ten minutes.",
+        show_default=True,
+        rich_help_panel=RECORDS,
+    ),
+]
+HistorySample = Annotated[
+    str,
+    typer.Option(
+        "--history-sample",
+        metavar="TIME",
+        help="Time between two samples of usage.",
+        show_default=True,
         rich_help_panel=RECORDS,
     ),
 ]
@@ -213,6 +265,11 @@ def serve(
     durable: Durable = False,
     trace: Trace = None,
     state_dir: StateDir = None,
+    history: History = "",
+    history_retention: HistoryRetention = "90d",
+    history_minutes_after: HistoryMinutes = "6h",
+    history_ten_minutes_after: HistoryTenMinutes = "3d",
+    history_sample: HistorySample = "10s",
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -243,12 +300,27 @@ def serve(
     files = (decision_log, trace, state_dir)
     leaders = tuple(one.strip() for one in follow.split(",") if one.strip())
     joining = Joining(leaders, follow_tls_ca, follow_tls_cert, follow_tls_key, follow_token)
+    ages = (history_retention, history_minutes_after, history_ten_minutes_after, history_sample)
     options = ServeOptions(
-        listen, config, metrics, access, health, *files, text, durable, joining, own_process=True
+        *(listen, config, metrics, access, health, *files, text, durable, joining),
+        history=history,
+        history_settings=_settings(*ages),
+        own_process=True,
     )
     code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:
         raise serve_fault(code, listen, told)
+
+
+def _settings(*ages: str) -> Settings:
+    """Return the settings of the history. Raises typer.BadParameter for ages that are not in order."""
+    retention, minutes, ten_minutes, sample = map(milliseconds, ages)
+    if not 0 < sample <= MINUTE_MS <= minutes <= ten_minutes <= retention:
+        raise typer.BadParameter(
+            "the times of the history are in order: --history-sample at most 1m, then --history-minutes-after,"
+            " --history-ten-minutes-after, --history-retention"
+        )
+    return Settings(retention, minutes, ten_minutes, sample)
 
 
 def check_config(file: Path) -> str:

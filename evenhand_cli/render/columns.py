@@ -21,6 +21,7 @@ from rich.text import Text
 from evenhand_cli.escaping import escaped, escaped_text
 from evenhand_cli.render.amounts import NOTHING
 from evenhand_cli.render.bars import Bar
+from evenhand_cli.render.sparks import Sparkline
 from evenhand_cli.terminal import PIPE_WIDTH
 
 GAP = 2
@@ -356,7 +357,7 @@ def _fitted(
     text = _plain(cell)
     if fit is folded and all(cell_len(word) <= width for word in text.split()):
         return Text(folded(text, width, ""), style=_style(cell))
-    return cell if isinstance(cell, Bar) else Shortened(cell, width, fit)
+    return cell if isinstance(cell, Bar | Sparkline) else Shortened(cell, width, fit)
 
 
 def _style(cell: RenderableType) -> str | Style:
@@ -369,8 +370,14 @@ def _last_style(cell: Text) -> str | Style:
 
 
 def _plain(cell: RenderableType) -> str:
-    return cell.plain if isinstance(cell, Text) else "" if isinstance(cell, Bar) else str(cell)
+    return (
+        cell.plain
+        if isinstance(cell, Text)
+        else ""
+        if isinstance(cell, Bar | Sparkline)
+        else str(cell)
+    )
 
 
 def _width(cell: RenderableType) -> int:
-    return cell.width if isinstance(cell, Bar) else cell_len(_plain(cell))
+    return cell.width if isinstance(cell, Bar | Sparkline) else cell_len(_plain(cell))

@@ -14,6 +14,7 @@ from evenhand.v1 import (
     config_pb2,
     decisions_pb2,
     explain_pb2,
+    history_pb2,
     inspect_pb2,
     replication_pb2,
     reports_pb2,
@@ -22,6 +23,7 @@ from evenhand.v1 import (
 )
 from server.core.core import Core
 from server.model.events import LeadershipTaken
+from server.history.address import Address
 from server.record.keeper import NotKept
 from server.replication.applying import Applier
 from server.replication.feed import Feed
@@ -32,6 +34,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decision_service import DecisionService
 from server.rpc.evenhand.explain_service import ExplainService
 from server.rpc.evenhand.inspect_service import About, InspectService
+from server.rpc.evenhand.no_history import NoHistory
 from server.rpc.evenhand.picture import Pictures
 from server.rpc.evenhand.replication_service import ReplicationService
 from server.rpc.evenhand.report_service import ReportService
@@ -79,6 +82,7 @@ _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     simulate_pb2.DESCRIPTOR.services_by_name["SimulateService"],
     reports_pb2.DESCRIPTOR.services_by_name["ReportService"],
     replication_pb2.DESCRIPTOR.services_by_name["ReplicationService"],
+    history_pb2.DESCRIPTOR.services_by_name["HistoryService"],
 )
 SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
@@ -112,6 +116,8 @@ class Setting:
     feed: Feed | None = None
     """The feed of followers; without one the endpoint makes its own."""
     replica: Replica = field(default_factory=Replica)
+    history: Address | None = None
+    """The place of the history, None if the core keeps none."""
 
 
 class Endpoint:
@@ -204,6 +210,7 @@ class Endpoint:
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),
             ReplicationService(feed, self.pump, self.reads, setting.replica),
+            _history(self.pump, setting.history),
         ]
         found = [
             scheduler.handlers(),
@@ -285,6 +292,15 @@ class Endpoint:
         await self.readings.close()
         if self._probed is not None:
             await self._probed.stop(0)
+
+
+def _history(pump: Pump, place: Address | None) -> object:
+    """Return the service of the history. Its modules are loaded only where there is a history: they take 0.2 s."""
+    if place is None:
+        return NoHistory()
+    from server.rpc.evenhand.history_service import HistoryService  # noqa: PLC0415
+
+    return HistoryService(pump, place)
 
 
 def _serve(server: grpc.aio.Server, name: str, methods: Handlers) -> None:

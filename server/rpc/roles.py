@@ -93,6 +93,16 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     # A follower gets everything that this core knows.
     "/evenhand.v1.ReplicationService/Follow": _FOLLOWERS,
     "/evenhand.v1.ReplicationService/GetReplication": _EVERYBODY | _FOLLOWERS,
+    # A viewer sees of the past what it may see of the present.
+    "/evenhand.v1.HistoryService/GetQueueHistory": _READERS,
+    "/evenhand.v1.HistoryService/GetPodHistory": _READERS,
+    "/evenhand.v1.HistoryService/GetWaits": _READERS,
+    "/evenhand.v1.HistoryService/ListConfigurations": _OPERATORS,
+    "/evenhand.v1.HistoryService/GetConfiguration": _OPERATORS,
+    "/evenhand.v1.HistoryService/GetPastLostWork": _READERS,
+    "/evenhand.v1.HistoryService/ListFailovers": _OPERATORS,
+    "/evenhand.v1.HistoryService/ListPastDecisions": _READERS,
+    "/evenhand.v1.HistoryService/GetPastDecision": _READERS,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _EVERYBODY,
 }
 
@@ -127,6 +137,15 @@ DEEDS: Final[Mapping[str, str]] = {
     "/evenhand.v1.ReportService/GetLostWork": "see lost work",
     "/evenhand.v1.ReplicationService/Follow": "follow this core",
     "/evenhand.v1.ReplicationService/GetReplication": "ask whom this core follows",
+    "/evenhand.v1.HistoryService/GetQueueHistory": "see the history of queues",
+    "/evenhand.v1.HistoryService/GetPodHistory": "see the history of pods",
+    "/evenhand.v1.HistoryService/GetWaits": "see waiting times",
+    "/evenhand.v1.HistoryService/ListConfigurations": "list configurations",
+    "/evenhand.v1.HistoryService/GetConfiguration": "see an earlier configuration",
+    "/evenhand.v1.HistoryService/GetPastLostWork": "see lost work of the past",
+    "/evenhand.v1.HistoryService/ListFailovers": "list starts of the core",
+    "/evenhand.v1.HistoryService/ListPastDecisions": "list decisions of the past",
+    "/evenhand.v1.HistoryService/GetPastDecision": "see a decision of the past",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "ask for the services",
 }
 """The action of each RPC in words, for the refusal: "your role may not ..."."""

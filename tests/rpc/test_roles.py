@@ -14,6 +14,7 @@ from evenhand.v1 import (
     config_pb2_grpc,
     decisions_pb2,
     explain_pb2,
+    history_pb2,
     inspect_pb2,
     inspect_pb2_grpc,
     replication_pb2,
@@ -36,6 +37,7 @@ FILES = (
     simulate_pb2,
     reports_pb2,
     replication_pb2,
+    history_pb2,
     health_pb2,
     reflection_pb2,
 )
@@ -65,6 +67,10 @@ MAY = {
     "evenhand.v1.ReportService": "viewer operator",
     "evenhand.v1.ReplicationService/Follow": "follower operator",
     "evenhand.v1.ReplicationService/GetReplication": "shim viewer operator follower",
+    "evenhand.v1.HistoryService": "viewer operator",
+    "evenhand.v1.HistoryService/ListConfigurations": "operator",
+    "evenhand.v1.HistoryService/GetConfiguration": "operator",
+    "evenhand.v1.HistoryService/ListFailovers": "operator",
     "grpc.reflection.v1alpha.ServerReflection": "shim viewer operator",
     "grpc.health.v1.Health": "shim viewer operator metrics follower nobody",
 }

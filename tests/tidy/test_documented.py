@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
 OPTION = re.compile(r"--[a-z][a-z-]+")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-USED = re.compile(r"(?:`|^ *(?:\$ )?)evenhand ([a-z]+)(?: ([a-z]+)\b)?", re.MULTILINE)
+USED = re.compile(r"(?:`|^ *(?:\$ )?)evenhand ([a-z]+)(?: ([a-z]+(?:-[a-z]+)*)\b)?", re.MULTILINE)
 """A command with the word behind it, where a line or a code span begins."""
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 MAKERS = {"create_counter": "_total", "create_histogram": "_seconds"}

@@ -1,0 +1,68 @@
+"""Connections to the database of the history: one that writes, others that only read.
+
+SQLite writes ahead (WAL), so that readers do not wait for the writer, nor the writer for them.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
+from sqlalchemy.sql.dml import Insert
+
+from server.history.address import Address, HistoryError
+
+BUSY_S: Final = 5.0
+"""The seconds for which SQLite waits for a lock of another process."""
+CONNECT_S: Final = 5
+"""The seconds for which a connection to PostgreSQL may take."""
+
+
+def engine(place: Address, *, read_only: bool = False) -> Engine:
+    """Return an engine. A read-only engine of SQLite fails if the file is not there; every write through it fails."""
+    if place.file is None:
+        options = "-c default_transaction_read_only=on" if read_only else ""
+        arguments = {"connect_timeout": CONNECT_S, "options": options}
+        try:
+            url = make_url(place.text)
+        except ArgumentError as error:
+            raise HistoryError(f"{place}: it is no URL") from error
+        return create_engine(url, connect_args=arguments, pool_size=2, max_overflow=0)
+    uri = f"{place.file.as_uri()}?mode={'ro' if read_only else 'rwc'}"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_S, check_same_thread=False)
+
+    made = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    if not read_only:
+        event.listen(made, "connect", _write_ahead)
+    return made
+
+
+def _write_ahead(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def upsert(table: Table, dialect: str) -> Insert:
+    """Return the statement that inserts rows, and replaces those whose key is there."""
+    made: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
+    keys = [one.name for one in table.primary_key]
+    others = {one.name: made.excluded[one.name] for one in table.columns if one.name not in keys}
+    statement: Insert = made.on_conflict_do_update(index_elements=keys, set_=others)
+    return statement
+
+
+@contextmanager
+def reading(place: Address) -> Iterator[Connection]:
+    """Provide a connection that only reads. Raises OperationalError if there is no history to read yet."""
+    made = engine(place, read_only=True)
+    try:
+        with made.connect() as connection:
+            yield connection
+    finally:
+        made.dispose()

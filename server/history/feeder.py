@@ -1,0 +1,267 @@
+"""The thread that sends the history to its writing process, and follows how that process fares.
+
+The thread takes what is queued a few times a second, so that no event wakes it. A pipe that is full makes the thread wait, not the
+core. A process that ends is started again, and what it was sent but did not write is counted as lost.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from server.history.address import Address
+from server.history.rows import Frame, Row, encoded, rows_of
+from server.history.settings import Settings, Status
+from server.history.tap import SLOW_WHY, Lost, Queue
+from server.model.reasons import Code
+from server.model.reports import Finding
+
+PAUSE_S: Final = 0.25
+"""The seconds between two looks at the queue."""
+BEAT_MS: Final = 1_000
+"""The milliseconds between two beats, at which the process writes what it has."""
+RESTART_S: Final = 5.0
+"""The seconds before a process that ended is started again."""
+OPEN_S: Final = 5.0
+"""The seconds for which the start of a core waits to learn whether the history can be used."""
+END_S: Final = 5.0
+"""The seconds that the end of a core waits for the history to be written; after that the process goes on alone."""
+_MODULE: Final = "server.rpc.history_process"
+_READ_BYTES: Final = 1 << 16
+_log = structlog.get_logger("server.history")
+
+
+class Health(NamedTuple):
+    """The health of the history: the number of records that were lost, and why nothing can be written now; "" if writing works."""
+
+    lost: int
+    failing: str
+
+
+class _EndedError(Exception):
+    """The error of a process that has ended."""
+
+
+class Feeder:
+    """The thread and its process. ``now`` returns the time in Unix milliseconds."""
+
+    def __init__(
+        self, queue: Queue, place: Address, settings: Settings, now: Callable[[], int], version: str
+    ) -> None:
+        self._queue = queue
+        self._place = place
+        self._settings = settings
+        self._now = now
+        self._version = version
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers = b""
+        self._status = Status()
+        self._stopped = ""
+        self._ended = ""
+        self._beat_ms = 0
+        self._is_start = True
+        self._unwritten: deque[tuple[int, int, int]] = deque()
+        self._lost: list[Lost] = []
+        self._told = 0
+        self._opened = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="history", daemon=True)
+
+    @property
+    def place(self) -> Address:
+        """The place of the history."""
+        return self._place
+
+    def start(self) -> None:
+        """Start the thread and the process."""
+        self._thread.start()
+
+    def wait_opened(self) -> str:
+        """Wait until the history is open, at most `OPEN_S`; return why it can never be used, "" if it can."""
+        self._opened.wait(OPEN_S)
+        return self._status.fatal
+
+    def close(self, why: str) -> None:
+        """Send what is queued and the end of the run, and wait until it is written, at most `END_S`."""
+        self._stopped = why
+        self._wake.set()
+        self._thread.join(END_S)
+        if self._thread.is_alive():
+            _log.warning("history-not-written", why=self._failing or "it takes too long")
+
+    def health(self) -> dict[str, Health]:
+        """Return the health of the history, for metrics."""
+        return {"history": Health(self._lost_count, self._failing)}
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the doctor's findings about the history."""
+        if self._failing:
+            what = f"{self._place} is not written: {self._failing}"
+            advice = (
+                "Free space on its disk, or see who may write there; scheduling goes on meanwhile."
+            )
+            yield Finding("warning", "history", "history-failing", what, advice)
+        elif self._lost_count:
+            what = f"{self._lost_count} records of the history were lost"
+            advice = (
+                "The history has the times and the reason: `evenhand history failovers` shows them."
+            )
+            yield Finding("warning", "history", "history-lost", what, advice)
+
+    @property
+    def _lost_count(self) -> int:
+        return self._queue.lost + sum(one.records for one in self._lost)
+
+    @property
+    def _failing(self) -> str:
+        return self._status.fatal or self._status.failing or self._ended
+
+    def _work(self) -> None:
+        while not self._status.fatal:
+            try:
+                self._begin()
+                self._feed()
+            except _EndedError:
+                self._reap()
+            else:
+                return
+            if self._stopped:
+                return
+            self._wake.wait(RESTART_S)
+
+    def _begin(self) -> None:
+        """Start the process and tell it where to write."""
+        command = [sys.executable, "-m", _MODULE]
+        self._process = subprocess.Popen(  # noqa: S603 - this program
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._answers = b""
+        given = {"place": self._place.text, "settings": list(self._settings)}
+        self._send(json.dumps(given).encode() + b"\n")
+        self._send_rows(0, (Row.STARTED.value, self._version, self._is_start))
+        self._is_start = False
+        for one in self._lost[self._told :]:
+            self._send_rows(0, (Row.GAP.value, one))
+        self._told = len(self._lost)
+
+    def _feed(self) -> None:
+        """Send what is queued until the end is asked for. Raises _EndedError."""
+        while True:
+            stopping = self._stopped
+            self._empty()
+            self._beat()
+            if stopping:
+                self._send_rows(0, (Row.STOPPED.value, stopping))
+                self._finish()
+                return
+            self._wake.wait(PAUSE_S)
+            self._listen()
+
+    def _empty(self) -> None:
+        """Send all items of the queue."""
+        while (item := self._queue.take()) is not None:
+            self._unwritten.append((item.number, item.now, len(item.values)))
+            for frame in rows_of(item):
+                self._look(frame)
+                self._send(encoded(frame))
+            self._beat()
+
+    def _look(self, frame: Frame) -> None:
+        """Ask for a picture after the sync of a manager, to learn what has ended since the run before."""
+        for row in frame.rows:
+            if row[0] == Row.MANAGER and row[2] == Code.SYNC_COMPLETE:
+                self._queue.picture_wanted = True
+
+    def _beat(self) -> None:
+        now = self._now()
+        if now - self._beat_ms >= BEAT_MS:
+            self._beat_ms = now
+            self._send_rows(0, (Row.BEAT.value,))
+
+    def _send_rows(self, number: int, *rows: tuple[Any, ...]) -> None:
+        self._send(encoded(Frame(number, self._now(), [*rows])))
+
+    def _send(self, data: bytes) -> None:
+        """Write bytes to the pipe, and read what the process reports while the pipe is full. Raises _EndedError."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(process.stdin.fileno(), left) :]
+            except BlockingIOError:
+                assert process.stdout is not None
+                select.select([process.stdout], [process.stdin], [], PAUSE_S)
+                self._listen()
+            except OSError as error:
+                self._listen()
+                raise _EndedError from error
+
+    def _listen(self) -> None:
+        """Read what the process reports."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with suppress(BlockingIOError):
+            while part := os.read(self._process.stdout.fileno(), _READ_BYTES):
+                self._answers += part
+        *lines, self._answers = self._answers.split(b"\n")
+        for line in lines:
+            told: dict[str, Any] = json.loads(line)
+            self._status = Status(**told)
+            self._ended = ""
+            self._queue.why = self._status.failing or SLOW_WHY
+            while self._unwritten and self._unwritten[0][0] <= self._status.written:
+                self._unwritten.popleft()
+            if self._status.ready or self._status.fatal or self._status.failing:
+                self._opened.set()
+
+    def _finish(self) -> None:
+        """Close the pipe and wait until the process has ended; the caller of `close` waits no longer than `END_S`."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        os.set_blocking(process.stdout.fileno(), True)
+        process.stdout.read()
+        process.wait()
+        process.stdout.close()
+
+    def _reap(self) -> None:
+        """Note the end of a process that was not asked to end."""
+        process, self._process = self._process, None
+        assert process is not None
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        code = process.wait()
+        self._opened.set()
+        if self._status.fatal:
+            _log.error("history-unusable", why=self._status.fatal)
+            return
+        self._ended = f"the process that writes it ended with code {code}"
+        if self._unwritten:
+            count = sum(each[2] for each in self._unwritten)
+            begin, end = self._unwritten[0][1], self._unwritten[-1][1]
+            self._lost.append(Lost(begin, end, count, self._ended))
+            self._unwritten.clear()
+        self._queue.reset()
+        _log.warning("history-process-ended", code=code)

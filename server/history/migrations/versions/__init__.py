@@ -1,0 +1,1 @@
+"""The versions of the schema, one module for each."""

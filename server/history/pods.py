@@ -1,0 +1,138 @@
+"""The pods that live now, as the writing process knows them: waiting asks and running allocations."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+NOT_TRIED: Final = "not-tried"
+"""The reason of an ask for which the core has reported no reason yet."""
+BRIEF_MS: Final = 1_000
+"""The length below which the first interval of a wait, without a reported reason, is not kept."""
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """The interval in which an ask waits for one reason, since ``since_ms``. ``is_kept``: it has a row."""
+
+    number: int
+    code: str
+    since_ms: int
+    is_kept: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Pod:
+    """An ask from its arrival to its end; with a node it is an allocation.
+
+    ``is_brought`` says that it ran already when the history learned of it. ``order`` is what the core ordered: how the pod is to end, why, and by which decision. ``touched`` is the number of the latest
+    item in which the pod came, was placed or began to wait for another reason.
+    """
+
+    number: int
+    rm_id: str
+    partition: str
+    key: str
+    name: str
+    application_id: str
+    queue: str
+    user: str
+    resource: tuple[tuple[str, int], ...]
+    priority: int
+    asked_ms: int
+    arrived_ms: int
+    placed_ms: int | None = None
+    node_id: str = ""
+    ended_ms: int | None = None
+    end_code: str = ""
+    end_text: str = ""
+    decision_id: str = ""
+    is_brought: bool = False
+    order: tuple[str, str, str] | None = None
+    wait: Wait | None = None
+    touched: int = 0
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of the table `pods`."""
+        return {
+            "id": self.number,
+            "rm_id": self.rm_id,
+            "partition": self.partition,
+            "pod_key": self.key,
+            "name": self.name,
+            "application_id": self.application_id,
+            "queue": self.queue,
+            "user_name": self.user,
+            "resources": resource_text(self.resource),
+            "priority": self.priority,
+            "asked_ms": self.asked_ms,
+            "placed_ms": self.placed_ms,
+            "node_id": self.node_id,
+            "ended_ms": self.ended_ms,
+            "end_code": self.end_code,
+            "end_text": self.end_text,
+            "decision_id": self.decision_id,
+            "brought": int(self.is_brought),
+        }
+
+
+@lru_cache(4_096)
+def resource_text(resource: tuple[tuple[str, int], ...]) -> str:
+    """Return a resource as a JSON object. Pods of one template have equal resources."""
+    return json.dumps(dict(resource), separators=(",", ":"))
+
+
+def resource_of(text: str) -> dict[str, int]:
+    """Return the resource of a JSON object."""
+    found: dict[str, int] = json.loads(text)
+    return found
+
+
+class Pods:
+    """The live pods by partition and key, and by application."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[str, str], Pod] = {}
+        self._by_application: dict[tuple[str, str], dict[str, Pod]] = {}
+        self._partitions: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, partition: str, key: str) -> Pod | None:
+        """Return a pod, None if it does not live."""
+        return self._by_key.get((partition, key))
+
+    def anywhere(self, key: str) -> Pod | None:
+        """Return a pod of any partition, None if it does not live."""
+        found = (self._by_key.get((name, key)) for name in self._partitions)
+        return next((one for one in found if one is not None), None)
+
+    def of_application(self, partition: str, application_id: str) -> list[Pod]:
+        """Return the pods of an application."""
+        return list(self._by_application.get((partition, application_id), {}).values())
+
+    def of_partition(self, partition: str) -> list[Pod]:
+        """Return the pods of a partition."""
+        return [one for one in self._by_key.values() if one.partition == partition]
+
+    def counts(self, rm_id: str) -> tuple[int, int]:
+        """Return how many allocations and how many asks a manager has."""
+        own = [one for one in self._by_key.values() if one.rm_id == rm_id]
+        running = sum(one.placed_ms is not None for one in own)
+        return running, len(own) - running
+
+    def add(self, pod: Pod) -> None:
+        """Add a pod that lives."""
+        self._by_key[pod.partition, pod.key] = pod
+        self._by_application.setdefault((pod.partition, pod.application_id), {})[pod.key] = pod
+        self._partitions.setdefault(pod.partition, 0)
+
+    def remove(self, pod: Pod) -> None:
+        """Remove a pod that has ended."""
+        del self._by_key[pod.partition, pod.key]
+        place = (pod.partition, pod.application_id)
+        own = self._by_application[place]
+        del own[pod.key]
+        if not own:
+            del self._by_application[place]

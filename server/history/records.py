@@ -1,0 +1,159 @@
+"""Reads of decisions, lost work, configurations and fail-overs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Column, ColumnElement, Connection, func, or_, select
+
+from server.history import schema
+from server.history.decided import record_of
+from server.history.pods import resource_of
+from server.history.reading import Period
+from server.model.records import DecisionRecord, Lost, LostLine, lost_by
+from server.record.serialization import BadFormError
+
+VICTIMS_MAX: Final = 500_000
+"""The largest number of victims whose lost work one answer sums up."""
+
+Row = Mapping[str, Any]
+
+
+def failovers(connection: Connection, when: Period, start: int, size: int) -> list[Row]:
+    """Return rows of starts, ends and registrations in the period, the latest first."""
+    table = schema.FAILOVERS
+    inside = (table.c.at_ms >= when.since_ms) & (table.c.at_ms <= when.until_ms)
+    ordered = select(table).where(inside).order_by(table.c.at_ms.desc(), table.c.id.desc())
+    found = connection.execute(ordered.offset(start).limit(size)).mappings()
+    return [{**one, "facts": json.loads(one["facts"])} for one in found]
+
+
+# Configurations -------------------------------------------------------------------------------------------------------
+
+
+def configurations(
+    connection: Connection, when: Period, start: int, size: int
+) -> list[tuple[Row, Row | None, Row | None]]:
+    """Return the configurations of the period, the latest first, each with the one before it and the one after it."""
+    table = schema.CONFIGURATIONS
+    every = [
+        dict(one)
+        for one in connection.execute(
+            select(table).order_by(table.c.at_ms.desc(), table.c.id.desc())
+        ).mappings()
+    ]
+    found: list[tuple[Row, Row | None, Row | None]] = []
+    for at, one in enumerate(every):
+        if when.since_ms <= one["at_ms"] <= when.until_ms:
+            before = every[at + 1] if at + 1 < len(every) else None
+            found.append((one, before, every[at - 1] if at else None))
+    return found[start : start + size]
+
+
+def configuration(connection: Connection, revision: int) -> Row | None:
+    """Return the latest configuration with this number."""
+    table = schema.CONFIGURATIONS
+    ordered = select(table).where(table.c.revision == revision).order_by(table.c.id.desc()).limit(1)
+    found = connection.execute(ordered).mappings().first()
+    return None if found is None else dict(found)
+
+
+def effects(connection: Connection, since_ms: int, until_ms: int) -> list[tuple[str, int, int]]:
+    """Return by policy the number of decisions made in an interval, and of their victims that did not stay."""
+    table, victims = schema.DECISIONS, schema.VICTIMS
+    inside = (table.c.at_ms >= since_ms) & (table.c.at_ms < until_ms)
+    made = _counts(connection, table.c.policy, inside)
+    inside = (victims.c.at_ms >= since_ms) & (victims.c.at_ms < until_ms) & (victims.c.stayed == 0)
+    evicted = _counts(connection, victims.c.policy, inside)
+    return [(policy, made[policy], evicted.get(policy, 0)) for policy in sorted(made)]
+
+
+def _counts(
+    connection: Connection, column: Column[str], own: ColumnElement[bool]
+) -> dict[str, int]:
+    """Return how many rows have each value of a column."""
+    statement = select(column, func.count()).where(own).group_by(column)
+    return {value: int(count) for value, count in connection.execute(statement)}
+
+
+# Lost work ------------------------------------------------------------------------------------------------------------
+
+
+def lost_work(
+    connection: Connection, when: Period, partition: str, policy: str, *, owners: bool
+) -> dict[str, list[LostLine]]:
+    """Return by partition the lines of work that was lost to evictions ordered in the period.
+
+    With ``owners`` the lines are also split by user and application of the victims.
+    """
+    table = schema.VICTIMS
+    inside = (table.c.at_ms >= when.since_ms) & (table.c.at_ms <= when.until_ms)
+    own = inside & (table.c.stayed == 0)
+    if partition:
+        own &= table.c.partition == partition
+    if policy:
+        own &= table.c.policy == policy
+    statement = select(table).where(own).order_by(table.c.at_ms.desc()).limit(VICTIMS_MAX)
+    found: dict[tuple[str, ...], tuple[Lost, Counter[str]]] = {}
+    for row in connection.execute(statement).mappings():
+        owner = (row["user_name"], row["application_id"]) if owners else ("", "")
+        line = (row["partition"], row["policy"], row["claimant"], row["queue"], *owner)
+        resource = tuple(sorted(resource_of(row["resources"]).items()))
+        lost, amounts = found.get(line, (Lost(), Counter[str]()))
+        amounts.update({kind: amount * row["ran_ms"] for kind, amount in resource})
+        found[line] = (lost.plus(lost_by(resource, row["ran_ms"])), amounts)
+    lines: dict[str, list[LostLine]] = {}
+    for (name, how, claimant, victim, user, application), (lost, amounts) in sorted(found.items()):
+        lines.setdefault(name, []).append(
+            LostLine(how, claimant, victim, lost, amounts, user, application)
+        )
+    return lines
+
+
+# Decisions ------------------------------------------------------------------------------------------------------------
+
+
+def decisions(
+    connection: Connection, when: Period, partition: str, policy: str
+) -> Iterator[tuple[DecisionRecord, Mapping[str, str]]]:
+    """Yield the decisions made in the period, oldest first, each with the names of its pods by key."""
+    table = schema.DECISIONS
+    own = (table.c.at_ms >= when.since_ms) & (table.c.at_ms <= when.until_ms)
+    if partition:
+        own &= table.c.partition == partition
+    if policy:
+        own &= table.c.policy == policy
+    ordered = select(table).where(own).order_by(table.c.at_ms, table.c.decision_id)
+    for row in connection.execute(ordered).mappings():
+        found = _decision(row)
+        if found is not None:
+            yield found
+
+
+def decision(
+    connection: Connection, decision_id: str
+) -> tuple[DecisionRecord, Mapping[str, str]] | None:
+    """Return a decision with the names of its pods by key; None if the history does not have it."""
+    table = schema.DECISIONS
+    row = (
+        connection.execute(select(table).where(table.c.decision_id == decision_id))
+        .mappings()
+        .first()
+    )
+    return None if row is None else _decision(row)
+
+
+def decisions_of_pod(connection: Connection, name: str) -> Sequence[str]:
+    """Return the ids of the decisions that evicted a pod with this name or key, the latest first."""
+    table = schema.VICTIMS
+    own = or_(table.c.name == name, table.c.pod_key == name) & (table.c.stayed == 0)
+    ordered = select(table.c.decision_id).where(own).order_by(table.c.at_ms.desc())
+    return list(connection.execute(ordered).scalars())
+
+
+def _decision(row: Any) -> tuple[DecisionRecord, Mapping[str, str]] | None:  # noqa: ANN401 - a row
+    try:
+        return record_of(row["record"]), json.loads(row["names"])
+    except BadFormError:
+        return None  # A later version wrote it.

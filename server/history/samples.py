@@ -1,0 +1,39 @@
+"""The forms of samples and pictures of a core, which are made in a copy of it and read in the writing process."""
+
+from typing import Any, Final, NamedTuple
+
+PODS: Final = ""
+"""The resource type of the counts of pods: running ones as usage, waiting ones as waiting."""
+
+
+class Sample(NamedTuple):
+    """The usage of all queues of a partition: by queue and resource type the measures of `schema.MEASURES`."""
+
+    partition: str
+    at_ms: int
+    rows: list[tuple[str, str, tuple[int, ...]]]
+
+
+class Pod(NamedTuple):
+    """A pod in a picture; an ask has no node. ``code`` says why it waits."""
+
+    rm_id: str
+    key: str
+    application_id: str
+    queue: str
+    user: str
+    node_id: str
+    resource: tuple[tuple[str, int], ...]
+    priority: int
+    created_ms: int
+    placed_ms: int
+    code: str
+    tags: tuple[bytes, ...]
+
+
+class Picture(NamedTuple):
+    """All pods of a partition, but foreign ones, after the item with this number was queued."""
+
+    partition: str
+    number: int
+    pods: list[tuple[Any, ...]]

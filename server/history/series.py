@@ -1,0 +1,99 @@
+"""The series of usage that the writing process follows: one for each queue and resource type, with a row for each change."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Table
+
+from server.history import schema
+from server.history.samples import Sample
+from server.history.spans import Span, Values, constant, quotients
+
+Put = Callable[[Table, object, dict[str, Any]], None]
+Place = tuple[str, str, str]
+
+LATE: Final = 3
+"""How many times the time between two samples a sample may take. What precedes a later one is known for one such time only."""
+
+
+class _Open(NamedTuple):
+    number: int
+    from_ms: int
+    values: Values
+
+
+def usage_row(number: int, series: Place, span: Span, step_ms: int) -> dict[str, Any]:
+    """Return the row of a span of a series."""
+    averages, rests = quotients(span)
+    row: dict[str, Any] = dict(zip(schema.MEASURES, averages, strict=True))
+    row |= {f"{name}_rest": one for name, one in zip(schema.MEASURES, rests, strict=True)}
+    partition, queue, kind = series
+    return row | {
+        "id": number,
+        "partition": partition,
+        "queue": queue,
+        "resource_type": kind,
+        "step_ms": step_ms,
+        "from_ms": span.from_ms,
+        "to_ms": span.to_ms,
+        "covered_ms": span.covered_ms,
+        "usage_peak": span.peaks[0],
+        "waiting_peak": span.peaks[1],
+    }
+
+
+class Series:
+    """The open spans: the latest values of each series, since the sample in which they were first seen."""
+
+    def __init__(self, put: Put, next_number: Callable[[], int], sample_ms: int) -> None:
+        self._put = put
+        self._sample_ms = sample_ms
+        self._next_number = next_number
+        self._open: dict[Place, _Open] = {}
+        self._seen: dict[str, int] = {}
+
+    def sample(self, data: bytes) -> None:
+        """Take the samples of all partitions, encoded."""
+        found = [Sample(*each) for each in pickle.loads(data)]  # noqa: S301 - from the core
+        for one in found:
+            self._take(one)
+        names = {one.partition for one in found}
+        for series in [one for one in self._open if one[0] not in names]:
+            self._close(series, self._seen[series[0]] + self._sample_ms)
+
+    def close(self, now: int) -> None:
+        """Close all open spans, because the core ends. A late end closes them one sample's time after their last sample."""
+        for series in list(self._open):
+            seen = self._seen[series[0]]
+            self._close(
+                series, now if now - seen <= LATE * self._sample_ms else seen + self._sample_ms
+            )
+
+    def _take(self, sample: Sample) -> None:
+        before = self._seen.get(sample.partition, sample.at_ms)
+        late = sample.at_ms - before > LATE * self._sample_ms
+        end = before + self._sample_ms if late else sample.at_ms
+        now = {(sample.partition, queue, kind): values for queue, kind, values in sample.rows}
+        own = [one for one in self._open if one[0] == sample.partition]
+        for series in own:
+            if late or now.get(series) != self._open[series].values:
+                self._close(series, end)
+        for series, values in now.items():
+            if series not in self._open:
+                self._begin(series, sample.at_ms, values)
+        self._seen[sample.partition] = sample.at_ms
+
+    def _begin(self, series: Place, at_ms: int, values: Values) -> None:
+        opened = _Open(self._next_number(), at_ms, values)
+        self._open[series] = opened
+        row = usage_row(opened.number, series, constant(at_ms, at_ms + 1, values), self._sample_ms)
+        self._put(schema.USAGE, opened.number, row | {"to_ms": None, "covered_ms": 0})
+
+    def _close(self, series: Place, at_ms: int) -> None:
+        opened = self._open.pop(series)
+        end = max(at_ms, opened.from_ms + 1)
+        row = usage_row(
+            opened.number, series, constant(opened.from_ms, end, opened.values), self._sample_ms
+        )
+        self._put(schema.USAGE, opened.number, row)

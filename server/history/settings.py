@@ -1,0 +1,36 @@
+"""The settings of the history: how often usage is sampled, how long everything is kept, and what the writing process reports."""
+
+from typing import Final, NamedTuple
+
+SECOND_MS: Final = 1_000
+MINUTE_MS: Final = 60 * SECOND_MS
+TEN_MINUTES_MS: Final = 10 * MINUTE_MS
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+
+
+class Settings(NamedTuple):
+    """Durations in milliseconds: between samples of usage, of the retention, and the ages at which usage is downsampled.
+
+    Usage older than ``minutes_after_ms`` has steps of one minute, older than ``ten_minutes_after_ms`` of ten minutes.
+    """
+
+    retention_ms: int = 90 * DAY_MS
+    minutes_after_ms: int = 6 * HOUR_MS
+    ten_minutes_after_ms: int = 3 * DAY_MS
+    sample_ms: int = 10 * SECOND_MS
+
+
+DEFAULT: Final = Settings()
+
+
+class Status(NamedTuple):
+    """What the writing process reports, as a line of JSON: the number of the latest item that is written, and why it cannot write.
+
+    ``fatal`` says why the history cannot be used at all; the process has ended then.
+    """
+
+    written: int = 0
+    failing: str = ""
+    fatal: str = ""
+    ready: bool = False

@@ -1,0 +1,95 @@
+"""The database of the history: locking it, its schema, and writing whole rows."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Table, text
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from server.history.address import Address, HistoryError
+from server.history.database import engine, upsert
+from server.record.record_file import RecordError, opened
+
+_LOCK: Final = 0x4576656E68616E64
+"""The number of the advisory lock that the writer of a PostgreSQL database holds."""
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+
+class Store:
+    """An open history. `open` locks it against other writers and brings its schema up to date."""
+
+    def __init__(self, place: Address) -> None:
+        self._place = place
+        self._lock: int | None = None
+        self._guard: Connection | None = None
+        self.engine = engine(place)
+
+    def open(self) -> None:
+        """Lock the history and migrate its schema.
+
+        Raises HistoryError if it cannot be used, and OperationalError if it cannot be reached at the moment.
+        """
+        if self._place.file is not None and self._lock is None:
+            try:
+                self._lock = opened(self._place.file)
+            except RecordError as error:
+                raise HistoryError(str(error)) from error
+        if self._place.file is None:
+            self._guard_database()
+        try:
+            with self.engine.begin() as connection:
+                migrate(connection, str(self._place))
+        except OperationalError:
+            raise
+        except DatabaseError as error:
+            why = str(error.orig)
+            raise HistoryError(f"{self._place}: {why}; name another file or database") from error
+
+    def close(self) -> None:
+        """Close all connections and give up the lock."""
+        if self._guard is not None:
+            self._guard.close()
+        self.engine.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def write(self, pending: Mapping[Table, Mapping[object, dict[str, Any]]]) -> None:
+        """Write rows whole, in one transaction; a row that is there already is replaced. Raises a SQLAlchemyError."""
+        with self.engine.begin() as connection:
+            for table, rows in pending.items():
+                if rows:
+                    connection.execute(upsert(table, connection.dialect.name), list(rows.values()))
+
+    def _guard_database(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
+        guard = self.engine.connect()
+        taken = guard.execute(text("SELECT pg_try_advisory_lock(:n)"), {"n": _LOCK}).scalar_one()
+        guard.commit()
+        if not taken:
+            guard.close()
+            what = "another core writes its history there; give each core a database of its own"
+            raise HistoryError(f"{self._place}: {what}")
+        self._guard = guard
+
+
+def migrate(connection: Connection, place: str) -> None:
+    """Bring the schema up to date. Raises HistoryError for a schema of a later version of the program."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found is not None and found not in known:
+        raise HistoryError(
+            f"{place}: its schema {found} is of a later version of evenhand; start that version, or name another file or"
+            " database"
+        )
+    command.upgrade(config, "head")

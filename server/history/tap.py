@@ -1,0 +1,169 @@
+"""The tap: the pump calls it in place of the core, and it queues events and decisions for the history, unchanged.
+
+Queueing is an append to a bounded queue. When the queue is full, records are dropped and counted, never waited for.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from server.model.decisions import Decision, Tick
+from server.model.events import Event
+from server.model.revisions import Revision
+
+SLOW_WHY: Final = "the history could not keep up"
+OBJECTS_MAX: Final = 200_000
+"""The largest number of events and decisions that wait for the thread of the history."""
+
+
+class Kind(StrEnum):
+    """The kinds of items."""
+
+    EVENTS = "events"
+    DECISIONS = "decisions"
+    CONFIGURATION = "configuration"
+    SAMPLE = "sample"
+    """The usage of all queues, encoded (`sampling`)."""
+    PICTURE = "picture"
+    """All asks and allocations, encoded (`sampling`)."""
+    GAP = "gap"
+
+
+class Item(NamedTuple):
+    """What the history is given at an instant; ``number`` counts items."""
+
+    number: int
+    kind: Kind
+    now: int
+    values: Sequence[object]
+
+
+class Lost(NamedTuple):
+    """Records that were dropped: how many, from when to when, and why."""
+
+    from_ms: int
+    to_ms: int
+    records: int
+    why: str
+
+
+class InForce(NamedTuple):
+    """A configuration that came into force, with its text."""
+
+    revision: Revision
+    text: str
+
+
+class Queue:
+    """The queue between the event loop, which puts, and the thread of the history, which takes."""
+
+    def __init__(self, most: int = OBJECTS_MAX) -> None:
+        self._most = most
+        self._items: deque[Item] = deque()
+        self._put = self._taken = 0
+        self._gap: Lost | None = None
+        self.number = 0
+        """The number of the latest item."""
+        self.lost = 0
+        """The number of records that were dropped since the start."""
+        self.resets = 0
+        """How often the history may have missed the configuration in force."""
+        self.why = SLOW_WHY
+        """The reason that a gap is given; the thread of the history changes it when it knows a better one."""
+        self.picture_wanted = True
+        """Whether the history has to be given a picture of all pods, because it may have missed some change."""
+
+    def put(self, kind: Kind, now: int, values: Sequence[object]) -> None:
+        """Append an item, or drop it if the queue is full. An item counts as many objects as it has values."""
+        waiting = self._put - self._taken
+        if waiting + len(values) > self._most and waiting:
+            self._drop(now, len(values))
+            return
+        if self._gap is not None:
+            if waiting > self._most // 2:
+                self._drop(now, len(values))
+                return
+            gap, self._gap = self._gap, None
+            self.reset()
+            self._append(Kind.GAP, now, [gap])
+        self._append(kind, now, values)
+
+    def take(self) -> Item | None:
+        """Remove and return the oldest item, None if there is none."""
+        try:
+            item = self._items.popleft()
+        except IndexError:
+            return None
+        self._taken += len(item.values)
+        return item
+
+    def reset(self) -> None:
+        """Note that the writing process was started again: it has to be given a picture, and the configuration in force, once more."""
+        self.picture_wanted = True
+        self.resets += 1
+
+    def _append(self, kind: Kind, now: int, values: Sequence[object]) -> None:
+        self.number += 1
+        self._put += len(values)
+        self._items.append(Item(self.number, kind, now, values))
+
+    def _drop(self, now: int, count: int) -> None:
+        self.lost += count
+        before = self._gap or Lost(now, now, 0, self.why)
+        self._gap = Lost(before.from_ms, now, before.records + count, self.why)
+
+
+class Scheduler(Protocol):
+    """The part of the core, or of its recording, that the pump calls."""
+
+    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
+        """Take events and return the decisions that follow from them at once, before the next tick."""
+
+    def tick(self, now: int, budget: int, /) -> Tick:
+        """Decide what can be decided, within a budget of steps."""
+
+    def next_due(self) -> int | None:
+        """Return the next instant at which the core could decide something without an event; None if there is none."""
+
+
+class Tap:
+    """A scheduler that also queues everything for the history. ``in_force`` returns the configuration in force."""
+
+    def __init__(self, scheduler: Scheduler, queue: Queue, in_force: Callable[[], InForce]) -> None:
+        self._scheduler = scheduler
+        self._queue = queue
+        self._in_force = in_force
+        self._noted: tuple[Revision, int] | None = None
+        self.next_due = scheduler.next_due
+        self.deciding = False
+        """Whether the scheduler is at work; so it is for good after it has raised."""
+
+    def take(self, events: Sequence[Event], now: int) -> list[Decision]:
+        """Take events as the scheduler does, and queue them and the replies."""
+        if events:
+            self._queue.put(Kind.EVENTS, now, events)
+        self.deciding = True
+        replies = self._scheduler.take(events, now)
+        self.deciding = False
+        if replies:
+            self._queue.put(Kind.DECISIONS, now, replies)
+        self.note_configuration(now)
+        return replies
+
+    def tick(self, now: int, budget: int) -> Tick:
+        """Tick as the scheduler does, and queue the decisions."""
+        self.deciding = True
+        tick = self._scheduler.tick(now, budget)
+        self.deciding = False
+        if tick.decisions:
+            self._queue.put(Kind.DECISIONS, now, tick.decisions)
+        return tick
+
+    def note_configuration(self, now: int) -> None:
+        """Queue the configuration in force, if it is another one than before."""
+        found, resets = self._in_force(), self._queue.resets
+        noted = self._noted
+        if noted is None or noted[0] is not found.revision or noted[1] != resets:
+            self._noted = (found.revision, resets)
+            self._queue.put(Kind.CONFIGURATION, now, [found])

@@ -1,0 +1,120 @@
+"""The history of a core: its queue, its thread, and the samples that copies of the process make."""
+
+import asyncio
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from server.core.core import Core
+from server.history import sampling
+from server.history.address import FILE, Address, HistoryError, address
+from server.history.feeder import Feeder, Health
+from server.history.settings import SECOND_MS, Settings
+from server.history.tap import InForce, Kind, Queue, Scheduler, Tap
+from server.model.reports import Finding
+from server.rpc.access import BadOptionError
+from server.rpc.errors import CallError
+from server.rpc.reads import Question, Reads
+from server.rpc.roles import LOCAL_OPERATOR
+
+OFF: Final = "off"
+"""The value of `--history` with which no history is kept."""
+ENDED_WHY: Final = "the server ended"
+FAILED_WHY: Final = "the core failed"
+
+
+class Remembering:
+    """What keeps the history of a core. All methods are called in the event loop."""
+
+    def __init__(
+        self,
+        core: Core,
+        place: Address,
+        settings: Settings,
+        now: Callable[[], int],
+        version: str,
+    ) -> None:
+        self._core = core
+        self._now = now
+        self._sample_s = settings.sample_ms / SECOND_MS
+        self._queue = Queue()
+        self._feeder = Feeder(self._queue, place, settings, now, version)
+        self._tap: Tap | None = None
+        self.place = place
+
+    def tap(self, scheduler: Scheduler) -> Tap:
+        """Return the scheduler that the pump has to call in place of this one."""
+        core = self._core  # Its state is another one after it has joined a leader.
+        self._tap = Tap(
+            scheduler,
+            self._queue,
+            lambda: InForce(core.state.revision, core.state.configuration.text),
+        )
+        return self._tap
+
+    def start(self) -> None:
+        """Start the thread and its process, and note the configuration in force."""
+        assert self._tap is not None
+        self._tap.note_configuration(self._now())
+        self._feeder.start()
+
+    async def refused(self) -> str:
+        """Return why the history can never be used, "" if it can, or if its database does not answer for now."""
+        return await asyncio.to_thread(self._feeder.wait_opened)
+
+    async def sample(self, reads: Reads) -> None:
+        """Sample the core from time to time, the first time at once."""
+        while True:
+            await self._sample(reads)
+            await asyncio.sleep(self._sample_s)
+
+    def health(self) -> dict[str, Health]:
+        """Return the health of the history, for metrics."""
+        return self._feeder.health()
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the doctor's findings about the history."""
+        return self._feeder.findings()
+
+    def close(self) -> None:
+        """Write what is queued and the end of the run."""
+        failed = self._tap is not None and self._tap.deciding
+        self._feeder.close(FAILED_WHY if failed else ENDED_WHY)
+
+    async def _sample(self, reads: Reads) -> None:
+        try:
+            await self._take(reads, Kind.SAMPLE, lambda: sampling.usage(self._core, self._now()))
+            if self._queue.picture_wanted and self._is_synced():
+                self._queue.picture_wanted = False
+                self._queue.put(Kind.PICTURE, self._now(), [b""])
+                await self._take(
+                    reads, Kind.PICTURE, lambda: sampling.pods(self._core, self._queue.number)
+                )
+        except CallError:
+            self._queue.picture_wanted = True  # Too many reads wait, or the copy ended: try again.
+
+    async def _take(self, reads: Reads, kind: Kind, read: Callable[[], bytes]) -> None:
+        data = await reads.answer(Question(f"history {kind}", b"", LOCAL_OPERATOR), read)
+        self._queue.put(kind, self._now(), [data])
+
+    def _is_synced(self) -> bool:
+        managers = self._core.state.managers.values()
+        return bool(managers) and all(one.synced for one in managers)
+
+
+def remembering(
+    core: Core, option: str, folder: Path | None, settings: Settings, now: Callable[[], int]
+) -> Remembering | None:
+    """Return what keeps the history; nothing is started yet. None if there is no place for it. Raises BadOptionError.
+
+    ``option`` is the value of `--history`; without one the history is a file in the folder of `--state-dir`, if there is one.
+    """
+    where = option or ("" if folder is None else str(folder / FILE))
+    if where in {"", OFF}:
+        return None
+    try:
+        place = address(where)
+    except HistoryError as error:
+        raise BadOptionError(f"--history: {error}") from error
+    return Remembering(core, place, settings, now, importlib.metadata.version("evenhand"))

@@ -1,0 +1,47 @@
+"""The queue of the history never makes the core wait: what does not fit is dropped, counted and named."""
+
+from server.core.core import Core
+from server.history.tap import Kind, Lost, Queue
+from server.model.events import ManagerRegistered
+from tests.history.frames import Told
+
+
+def drained(queue: Queue) -> list[tuple[Kind, int]]:
+    found = []
+    while (item := queue.take()) is not None:
+        found.append((item.kind, len(item.values)))
+    return found
+
+
+def test_a_full_queue_drops_and_names_what_is_missing() -> None:
+    queue = Queue(most=10)
+    queue.picture_wanted = False
+    queue.put(Kind.EVENTS, 1, range(8))
+    queue.put(Kind.EVENTS, 2, range(5))
+    queue.why = "disk full"
+    queue.put(Kind.DECISIONS, 3, range(4))
+    assert queue.lost == 9
+    assert drained(queue) == [(Kind.EVENTS, 8)]
+    queue.put(Kind.EVENTS, 4, range(2))
+    gap = queue.take()
+    assert gap is not None
+    assert (gap.kind, gap.values) == (Kind.GAP, [Lost(2, 3, 9, "disk full")])
+    assert drained(queue) == [(Kind.EVENTS, 2)]
+    assert queue.picture_wanted
+
+
+def test_an_item_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
+    queue = Queue(most=10)
+    queue.put(Kind.EVENTS, 1, range(50))
+    assert queue.lost == 0
+    assert drained(queue) == [(Kind.EVENTS, 50)]
+
+
+def test_the_configuration_is_told_again_after_a_reset() -> None:
+    one = Told(Core())
+    one.take(ManagerRegistered("rm"), now=0)
+    one.take(now=1)
+    assert one.queue.number == 3
+    one.queue.reset()
+    one.take(now=2)
+    assert one.queue.number == 4
