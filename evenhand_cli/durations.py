@@ -32,3 +32,12 @@ def instant_ms(text: str) -> int:
             f"`{text}` is no instant, such as 2026-11-24 14:30:00, 2026-11-24T14:30:00Z or Unix milliseconds"
         ) from error
     return (at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+
+
+def instant_before(text: str, now: int) -> int:
+    """Return an instant in Unix milliseconds: a time before `now`, or an instant; 0 for an empty text. Raises typer.BadParameter."""
+    if not text:
+        return 0
+    if text.strip().endswith(tuple(UNITS_MS)) and ":" not in text:
+        return max(now - milliseconds(text), 1)
+    return instant_ms(text)

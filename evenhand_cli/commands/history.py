@@ -17,7 +17,7 @@ from evenhand_cli import completion
 from evenhand_cli.commands.filters import AnyPartition
 from evenhand_cli.commands.listings import Partition
 from evenhand_cli.connect import Core, asks_core
-from evenhand_cli.durations import UNITS_MS, instant_ms, milliseconds
+from evenhand_cli.durations import instant_before
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render import history as pictures
 from evenhand_cli.render import lost_work as lost
@@ -227,15 +227,7 @@ def _period(core: Core, since: str, until: str) -> tuple[int, int]:
         return 0, 0
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     now = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).now_ms
-    return _instant(since, now), _instant(until, now)
-
-
-def _instant(text: str, now: int) -> int:
-    if not text:
-        return 0
-    if text.strip().endswith(tuple(UNITS_MS)) and ":" not in text:
-        return max(now - milliseconds(text), 1)
-    return instant_ms(text)
+    return instant_before(since, now), instant_before(until, now)
 
 
 history = typer.Typer(

@@ -9,7 +9,9 @@ from sqlalchemy import Table
 
 from server.history import schema
 from server.history.pods import Pods, resource_text
+from server.model.decisions import DecisionMoved
 from server.model.records import DecisionRecord, DecisionState, Victim
+from server.record.query import after
 from server.record.serialization import Fields, Forms
 
 Put = Callable[[Table, object, dict[str, Any]], None]
@@ -92,17 +94,11 @@ class Decisions:
         record = self._open.get(place)
         if record is None:
             return
-        now = DecisionState(state)
         if key:
-            record = replace(record, vetoed=(*record.vetoed, key))
             self._stay(place, key)
-        elif not now.is_open:
-            record = replace(record, ended_ms=at_ms, end_reason=reason)
-        if now in {DecisionState.CONFIRMED, DecisionState.FULFILLED}:
-            stayed = record.stayed
-            gone = tuple(one.key for one in self._victims[place] if one.key not in stayed)
-            record = replace(record, confirmed=gone)
-        self._open[place] = replace(record, state=now)
+        change = DecisionMoved("", partition, decision_id, DecisionState(state), at_ms, reason, key)
+        whole = replace(record, victims=tuple(self._victims[place]))
+        self._open[place] = replace(after(whole, change), victims=())
         self._moved_ms[place] = at_ms
         self._changed.add(place)
 

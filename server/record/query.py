@@ -1,0 +1,103 @@
+"""A search in a decision log on disk: the decisions of all its runs, each in its latest state."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.model.decisions import Decided, DecisionMoved
+from server.model.quota import is_below
+from server.model.records import DecisionRecord, DecisionState
+from server.record.canonical import BadLineError
+from server.record.chain import DECIDED, MOVED, Entry, read_link
+from server.record.serialization import BadFormError, Fields, Forms
+from server.record.verify import lines_of
+
+_FORMS: Final = Forms()
+_DECIDED: Final = Fields(Decided, _FORMS.of)
+_MOVED: Final = Fields(DecisionMoved, _FORMS.of)
+
+
+class Wanted(NamedTuple):
+    """The filter of a search. An empty field does not restrict it.
+
+    ``victim`` and ``beneficiary`` are keys of pods or ids of applications; decisions of the period were made in it.
+    """
+
+    queue: str = ""
+    policy: str = ""
+    victim: str = ""
+    beneficiary: str = ""
+    state: str = ""
+    since_ms: int = 0
+    until_ms: int = 0
+
+    def matches(self, record: DecisionRecord) -> bool:
+        """Return whether a decision is wanted."""
+        if self.policy not in {"", record.policy} or self.state not in {"", record.state.value}:
+            return False
+        if record.at_ms < self.since_ms or (self.until_ms and record.at_ms > self.until_ms):
+            return False
+        gets = [(one.key, one.application_id) for one in record.beneficiaries]
+        goes = [(one.key, one.application_id) for one in record.victims]
+        return (
+            _names(self.beneficiary, gets)
+            and _names(self.victim, goes)
+            and (not self.queue or any(is_below(one, self.queue) for one in _queues(record)))
+        )
+
+
+class Found(NamedTuple):
+    """The decisions that a search found, oldest first, and the number of lines that could not be read."""
+
+    records: list[DecisionRecord]
+    unreadable: int
+
+
+def query(files: list[Path], wanted: Wanted) -> Found:
+    """Return the decisions in the files of a log that match. Raises OSError."""
+    found: dict[str, DecisionRecord] = {}
+    unreadable = 0
+    for line in lines_of(files):
+        try:
+            _take(read_link(line.written).entry, found)
+        except (BadLineError, BadFormError):
+            unreadable += 1
+    return Found([one for one in found.values() if wanted.matches(one)], unreadable)
+
+
+def after(record: DecisionRecord, moved: DecisionMoved) -> DecisionRecord:
+    """Return a decision after a change of its state, or after the veto of a victim."""
+    if moved.key:
+        record = replace(record, vetoed=(*record.vetoed, moved.key))
+    elif not moved.state.is_open:
+        record = replace(record, ended_ms=moved.at_ms, end_reason=moved.reason)
+    if moved.state in {DecisionState.CONFIRMED, DecisionState.FULFILLED}:
+        stayed = record.stayed
+        gone = tuple(one.key for one in record.victims if one.key not in stayed)
+        record = replace(record, confirmed=gone)
+    return replace(record, state=moved.state)
+
+
+def _take(entry: Entry, found: dict[str, DecisionRecord]) -> None:
+    if entry.kind == DECIDED:
+        decided = _DECIDED.read(dict(entry.facts))
+        assert isinstance(decided, Decided)
+        found[decided.record.decision_id] = decided.record
+    elif entry.kind == MOVED:
+        moved = _MOVED.read(dict(entry.facts))
+        assert isinstance(moved, DecisionMoved)
+        record = found.get(moved.decision_id)
+        if record is not None:
+            found[moved.decision_id] = after(record, moved)
+
+
+def _names(wanted: str, pods: list[tuple[str, str]]) -> bool:
+    return not wanted or any(wanted in one for one in pods)
+
+
+def _queues(record: DecisionRecord) -> Iterator[str]:
+    if record.shrink is not None:
+        yield record.shrink.queue
+    yield from (one.queue for one in record.beneficiaries)
+    yield from (one.queue for one in record.victims)
