@@ -1,7 +1,7 @@
 """The commands on the queue configuration: check a file, compare it, apply it, show the configuration in force."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
@@ -10,6 +10,8 @@ from rich.text import Text
 from evenhand.v1 import (
     config_pb2,
     config_pb2_grpc,
+    history_pb2,
+    history_pb2_grpc,
     inspect_pb2,
     inspect_pb2_grpc,
     simulate_pb2,
@@ -19,7 +21,7 @@ from evenhand_cli.combinations import refuse_without
 from evenhand_cli.commands.simulate import QueuesFile, simulated
 from evenhand_cli.config_maps import STANDARD_INPUT, QueuesText, read_queues
 from evenhand_cli.connect import Core, asks_core
-from evenhand_cli.faults import ExitCode
+from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render.screen import first_that_fits
@@ -127,27 +129,103 @@ def apply(
         evenhand config show > now.yaml; edit now.yaml; evenhand config apply now.yaml
 
     """
-    if not dry_run:
-        refuse_without("--dry-run", all=whole)
-    check_codes(ignore or ())
-    stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
+    how = _How(dry_run, whole, tuple(ignore or ()), output)
+    how.check()
     read = read_queues(file, "argument FILE")
     name = "standard input" if file == STANDARD_INPUT else file.name
     base = ANY_BASE if force else read.base if read.base != ANY_BASE else _now(core)
+    _put_in_force(core, read, f"apply {name}", base, how, shown=str(file))
+
+
+@asks_core
+def rollback(
+    core: Core,
+    revision: Annotated[
+        int,
+        typer.Argument(
+            metavar="REVISION",
+            min=1,
+            help="Number of the revision, as `evenhand history config` lists it.",
+        ),
+    ],
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show what would change and which pods would be evicted; apply nothing.",
+        ),
+    ] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="With --dry-run: show each decision, victim and queue that changes, and all warnings.",
+        ),
+    ] = False,
+    ignore: Ignore = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Apply the text of an earlier revision again, as the next revision.
+
+    The text is from the history. As with `config apply`, nothing is applied when another revision came into force meanwhile.
+
+    Examples:
+        evenhand history config
+        evenhand config rollback 6 --dry-run
+        evenhand config rollback 6
+
+    """
+    how = _How(dry_run, whole, tuple(ignore or ()), output)
+    how.check()
+    base = _now(core)
+    stub = history_pb2_grpc.HistoryServiceStub(core.channel)
+    request = history_pb2.GetConfigurationRequest(revision=revision)
+    found = core.ask(stub.GetConfiguration, request)
+    name = f"revision {revision}"
+    if not found.yaml:
+        raise Fault(
+            f"{name} is the built-in configuration, which has no text",
+            where="argument REVISION",
+            advice="list the others with `evenhand history config`",
+        )
+    _put_in_force(core, QueuesText(found.yaml, name), f"rollback to {name}", base, how, shown=name)
+
+
+class _How(NamedTuple):
+    """The options of a command that applies a configuration."""
+
+    dry_run: bool
+    whole: bool
+    ignore: tuple[str, ...]
+    output: Form
+
+    def check(self) -> None:
+        """Raise Fault or typer.BadParameter for options that do not fit together."""
+        if not self.dry_run:
+            refuse_without("--dry-run", all=self.whole)
+        check_codes(self.ignore)
+
+
+def _put_in_force(
+    core: Core, read: QueuesText, source: str, base: Base, how: _How, *, shown: str
+) -> None:
+    """Apply a text, or with `--dry-run` show what it would change. Exits with code 1 when it is not applied."""
+    dry_run, whole, ignore, output = how
+    stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     request = config_pb2.ApplyRequest(
         yaml=read.text,
-        source=f"apply {name}",
+        source=source,
         dry_run=dry_run,
         base_revision=base.number,
         base_digest=base.digest,
     )
     answer = core.ask(stub.Apply, request)
-    problems, silenced = sorted_out(read, answer.problems, answer.silenced, ignore or ())
+    problems, silenced = sorted_out(read, answer.problems, answer.silenced, ignore)
     del answer.problems[:], answer.silenced[:]
     answer.problems.extend(problems)
     answer.silenced.extend(silenced)
     errors = findings.count_errors(answer.problems)
-    value = plain(answer) | {"source": str(file), "dry_run": dry_run, "notes": list(read.notes)}
+    value = plain(answer) | {"source": shown, "dry_run": dry_run, "notes": list(read.notes)}
     if dry_run and not errors:
         found = simulated(core, read)
         value["simulation"] = plain(found)
@@ -308,5 +386,6 @@ configuration = typer.Typer(
 )
 configuration.command("check")(check)
 configuration.command("apply")(apply)
+configuration.command("rollback")(rollback)
 configuration.command("diff")(diff)
 configuration.command("show")(in_force)

@@ -20,6 +20,13 @@ from evenhand.v1 import (
 from evenhand_cli import completion, terminal
 from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.filters import AnyPartition, Filter, check_filters
+from evenhand_cli.commands.past import (
+    from_history,
+    past_decision,
+    past_decisions,
+    past_lost_work,
+    started_ms,
+)
 from evenhand_cli.commands.shadows import shadows_listing
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import milliseconds
@@ -212,18 +219,23 @@ def _listing(core: Core, request: pb.ListDecisionsRequest, since: str) -> Listin
 
     wanted = pb.ListDecisionsRequest.FromString(request.SerializeToString())
     found = every(core, stub.ListDecisions, wanted, rows)
+    started = started_ms(core) if since and not request.open_only else 0
+    known = {one.decision_id for one in found}
+    past = [one for one in past_decisions(core, request, started) if one.decision_id not in known]
+    found = [*past, *found]
     if not found:
         check_filters(core, request.partition, Filter("queue", request.queue))
     running = sum(not one.ended_ms for one in found)
     foot = footer(len(found), "decision", [f"{running:,} of them open"] if found else [])
+    notes = [foot, *(Text(from_history(len(past), started), style="faint") for _ in past[:1])]
     return Listing(
         "decisions",
         found,
         pictures.decisions(taken),
         lambda one: one.decision_id,
         plain,
-        {"taken_at_ms": taken},
-        lambda: [foot],
+        {"taken_at_ms": taken, "from_history": len(past)},
+        lambda: notes,
         none_of(
             "decision",
             "evenhand explain POD says why a pod waits",
@@ -241,7 +253,11 @@ def _lost_work(
 ) -> None:
     """Write the sums of lost work since the requested instant, by default since the server was started."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
-    answer = core.ask(stub.GetLostWork, wanted)
+    before_start = wanted.since_ms and wanted.since_ms < started_ms(core)
+    past = past_lost_work(core, wanted) if before_start else None
+    answer = past or core.ask(stub.GetLostWork, wanted)
+    if past is not None:
+        terminal.say("from the history: it reaches further back than the start of the core")
     narrowed = bool(wanted.queue or wanted.policy or wanted.since_ms)
     if not answer.lines:
         check_filters(core, wanted.partition, Filter("queue", wanted.queue))
@@ -271,7 +287,13 @@ def _one(core: Core, decision: str, output: Form, *, full: bool) -> None:
     except Fault as fault:
         if fault.code is not ExitCode.PROBLEM:
             raise
-        raise _unknown(core, decision) from fault
+        past = past_decision(core, decision)
+        if past is None:
+            raise _unknown(core, decision) from fault
+        terminal.say("from the history: the core that made this decision has ended")
+        answer = pb.GetDecisionResponse(
+            decision=past.decision, lines=past.lines, taken_at_ms=past.taken_at_ms
+        )
     found = answer.decision
     title = Text.assemble((found.decision_id, "key"), ("  decision", "heading"))
     title.append(f"  partition {found.partition}", style="faint")

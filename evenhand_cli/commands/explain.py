@@ -17,11 +17,13 @@ from evenhand.v1 import (
 )
 from evenhand_cli import completion, terminal
 from evenhand_cli.commands.filters import AnyPartition
+from evenhand_cli.commands.past import past_decision, past_pod
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import MATCHES_MAX, near_matches
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.paging import every
+from evenhand_cli.render import history
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.queues import rows as queue_rows
 from evenhand_cli.render.rules import rule
@@ -96,10 +98,9 @@ def _explain_object(
         _check_application(answer, key)
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
-        keys = [one.allocation_key for one in found if is_pod(one, key)]
-        if not keys:
-            pods = [one for one in found if _belongs_to(one, key)]
-            keys = _speaking(pods)
+        keys, pods = _meant(found, key)
+        if not keys and _explained_past(core, key, partition, output, full=all_):
+            return
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
@@ -120,6 +121,34 @@ def _explain_object(
         plain(answer),
         lambda console: explanation(answer, key, console.width, full=full, also=also),
     )
+
+
+def _meant(
+    found: list[inspect_pb2.Allocation], name: str
+) -> tuple[list[str], list[inspect_pb2.Allocation]]:
+    """Return the keys of the pods with a name; if there are none, the key of the pod that speaks for a workload, and its pods."""
+    keys = [one.allocation_key for one in found if is_pod(one, name)]
+    if keys:
+        return keys, []
+    pods = [one for one in found if _belongs_to(one, name)]
+    return _speaking(pods), pods
+
+
+def _explained_past(core: Core, name: str, partition: str, output: Form, *, full: bool) -> bool:
+    """Write what the history knows of a pod that has ended, and which decision evicted it; return False if it knows nothing."""
+    found = past_pod(core, name, partition)
+    if found is None:
+        return False
+    decision_id = found.pods[0].decision_id
+    decision = past_decision(core, decision_id) if decision_id else None
+    lines = list(decision.lines) if decision is not None else []
+    terminal.say("from the history: the core does not know this pod now")
+    show(
+        output,
+        plain(found) | {"lines": lines},
+        lambda _: history.pods(name, found, lines, full=full or output is Form.WIDE),
+    )
+    return True
 
 
 def _check_application(answer: explain_pb2.ExplainResponse, name: str) -> None:

@@ -18,6 +18,8 @@ PODS = ""
 REASONS_MAX = 3
 QUEUES_MAX = 15
 PODS_MAX = 3
+LINES_MAX = 4
+"""Sentences of a decision that are shown unless the user requests all."""
 CHANGES_MAX = 4
 LATE_MS = 30_000
 """Time after which the reader is told up to when the history is written."""
@@ -193,8 +195,17 @@ ENDS = {
 }
 
 
-def pods(name: str, found: pb.GetPodHistoryResponse, *, full: bool = False) -> RenderableType:
-    """Return the life of a pod, the latest ask first; unless `full`, at most `PODS_MAX` asks."""
+def pods(
+    name: str,
+    found: pb.GetPodHistoryResponse,
+    lines: Sequence[str] = (),
+    *,
+    full: bool = False,
+) -> RenderableType:
+    """Return the life of a pod, the latest ask first; unless `full`, at most `PODS_MAX` asks.
+
+    `lines` are the sentences of the decision that evicted it.
+    """
     shown = found.pods if full else found.pods[:PODS_MAX]
     parts: list[RenderableType] = [_title(found.pods[0].name or name, "history")]
     parts.append(_indented(_life(found.pods[0], found.period.until_ms)))
@@ -202,6 +213,8 @@ def pods(name: str, found: pb.GetPodHistoryResponse, *, full: bool = False) -> R
         parts += [Text(), _pod(one, found.period.until_ms)]
     if len(shown) < len(found.pods):
         parts.append(Text(f"{plural(len(found.pods) - len(shown), 'earlier ask')}: --all"))
+    if lines:
+        parts += [Text(), *map(_indented, lines if full else lines[:LINES_MAX])]
     parts += notes(found.period)
     latest = found.pods[0]
     if latest.decision_id:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ class Past:
         return evenhand(*arguments, "--core", self.core, "-o", "json").value()
 
 
-def serve(state: Path, log: Path) -> Any:
-    arguments = ["serve", "--listen", "127.0.0.1:0", "--state-dir", str(state)]
+def serve(state: Path, log: Path, address: str = "127.0.0.1:0") -> Any:
+    arguments = ["serve", "--listen", address, "--state-dir", str(state)]
     return running([*arguments, "--history-sample", "1s"], log)
 
 
@@ -71,21 +72,21 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     later.write_text(queues.replace("guaranteed: {vcore: 16}", "guaranteed: {vcore: 12}"))
     assert later.read_text() != queues
     log = folder / "first.log"
-    with serve(state, log) as first:
-        core = address_of(first, log)
-        with shim(core, cluster, folder / "shim.log"):
+    with ExitStack() as stack:
+        with serve(state, log) as first:
+            core = address_of(first, log)
+            stack.enter_context(shim(core, cluster, folder / "shim.log"))
             until(lambda: victims_of(core) == VICTIMS)
             assert evenhand("config", "apply", str(later), "--core", core).code == 0
             until(lambda: configurations(core) == 3)
             until(lambda: has_usage(core))
             first.send_signal(signal.SIGKILL)
             first.wait()
-    log = folder / "second.log"
-    with serve(state, log) as second:
-        core = address_of(second, log)
-        with shim(core, cluster, folder / "shim2.log"):
-            until(lambda: is_compared(core))
-            yield Past(core, folder)
+        log = folder / "second.log"
+        second = stack.enter_context(serve(state, log, core))
+        address_of(second, log)
+        until(lambda: is_compared(core))
+        yield Past(core, folder)
 
 
 def configurations(core: str) -> int:
@@ -164,6 +165,54 @@ def test_an_evicted_pod_is_known_after_the_restart(past: Past) -> None:
     evicted = next(one for one in rows if one["end_code"] == "preempted")
     assert evicted["decision_id"]
     assert evicted["placed_ms"] <= evicted["ended_ms"]
+
+
+def test_decisions_are_listed_across_the_restart(past: Past) -> None:
+    answer = past.ask("decisions", "--since", "1h")
+    answer.says(
+        r"8 decisions", r"8 decisions made before the core was started at .*: from the history"
+    )
+    assert past.value("decisions", "--since", "1h")["from_history"] == VICTIMS
+    assert past.value("decisions")["decisions"] == []
+
+
+def test_a_decision_is_shown_after_the_restart(past: Past) -> None:
+    decision = past.value("decisions", "--since", "1h")["decisions"][0]
+    answer = past.ask("decisions", decision["decision_id"])
+    answer.says("from the history", "guaranteed", r"shop/shop-", r"studio/frame-\d+")
+    ended = evenhand("decisions", "g-1-1", "--core", past.core)
+    assert ended.code == 1
+    assert "there is no decision `g-1-1`" in ended.err
+
+
+def test_an_evicted_pod_is_explained_after_the_restart(past: Past) -> None:
+    answer = past.ask("explain", "studio/frame-04")
+    answer.says(
+        "from the history", "and was evicted", r"8 of 16 cores guaranteed|over its guarantee"
+    )
+
+
+def test_lost_work_reaches_beyond_the_restart(past: Past) -> None:
+    answer = past.ask("decisions", "--lost-work", "--since", "1h")
+    answer.says("from the history", r"of 8 victims were lost since")
+
+
+def test_a_rollback_applies_an_earlier_text_as_the_next_revision(past: Past) -> None:
+    text = evenhand("config", "show", "--core", past.core).out
+    dry = evenhand("config", "rollback", "2", "--dry-run", "--core", past.core)
+    assert (dry.code, "nothing was applied" in dry.out) == (0, True)
+    before = past.value("config", "show")["revision"]
+    applied = past.value("config", "rollback", "2")
+    assert (applied["applied"], applied["revision"]) == (True, before + 1)
+    assert [one["subject"] for one in applied["changes"]] == ["queue root.shop"]
+    now = evenhand("config", "show", "--core", past.core).out
+    assert "guaranteed: {vcore: 16}" in now
+    assert "guaranteed: {vcore: 16}" not in text
+    missing = evenhand("config", "rollback", "99", "--core", past.core)
+    assert missing.code == 1
+    assert "there is no revision of the configuration '99'" in missing.err
+    builtin = evenhand("config", "rollback", "1", "--core", past.core)
+    assert "is the built-in configuration" in builtin.err
 
 
 def test_an_unknown_pod_is_a_fault(past: Past) -> None:
