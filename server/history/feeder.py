@@ -255,6 +255,7 @@ class Feeder:
         code = process.wait()
         self._opened.set()
         if self._status.fatal:
+            self._queue.close()
             _log.error("history-unusable", why=self._status.fatal)
             return
         self._ended = f"the process that writes it ended with code {code}"

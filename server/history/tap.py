@@ -67,6 +67,7 @@ class Queue:
         """The number of the latest item."""
         self.lost = 0
         """The number of records that were dropped since the start."""
+        self.is_closed = False
         self.resets = 0
         """How often the history may have missed the configuration in force."""
         self.why = SLOW_WHY
@@ -74,8 +75,16 @@ class Queue:
         self.picture_wanted = True
         """Whether the history has to be given a picture of all pods, because it may have missed some change."""
 
+    def close(self) -> None:
+        """Drop everything from now on, because the history cannot be used."""
+        self.is_closed = True
+        self._items.clear()
+
     def put(self, kind: Kind, now: int, values: Sequence[object]) -> None:
-        """Append an item, or drop it if the queue is full. An item counts as many objects as it has values."""
+        """Append an item, or drop it if the queue is full or closed. An item counts as many objects as it has values."""
+        if self.is_closed:
+            self.lost += len(values)
+            return
         waiting = self._put - self._taken
         if waiting + len(values) > self._most and waiting:
             self._drop(now, len(values))

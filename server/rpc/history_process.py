@@ -5,19 +5,25 @@ a list of processes. Frames of `server.history.rows` follow.
 """
 
 import json
+import os
 import signal
 import sys
+from typing import Final
 
 from server.history.address import HistoryError, address
 from server.history.settings import Settings, Status
 from server.history.writing import serve
 from server.rpc.pod_names import pod_name
 
+_PRIORITY: Final = 10
+"""The nice value of the process, added to that of the core, which comes first where processors are scarce."""
+
 
 def main() -> int:
     """Write the history until the core ends; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # It ends with its core, after everything is written.
+    os.nice(_PRIORITY)
     given = json.loads(sys.stdin.buffer.readline())
     try:
         place = address(given["place"])

@@ -37,6 +37,15 @@ def test_an_item_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
     assert drained(queue) == [(Kind.EVENTS, 50)]
 
 
+def test_a_closed_queue_keeps_nothing() -> None:
+    queue = Queue(most=10)
+    queue.put(Kind.EVENTS, 1, range(8))
+    queue.close()
+    queue.put(Kind.EVENTS, 2, range(3))
+    assert drained(queue) == []
+    assert queue.lost == 3
+
+
 def test_the_configuration_is_told_again_after_a_reset() -> None:
     one = Told(Core())
     one.take(ManagerRegistered("rm"), now=0)
