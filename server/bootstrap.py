@@ -221,15 +221,16 @@ async def _start(
     keeping = keeper or NotKept(lambda: core.state.revision)
     past = remembering(core, options.history, options.state_dir, options.history_settings, clock)
     writers = [one for one in (recording, keeping, past) if one is not None]
-    findings = [*(one.findings for one in writers), secrets.findings, chosen(core, begun)]
-    findings.append(partial(_open_files, options))
+    findings: list[Callable[[], Iterable[Finding]]] = [
+        *(one.findings for one in writers),
+        *(secrets.findings, chosen(core, begun), partial(_open_files, options)),
+    ]
     reasons = _Reasons(keeping.why_not_kept, recording.held if recording else str)
     about = _about(options, begun.before, clock(), findings, reasons)
     meters = _meters(core, sessions, secrets, writers, clock)
     traces, (garbage, trimming) = _traces(stack), _sweepers(stack, reads := _reads())
     observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming]
     observers += (one for one in (traces, keeper) if one is not None)
-    reads = _reads()
     setting = Setting(
         secrets.identities,
         about,
@@ -250,11 +251,15 @@ async def _start(
     await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
     listening = await _listen(options, endpoint, secrets)
     stack.push_async_callback(_end, asyncio.create_task(_watch(secrets, endpoint, hangup)))
-    start = Start(about.started_ms, about.version, begun.configuration, begun.beginning)
-    _record(recording, start, options, stack)
+    _record(
+        recording,
+        Start(about.started_ms, about.version, begun.configuration, begun.beginning),
+        options,
+        stack,
+    )
     _keep(keeper, stack)
     findings += saving(options, feed, endpoint, stack)
-    await _remember(past, reads, options, stack)
+    await _remember(past, endpoint.reads, options, stack)
     return endpoint, listening
 
 

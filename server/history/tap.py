@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
+from server.model.parts import Parts, whole
 from server.model.revisions import Revision
 
 SLOW_WHY: Final = "the history could not keep up"
@@ -129,11 +130,14 @@ class Scheduler(Protocol):
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
         """Take events and return the decisions that follow from them at once, before the next tick."""
 
-    def tick(self, now: int, budget: int, /) -> Tick:
-        """Decide what can be decided, within a budget of steps."""
+    def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
+        """Take one event as `take` does, in parts if it may take long."""
+
+    def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
+        """Decide in parts what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event; None if there is none."""
+        """Return the next instant at which the core could decide something without an event. Return None if there is none."""
 
 
 class Tap:
@@ -160,10 +164,25 @@ class Tap:
         self.note_configuration(now)
         return replies
 
+    def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
+        """Take an event in parts as the scheduler does, and queue it and the replies."""
+        self._queue.put(Kind.EVENTS, now, [event])
+        self.deciding = True
+        replies = yield from self._scheduler.take_in_parts(event, now)
+        self.deciding = False
+        if replies:
+            self._queue.put(Kind.DECISIONS, now, replies)
+        self.note_configuration(now)
+        return replies
+
     def tick(self, now: int, budget: int) -> Tick:
         """Tick as the scheduler does, and queue the decisions."""
+        return whole(self.tick_in_parts(now, budget))
+
+    def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
+        """Tick in parts as the scheduler does, and queue the decisions."""
         self.deciding = True
-        tick = self._scheduler.tick(now, budget)
+        tick = yield from self._scheduler.tick_in_parts(now, budget)
         self.deciding = False
         if tick.decisions:
             self._queue.put(Kind.DECISIONS, now, tick.decisions)

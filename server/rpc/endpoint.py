@@ -22,8 +22,8 @@ from evenhand.v1 import (
     watch_pb2,
 )
 from server.core.core import Core
-from server.model.events import LeadershipTaken
 from server.history.address import Address
+from server.model.events import LeadershipTaken
 from server.record.keeper import NotKept
 from server.replication.applying import Applier
 from server.replication.feed import Feed
