@@ -18,7 +18,7 @@ from evenhand_cli.faults import Fault
 from evenhand_cli.files import FILE_BYTES_MAX, read_text
 from server.config.header import without_header
 from server.model.revisions import ANY_BASE, Base
-from shim_client.config import POLICY_GROUP_KEY, BadSettingError, settings_from
+from shim_client.config import POLICY_GROUP_KEY, BadSettingError, settings_from, unclear_settings
 from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
 
 STANDARD_INPUT: Final = Path("-")
@@ -193,6 +193,7 @@ def _notes(chosen: Sequence[_Map], owner: _Map, key: str, flat: Mapping[str, str
         f", which overrides {chosen[0].name}" if len(chosen) > 1 and owner is not chosen[0] else ""
     )
     yield f"read {key} of the {KIND} {owner.name or '(without a name)'}{overrides}"
+    yield from unclear_settings(flat)
     others = sorted(one for one in flat if one.endswith(".yaml") and one != key)
     if others:
         yield f"not read: {', '.join(others)}; {POLICY_GROUP_KEY} says which key counts"

@@ -1,7 +1,8 @@
 """The shim's settings: flat keys and texts, each checked against the limits of its setting.
 
-The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`. The key `queues.yaml` (the name of
-the policy group and `.yaml`) holds the queue tree as text.
+The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; the key `queues.yaml` (the name of
+the policy group and `.yaml`) holds the queue tree as text. A value that cannot be used is an error, except for the time to
+wait for volumes: there it is a warning, and the default counts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shim_client.quantity import counted
+from shim_client.quantity import counted, duration_ms
 
 SCHEDULER_NAME_KEY = "service.schedulerName"
 CLUSTER_ID_KEY = "service.clusterId"
@@ -18,6 +19,7 @@ POD_ALLOW_PREEMPTION_KEY = "service.podAllowPreemption"
 UNIQUE_APP_ID_KEY = "admissionController.filtering.generateUniqueAppId"
 HOT_REFRESH_KEY = "service.enableConfigHotRefresh"
 GATHERING_KEY = "service.jobGathering"
+VOLUME_BIND_KEY = "service.volumeBindTimeout"
 PLACEHOLDER_IMAGE_KEY = "service.placeholderImage"
 PLACEHOLDER_USER_KEY = "service.placeholderRunAsUser"
 PLACEHOLDER_GROUP_KEY = "service.placeholderRunAsGroup"
@@ -38,6 +40,9 @@ RATE_MAX = 100_000
 """Highest rate of requests to the API server that can be set, in requests per second."""
 GATHERING_SECONDS_MAX = 3600
 """Longest time to wait for the members of a job of unknown size."""
+VOLUME_BIND_MS = 120_000
+"""Default of the longest time, in milliseconds, that a pod waits on its node for the volumes of its claims."""
+VOLUME_BIND_MS_MAX = 24 * 3_600_000
 CONFIG_BYTES_MAX = 1024 * 1024
 """Maximum number of bytes of a queue configuration; a ConfigMap holds no more."""
 
@@ -74,6 +79,8 @@ class Settings:
     """Whether a changed ConfigMap takes effect at once."""
     gathering_s: int = 2
     """`service.jobGathering`: seconds without a new member after which a job of unknown size is complete (J1)."""
+    volume_bind_ms: int = VOLUME_BIND_MS
+    """`service.volumeBindTimeout`: after this time without its volumes, in milliseconds, a pod goes back to the core."""
     qps: int = 1000
     burst: int = 1000
     namespace: str = ""
@@ -102,9 +109,29 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
         queues=queues,
         hot_refresh=_choice(flat, HOT_REFRESH_KEY, "true", "false") == "true",
         gathering_s=_seconds(flat, GATHERING_KEY, "2s"),
+        volume_bind_ms=VOLUME_BIND_MS if (found := _volume_bind_ms(flat)) is None else found,
         qps=_rate(flat, QPS_KEY),
         burst=_rate(flat, BURST_KEY),
     )
+
+
+def unclear_settings(flat: Mapping[str, str]) -> list[str]:
+    """Return one line for each value that cannot be used and for which the default counts."""
+    if _volume_bind_ms(flat) is not None:
+        return []
+    written = flat[VOLUME_BIND_KEY].strip()[:40]
+    return [
+        f"{VOLUME_BIND_KEY}: {written!r} is no duration of 0 to 24h, such as 90s or 10m; "
+        f"{VOLUME_BIND_MS // 60_000}m counts"
+    ]
+
+
+def _volume_bind_ms(flat: Mapping[str, str]) -> int | None:
+    """Return the time to wait for volumes in milliseconds; None for a value that cannot be used."""
+    if VOLUME_BIND_KEY not in flat:
+        return VOLUME_BIND_MS
+    length = duration_ms(flat[VOLUME_BIND_KEY].strip())
+    return None if length is None or length > VOLUME_BIND_MS_MAX else length
 
 
 def _image(flat: Mapping[str, str]) -> str:

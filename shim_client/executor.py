@@ -36,6 +36,7 @@ from shim_client.cluster import (
     RecordEvent,
     ReleasePod,
 )
+from shim_client.config import VOLUME_BIND_MS
 
 IN_FLIGHT_MAX = 40
 """Maximum number of requests to the cluster that are in flight."""
@@ -44,7 +45,9 @@ EVENTS_IN_FLIGHT_MAX = 2
 EVENTS_WAITING_MAX = 10_000
 """Maximum number of events that wait; further ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
-"""Seconds between the attempts of a binding."""
+"""Seconds between the attempts to bind a pod that waits for no volume."""
+VOLUME_PAUSE_MAX = 30.0
+"""Longest pause, in seconds, between two checks whether the volumes of a pod are bound."""
 POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds between the attempts of other changes of pods; in total long enough for an API server to restart."""
 EVENT_PAUSES = (1.0, 2.0, 4.0)
@@ -121,12 +124,20 @@ class Gate:
 class Applier:
     """The queues of actions on the cluster.
 
-    `told` is called with the result of each binding, creation, deletion, release and reading. It is also called with
-    each failure.
+    `told` is called with the result of each binding, creation, deletion, release and reading, and with each failure. A pod
+    waits for the volumes of its claims for `volumes_ms` milliseconds at the most.
     """
 
-    def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        told: Told,
+        sleep: Sleep = asyncio.sleep,
+        *,
+        volumes_ms: int = VOLUME_BIND_MS,
+    ) -> None:
         self._writer = writer
+        self._volume_pauses = volume_pauses(volumes_ms / 1000)
         self._told = told
         self._sleep = sleep
         self._gate = Gate(IN_FLIGHT_MAX)
@@ -225,7 +236,10 @@ class Applier:
                 raise failed.pop()
             await self._once(action)
 
-        pauses = _pauses(action)
+        waits = isinstance(action, Bind) and action.claims
+        pauses = self._volume_pauses if waits else _pauses(action)
+        if not pauses:
+            return error
         tries = AsyncRetrying(
             sleep=self._sleep,
             retry=retry_if_exception(_may_pass),
@@ -328,6 +342,16 @@ def _pauses(action: Action) -> tuple[float, ...]:
     if isinstance(action, ReadOwner):
         return OWNER_PAUSES
     return BIND_PAUSES if isinstance(action, Bind) else POD_PAUSES
+
+
+def volume_pauses(seconds: float) -> tuple[float, ...]:
+    """Return the pauses between the attempts to bind a pod that waits for volumes, in seconds; their sum is `seconds`."""
+    pauses: list[float] = []
+    left = seconds
+    while left > 0:
+        pauses.append(min(left, 2.0 ** len(pauses), VOLUME_PAUSE_MAX))
+        left -= pauses[-1]
+    return tuple(pauses)
 
 
 def _may_pass(error: BaseException) -> bool:

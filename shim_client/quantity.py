@@ -1,4 +1,4 @@
-"""Kubernetes quantities, and counts in annotations and settings, as exact whole numbers.
+"""Kubernetes quantities, and counts and durations in annotations and settings, as exact whole numbers.
 
 The grammar is that of the API server (`resource.Quantity`): a signed decimal number, then one suffix or exponent. The
 suffix is binary (Ki .. Ei) or decimal (n u m k M G T P E); the exponent is decimal. All other texts are refused.
@@ -43,6 +43,22 @@ _DECIMAL_POWER = {
 }  # fmt: skip
 
 
+_DURATION_LENGTH_MAX = 64
+_NANOSECONDS = {
+    "ns": 1,
+    "us": 10**3,
+    "\u00b5s": 10**3,
+    "\u03bcs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3_600 * 10**9,
+}
+_PART = re.compile(
+    r"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>ns|us|\u00b5s|\u03bcs|ms|s|m|h)"
+)
+
+
 class BadQuantityError(ValueError):
     """A text that Kubernetes would not accept as a quantity, or an amount outside the limits."""
 
@@ -56,6 +72,27 @@ def counted(text: str, bounds: tuple[int, int]) -> int | None:
         return None
     count = int(text)
     return count if bounds[0] <= count <= bounds[1] else None
+
+
+def duration_ms(text: str) -> int | None:
+    """Return a duration as Go writes it (`90s`, `1m30s`, `0`) in milliseconds, rounded up; None for a negative one and other texts."""
+    written = text.removeprefix("+")
+    if written == "0":
+        return 0
+    nanoseconds, at = 0, 0
+    while at < len(written) <= _DURATION_LENGTH_MAX:
+        part = _PART.match(written, at)
+        if part is None or not (part["whole"] or part["fraction"]):
+            return None
+        nanoseconds += _ceil_scaled(part["whole"], part["fraction"] or "", part["unit"])
+        at = part.end()
+    return -(-nanoseconds // 10**6) if at and at == len(written) else None
+
+
+def _ceil_scaled(whole: str, fraction: str, unit: str) -> int:
+    """Return the nanoseconds of one part of a duration, rounded up."""
+    scale: int = 10 ** len(fraction)
+    return -(-int(whole + fraction) * _NANOSECONDS[unit] // scale)
 
 
 @lru_cache(maxsize=4096)

@@ -21,6 +21,7 @@ from shim_client.cluster import (
     FencedError,
     Listing,
     MissingError,
+    ObjectRef,
     WatchEvent,
 )
 from shim_client.core_client.causes import START_ADVICE
@@ -28,9 +29,10 @@ from shim_client.core_client.connection import Connection, EpochOldError
 from shim_client.election.elector import LeaseLostError, Term
 from shim_client.executor import Applier
 from shim_client.informers import follow
-from shim_client.messages import Decision, NodeAnswer
+from shim_client.messages import ConfigurationAnswer, Decision, NodeAnswer
 from shim_client.state_machine import session
 from shim_client.state_machine.machine import Beat, Input, Link, Mirror, Outcome, Tally
+from shim_client.state_machine.objects.configuration import QueuesChanged
 
 INBOX_MAX = 10_000
 """Maximum number of inputs that wait.
@@ -116,7 +118,8 @@ class Shim:
         self._cluster = cluster
         self._connection = connection
         self._log = log
-        self._applier = Applier(cluster, self._acted)
+        settings = mirror.state.settings
+        self._applier = Applier(cluster, self._acted, volumes_ms=settings.volume_bind_ms)
         self._inbox: asyncio.Queue[_News] = asyncio.Queue(INBOX_MAX)
         self.leadership: Leadership | None = None
         """The election that decides when this shim acts; None: it acts from the beginning. Set it before `run`."""
@@ -131,6 +134,10 @@ class Shim:
 
         Empty when there was no such refusal.
         """
+        self._configured: ConfigurationAnswer | None = None
+        """The last answer to a queue configuration that was passed on."""
+        self.on_configured: list[Callable[[ConfigurationAnswer], None]] = []
+        """Functions that are called with the core's answer to a queue configuration, when it differs from the last one."""
         self.on_live: list[Callable[[bool], None]] = []
         """Functions that are called with True when the core knows everything, and with False when this ends."""
         self.on_warm: list[Callable[[], None]] = []
@@ -194,6 +201,10 @@ class Shim:
             news_waiting=self._inbox.qsize(),
             sessions=self._sessions,
         )
+
+    async def configure(self, text: str, file: ObjectRef) -> None:
+        """Send a changed queue configuration to the core; `file` is the reference for events on it."""
+        await self._inbox.put(_News(QueuesChanged(text, file)))
 
     async def registered(self, core: str) -> None:
         """Tell the state machine that a session with the core began."""
@@ -280,6 +291,14 @@ class Shim:
             self._applier.submit(actions)
         self._tell_when_warm()
         self._tell_when_live()
+        self._tell_when_configured()
+
+    def _tell_when_configured(self) -> None:
+        answer = self._mirror.configuration_said()
+        if answer is not None and answer != self._configured:
+            self._configured = answer
+            for hear in self.on_configured:
+                hear(answer)
 
     def _tell_when_warm(self) -> None:
         if not self._is_warm and self._mirror.has_listed():

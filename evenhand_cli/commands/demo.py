@@ -29,7 +29,7 @@ from evenhand_cli.demo.run import Beside, CoreProcess, Plan, Ready, demonstrate
 from evenhand_cli.demo.screen import Stage, screen
 from evenhand_cli.demo.summary import Outcome, outcome_picture, outcome_value
 from evenhand_cli.demo.view import Update, line_view, live_view
-from evenhand_cli.embedded.hosting import service_of
+from evenhand_cli.embedded.hosting import following, service_of
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, show
 from evenhand_cli.rpc_faults import fault_of
@@ -38,6 +38,7 @@ from server.bootstrap import Exit, ServeOptions
 from server.bootstrap import serve as run_core
 from server.observe import logs
 from shim_client.bootstrap import LiveDirectory
+from shim_client.shim import Shim
 
 EXAMPLE = Path("examples/clusters/small")
 """The path of the example cluster in a checkout."""
@@ -127,10 +128,10 @@ def demo(
 def _beside(live: LiveDirectory, listen: str) -> Beside:
     """Return a function that starts what a running cluster offers: changed files, and cluster commands."""
 
-    def start() -> Sequence[Coroutine[Any, Any, None]]:
+    def start(shim: Shim) -> Sequence[Coroutine[Any, Any, None]]:
         return [
             service_of(live.opened.cluster, listen, terminal.say),
-            live.folder.follow(terminal.say),
+            following(live, shim, terminal.say, terminal.say),
         ]
 
     return start

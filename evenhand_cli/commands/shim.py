@@ -27,7 +27,7 @@ from evenhand_cli.connect import (
     PANEL as CONNECTION,
 )
 from evenhand_cli.durations import milliseconds
-from evenhand_cli.embedded.hosting import service_of, state_faults, state_file
+from evenhand_cli.embedded.hosting import following, service_of, state_faults, state_file
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.stopping import until_stopped
@@ -336,11 +336,16 @@ async def _run(client: Shim, live: bootstrap.LiveDirectory, listen: str) -> None
     """Run a shim, and beside it what its embedded cluster offers: changed files, and cluster commands."""
     cluster = live.opened.cluster
     served = service_of(cluster, listen, terminal.line)
-    await bootstrap.run_shim(client, cluster, [live.folder.follow(_say_change), served])
+    followed = following(live, client, _say_change, _warn_of_queues)
+    await bootstrap.run_shim(client, cluster, [followed, served])
 
 
 def _say_change(text: str) -> None:
     _log.info("files of the cluster changed", what=text)
+
+
+def _warn_of_queues(text: str) -> None:
+    _log.warning("the core refused the queues", what=text)
 
 
 def _warn_of_objects(opened: bootstrap.OpenedDirectory) -> None:

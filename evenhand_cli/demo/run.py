@@ -33,7 +33,7 @@ Ready = Callable[[str], None]
 CoreProcess = Callable[[Ready], Awaitable[None]]
 """A function that runs a core until cancelled, and reports its address when it listens."""
 
-Beside = Callable[[], Sequence[Coroutine[Any, Any, None]]]
+Beside = Callable[[Shim], Sequence[Coroutine[Any, Any, None]]]
 """A function that returns the work beside the shim.
 
 It is called when the event loop runs.
@@ -111,7 +111,7 @@ async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[N
         _raise_failure(tasks)
         address = listening.result()
         shim = make_shim(plan.opened.cluster, CoreAddress(address), plan.opened.settings)
-        beside = plan.beside() if plan.beside else ()
+        beside = plan.beside(shim) if plan.beside else ()
         tasks.append(asyncio.create_task(run_shim(shim, plan.opened.cluster, beside)))
         async with grpc.aio.insecure_channel(address) as channel:
             observer = Observer(channel)

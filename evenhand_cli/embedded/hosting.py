@@ -1,4 +1,4 @@
-"""The work of a shim for its embedded cluster beside scheduling: save the state, and answer cluster commands."""
+"""The work of a shim for its embedded cluster beside scheduling: save the state, follow the files, answer cluster commands."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -10,9 +10,16 @@ import structlog
 
 from evenhand_cli.faults import Fault
 from shim_client import cluster_service
+from shim_client.bootstrap import LiveDirectory
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.keeping import NoStateError, StateFile, StateInUseError
+from shim_client.embedded.loading import QUEUES_FILE
 from shim_client.embedded.saved import BadStateError
+from shim_client.messages import ConfigurationAnswer
+from shim_client.shim import Shim
+from shim_client.state_machine.objects.configuration import text_of
+
+Say = Callable[[str], None]
 
 _log = structlog.get_logger("evenhand.shim")
 
@@ -73,9 +80,22 @@ def state_faults() -> Iterator[None]:
         ) from error
 
 
-def service_of(
-    cluster: EmbeddedCluster, listen: str, say: Callable[[str], None]
-) -> Coroutine[Any, Any, None]:
+def following(live: LiveDirectory, shim: Shim, say: Say, warn: Say) -> Coroutine[Any, Any, None]:
+    """Return the coroutine that carries out changed files and sends a changed queues.yaml to the core.
+
+    `say` gets what was done, `warn` why the core refused a queues.yaml.
+    """
+    file = live.folder.directory / QUEUES_FILE
+
+    def tell(answer: ConfigurationAnswer) -> None:
+        (say if answer.applied else warn)(f"{file}: {text_of(answer)}")
+
+    shim.on_configured.append(tell)
+    configure = shim.configure if live.opened.settings.hot_refresh else None
+    return live.folder.follow(say, configure)
+
+
+def service_of(cluster: EmbeddedCluster, listen: str, say: Say) -> Coroutine[Any, Any, None]:
     """Return the coroutine that answers cluster commands, and say its address; an event loop must run. Raises Fault.
 
     When `listen` is empty and another cluster has the default address, a free port is taken: two clusters may run at

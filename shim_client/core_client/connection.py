@@ -23,8 +23,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from shim_client.core_client.causes import cause, is_too_large
 from shim_client.core_client.configuration import ConfigurationPost
 from shim_client.core_client.refusals import ANOTHER_LEADS, EPOCH_OLD, refusal_of
-from shim_client.core_client.streams import Session, SessionLostError
-from shim_client.messages import ConfigurationReport, Decision, Report
+from shim_client.core_client.streams import Session, SessionLostError, Sink
+from shim_client.messages import ConfigurationAnswer, ConfigurationReport, Decision, Report
 from si.v1 import si_pb2
 from si.v1.si_pb2_grpc import SchedulerStub
 
@@ -321,7 +321,7 @@ class Connection:
         """Run one session; return how it ended."""
         try:
             await self._introduce(core, listener)
-            await self._configuration.deliver(core.channel, listener.decided)
+            await self._configuration.deliver(core.channel, self._heard_by(listener))
         except SessionLostError as lost:
             return _Ended(str(lost))
         self._wait = True
@@ -346,7 +346,7 @@ class Connection:
         """Run the streams and send new configurations until one of the two fails."""
         jobs = [
             asyncio.create_task(session.run()),
-            asyncio.create_task(self._configuration.follow(channel, listener.decided)),
+            asyncio.create_task(self._configuration.follow(channel, self._heard_by(listener))),
         ]
         try:
             done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
@@ -357,6 +357,25 @@ class Connection:
         for job in jobs:
             if job in done:
                 job.result()
+
+    def _heard_by(self, listener: Listener) -> Sink:
+        """Return the receiver of answers to configurations.
+
+        A configuration that came into force replaces the one of later registrations, so that a core that was started again
+        without a state does not begin with the old one.
+        """
+
+        async def heard(answers: list[Decision]) -> None:
+            for one in answers:
+                if (
+                    isinstance(one, ConfigurationAnswer)
+                    and one.applied
+                    and self._registration.queues
+                ):
+                    self._registration = replace(self._registration, queues=one.text)
+            await listener.decided(answers)
+
+        return heard
 
     async def _introduce(self, core: _Core, listener: Listener) -> None:
         """Register the shim. Raises SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError, EpochOldError.

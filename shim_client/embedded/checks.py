@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from shim_client.cluster import KubeObject
+from shim_client.config import unclear_settings
 from shim_client.embedded.admission import InvalidError, is_ephemeral
 from shim_client.embedded.disruptions import desired
 from shim_client.embedded.stateful import steps
 from shim_client.embedded.workloads import BadWorkloadError, pod_spec, wanted
-from shim_client.translate.config_map import CONFIG_MAPS
+from shim_client.translate.config_map import CONFIG_MAPS, merged
 from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, texts
 from shim_client.translate.matching import read_selector
@@ -31,6 +32,7 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
 }
 """The counts in the spec of each kind of workload."""
 NO_SCHEDULER = "NoScheduler"
+SETTING_NOT_CLEAR = "SettingNotClear"
 VOLUMES_IGNORED = "VolumeClaimsIgnored"
 QUANTITY_HINT = "; write a number with m, k, M, G, T or Ki, Mi, Gi, Ti, such as 500m or 32Gi"
 _NO_QUANTITY = "is not a quantity"
@@ -72,6 +74,10 @@ def warnings(item: Mapping[str, Any], schedulers: Iterable[str]) -> Iterator[War
             VOLUMES_IGNORED,
             "spec.volumeClaimTemplates: an embedded cluster has no volumes; the pods are created without them",
         )
+    if has_settings(item):
+        flat, _ = merged([item])
+        for unclear in unclear_settings(flat):
+            yield SETTING_NOT_CLEAR, unclear
 
 
 def has_settings(item: KubeObject) -> bool:

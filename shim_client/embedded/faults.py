@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shim_client.embedded.checks import NO_SCHEDULER, VOLUMES_IGNORED
+from shim_client.embedded.checks import NO_SCHEDULER, SETTING_NOT_CLEAR, VOLUMES_IGNORED
 from shim_client.embedded.events import KeptEvent
 
 REFUSED = frozenset(
@@ -29,6 +29,7 @@ REFUSED = frozenset(
 WITHOUT_EFFECT = frozenset(
     {
         NO_SCHEDULER,
+        SETTING_NOT_CLEAR,
         VOLUMES_IGNORED,
         "AnnotationNotClear",
         "CalculateExpectedPodCountFailed",

@@ -31,9 +31,16 @@ LOOK_SECONDS = 0.5
 """Seconds between two checks whether the files have changed."""
 
 Say = Callable[[str], None]
+Configure = Callable[[str, ObjectRef], Awaitable[None]]
+"""A function that sends a queue configuration to the core; events on it are recorded under the reference."""
 Sleep = Callable[[float], Awaitable[None]]
 Stamps = Mapping[str, tuple[int, int, int]]
 """Time of change, size and inode of each file."""
+
+
+QUEUES = ObjectRef("File", "", QUEUES_FILE)
+"""The reference under which events on the queue configuration are recorded."""
+QUEUES_LOST = "it holds no queues any more; the queues that it held stay in force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,8 @@ class Folder:
         self._ids: dict[str, list[Id]] = {}
         """The objects of each file, when it was last readable."""
         self._queues = ""
+        self._queues_lost = False
+        """Whether the file of the queue configuration is gone or empty."""
         self._stamps: Stamps = {}
         self._seen: Stamps = {}
         self._broken: dict[str, str] = {}
@@ -120,21 +129,33 @@ class Folder:
         self._queues = manifests.queues
         return self._carry_out(manifests)
 
-    async def follow(self, say: Say, sleep: Sleep = asyncio.sleep) -> None:
-        """Carry out changes of the files until cancelled, and `say` what was done.
+    async def follow(
+        self, say: Say, configure: Configure | None, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        """Carry out changes of the files until cancelled, and `say` what was done; a missing directory changes nothing.
 
-        A missing directory changes nothing.
+        A changed queue configuration is passed to `configure`; without that function the next start reads it.
         """
         while True:
             await sleep(LOOK_SECONDS)
-            if self._is_due():
-                # Large files take seconds; the cluster works meanwhile.
-                self._take(await asyncio.to_thread(self._read), say)
+            if not self._is_due():
+                continue
+            # Large files take seconds; the cluster works meanwhile.
+            found = await asyncio.to_thread(self._read)
+            if self._take(found, say):
+                await self._configure(say, configure)
 
-    def look(self, say: Say) -> None:
-        """Carry out what changed in the files, once the change is complete."""
-        if self._is_due():
-            self._take(self._read(), say)
+    async def _configure(self, say: Say, configure: Configure | None) -> None:
+        file = self.directory / QUEUES_FILE
+        if configure is None:
+            say(f"{file} has changed: it counts when the shim starts the next time")
+            return
+        say(f"{file} has changed: sent to the core")
+        await configure(self._queues, QUEUES)
+
+    def look(self, say: Say) -> bool:
+        """Carry out what changed in the files, once the change is complete; return whether the queue configuration changed."""
+        return self._is_due() and self._take(self._read(), say)
 
     def _is_due(self) -> bool:
         """Return whether files have changed and the change is complete: two checks in succession found equal files."""
@@ -155,11 +176,12 @@ class Folder:
         except BadFileError as bad:
             return bad
 
-    def _take(self, manifests: Manifests | BadFileError, say: Say) -> None:
+    def _take(self, manifests: Manifests | BadFileError, say: Say) -> bool:
+        """Carry out what the files say now, and return whether there is another queue configuration."""
         if isinstance(manifests, BadFileError):
             name = str(self.directory)
             self._complain(name, f"{manifests}; the cluster stays as it is", say)
-            return
+            return False
         report = self._carry_out(manifests, say)
         if done := report.text():
             say(f"{self.directory}: {done}")
@@ -167,12 +189,20 @@ class Folder:
             say(f"{self.directory}: {problem}")
         for name in report.settings:
             say(f"{self.directory}: ConfigMap {name}: {SETTINGS_LATER}")
-        if manifests.queues and manifests.queues != self._queues:
-            self._queues = manifests.queues
-            say(
-                f"{self.directory / QUEUES_FILE} has changed: give it to the core with "
-                "`evenhand config apply FILE`"
-            )
+        return self._take_queues(manifests, say)
+
+    def _take_queues(self, manifests: Manifests, say: Say) -> bool:
+        """Return whether the text of QUEUES_FILE is another one; a text that is gone does not count, and is a warning."""
+        if QUEUES_FILE in manifests.broken:
+            return False
+        lost, self._queues_lost = self._queues_lost, not manifests.queues.strip()
+        if self._queues_lost:
+            if self._queues and not lost:
+                self._cluster.complain(QUEUES, "ConfigurationNotApplied", QUEUES_LOST)
+                say(f"{self.directory / QUEUES_FILE}: {QUEUES_LOST}")
+            return False
+        changed, self._queues = manifests.queues != self._queues, manifests.queues
+        return changed
 
     def _carry_out(self, manifests: Manifests, say: Say | None = None) -> Report:
         for name, bad in manifests.broken.items():

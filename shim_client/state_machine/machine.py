@@ -54,6 +54,7 @@ from shim_client.state_machine.objects import (
     references,
     storage,
 )
+from shim_client.state_machine.objects.configuration import QueuesChanged
 from shim_client.state_machine.state import Phase, State
 from shim_client.translate.fields import BadObjectError
 
@@ -81,7 +82,7 @@ class Outcome:
     error: ClusterError | None = None
 
 
-Input = Listing | WatchEvent | Decision | Link | Beat | Outcome
+Input = Listing | WatchEvent | Decision | Link | Beat | Outcome | QueuesChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +123,14 @@ class Mirror:
                 _observe(state, news.kind, news.change, news.item)
             case Listing():
                 _compare(state, news)
-            case Outcome(action=ReadOwner() as read):
-                job_sizes.answered(state, read, news.error)
             case Outcome():
-                bindings.outcome(state, news.action, news.error)
+                _finish(state, news)
             case Link.REGISTERED:
                 session.connected(state)
             case Link.LOST:
                 session.disconnected(state)
+            case QueuesChanged():
+                configuration.changed(state, news)
             case Beat.SECOND:
                 job_sizes.second(state)
                 recheck.review(state)
@@ -152,6 +153,10 @@ class Mirror:
     def has_listed(self) -> bool:
         """Return whether every kind of object was listed, so that a session can begin at once."""
         return self.state.listed.issuperset(KINDS)
+
+    def configuration_said(self) -> ConfigurationAnswer | None:
+        """Return the core's last answer to a queue configuration; None before the first one."""
+        return self.state.configuration_said
 
     def tally(self) -> Tally:
         """Count the pods that name the shim's scheduler, by their state."""
@@ -182,6 +187,13 @@ class Mirror:
             case TagsRefused():
                 application_answers.unchanged(state, decision)
         session.tell_when_answered(state)
+
+
+def _finish(state: State, outcome: Outcome) -> None:
+    if isinstance(outcome.action, ReadOwner):
+        job_sizes.answered(state, outcome.action, outcome.error)
+    else:
+        bindings.outcome(state, outcome.action, outcome.error)
 
 
 def _refused(state: State, decision: PodRefused) -> None:

@@ -253,11 +253,10 @@ class State:
     """The queue configuration that was last sent to the core."""
     queues_from: str = ""
     """Name of the ConfigMap that holds the queue configuration in force; empty when none does."""
+    queues_file: ObjectRef | None = None
+    """The file from which a changed queue configuration came; None when ConfigMaps hold it, or while it is as at the start."""
     configuration_said: ConfigurationAnswer | None = None
-    """The core's last answer about that queue configuration.
-
-    It is recorded on the ConfigMap.
-    """
+    """The core's last answer about that queue configuration, which is recorded on the ConfigMap or the file."""
     bad: dict[str, str] = field(default_factory=dict)
     """Unreadable objects, by uid or name, with the message that was recorded on each."""
     taken_up: list[str] = field(default_factory=list)

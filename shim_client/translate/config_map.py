@@ -44,12 +44,13 @@ def _texts(item: Fields) -> Mapping[str, str]:
 def _unpacked(item: Fields, problems: list[str]) -> dict[str, str]:
     found = {}
     for key, value in _map(item, "binaryData").items():
-        if not key.endswith(_PACKED):
+        name = str(key)  # A file may have any key.
+        if not name.endswith(_PACKED):
             continue
         try:
-            found[key.removesuffix(_PACKED)] = _gunzipped(str(value))
+            found[name.removesuffix(_PACKED)] = _gunzipped(str(value))
         except (ValueError, binascii.Error, zlib.error) as bad:
-            problems.append(f"{name_of(item)}: binaryData {key[:80]!r} cannot be unpacked: {bad}")
+            problems.append(f"{name_of(item)}: binaryData {name[:80]!r} cannot be unpacked: {bad}")
     return found
 
 

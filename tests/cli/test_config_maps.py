@@ -51,6 +51,12 @@ def check(file: Path, text: str, *options: str) -> tuple[int, str, str]:
     return ended.code, ended.out, ended.err
 
 
+def test_a_setting_that_cannot_be_used_is_named(file: Path) -> None:
+    code, out, _ = check(file, config_map(more="  service.volumeBindTimeout: ten minutes\n"))
+    assert code == 0
+    assert "service.volumeBindTimeout: 'ten minutes' is no duration" in out.replace("\n", " ")
+
+
 def test_a_config_map_is_unwrapped(file: Path) -> None:
     code, out, _ = check(file, config_map())
     assert code == 0

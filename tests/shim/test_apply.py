@@ -19,6 +19,7 @@ from shim_client.cluster import (
     RecordEvent,
     ReleasePod,
 )
+from shim_client.config import VOLUME_BIND_MS
 from shim_client.executor import (
     BIND_PAUSES,
     EVENT_PAUSES,
@@ -58,7 +59,9 @@ class Writer:
         return len(owner.name)
 
 
-async def play(writer: Writer, *actions: Action) -> tuple[list[str], list[float]]:
+async def play(
+    writer: Writer, *actions: Action, volumes_ms: int = VOLUME_BIND_MS
+) -> tuple[list[str], list[float]]:
     """Run actions to their end; returns what was told and the pauses that were made."""
     told: list[str] = []
     pauses: list[float] = []
@@ -70,7 +73,7 @@ async def play(writer: Writer, *actions: Action) -> tuple[list[str], list[float]
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    applier = Applier(writer, tell, sleep)
+    applier = Applier(writer, tell, sleep, volumes_ms=volumes_ms)
     running = asyncio.create_task(applier.run())
     applier.submit(actions)
     await until(lambda: applier.progress.waiting == 0)
@@ -125,6 +128,33 @@ async def test_an_answer_comes_back_with_the_question() -> None:
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert heard == [ReadOwner(owner, "job", wanted=5)]
+
+
+@pytest.mark.parametrize(
+    ("volumes_ms", "waited"),
+    [
+        (0, []),
+        (500, [0.5]),
+        (4_000, [1.0, 2.0, 1.0]),
+        (120_000, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 29.0]),
+        (600_000, [1.0, 2.0, 4.0, 8.0, 16.0, *[30.0] * 18, 29.0]),
+    ],
+)
+async def test_a_pod_waits_for_its_volumes_as_long_as_the_setting_says(
+    volumes_ms: int, waited: list[float]
+) -> None:
+    missing = [ClusterError("no volume yet")] * (len(waited) + 1)
+    order = Bind(ref("a"), "n1", (("data", ""),))
+    told, pauses = await play(Writer(*missing), order, volumes_ms=volumes_ms)
+    assert (told, pauses) == (["Bind ClusterError"], waited)
+    told, pauses = await play(Writer(*missing[1:]), order, volumes_ms=volumes_ms)
+    assert (told, pauses) == (["Bind done"], waited)
+
+
+async def test_a_pod_without_claims_is_bound_as_before() -> None:
+    failing = Writer(*[ClusterError("503")] * 3)
+    told, pauses = await play(failing, Bind(ref("a"), "n1"), volumes_ms=0)
+    assert (told, pauses) == (["Bind done"], list(BIND_PAUSES[:3]))
 
 
 async def test_an_owner_that_cannot_be_read_is_given_up_soon() -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from evenhand.v1 import config_pb2
 from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
-from shim_client.cluster import Change, RecordEvent, WatchEvent
-from shim_client.config import CONFIG_BYTES_MAX, Settings, settings_from
+from shim_client.cluster import Change, ObjectRef, RecordEvent, WatchEvent
+from shim_client.config import CONFIG_BYTES_MAX, Settings, settings_from, unclear_settings
 from shim_client.messages import ConfigurationAnswer, ConfigurationReport
+from shim_client.state_machine.objects.configuration import QueuesChanged
 from shim_client.translate.config_map import merged
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import SECONDS_MAX, until
@@ -182,6 +183,38 @@ def test_rates_are_settings() -> None:
             settings_from({"kubernetes.qps": bad})
 
 
+@pytest.mark.parametrize(
+    ("written", "milliseconds"),
+    [("10m", 600_000), ("1m30s", 90_000), ("0", 0), ("24h", 86_400_000)],
+)
+def test_the_time_to_wait_for_volumes_is_a_setting(written: str, milliseconds: int) -> None:
+    flat = {"service.volumeBindTimeout": written}
+    assert settings_from(flat).volume_bind_ms == milliseconds
+    assert unclear_settings(flat) == []
+    assert (settings_from({}).volume_bind_ms, unclear_settings({})) == (120_000, [])
+
+
+@pytest.mark.parametrize("written", ["ten minutes", "10", "-1s", "24h1ms", ""])
+def test_a_time_that_cannot_be_used_is_a_warning_and_the_default_counts(written: str) -> None:
+    flat = {"service.volumeBindTimeout": written}
+    assert settings_from(flat).volume_bind_ms == 120_000
+    [line] = unclear_settings(flat)
+    assert line.startswith(f"service.volumeBindTimeout: {written!r}")
+    story = started(queues("one", service__volumeBindTimeout=written))
+    assert events(story) == [("SettingNotClear", line, True)]
+    story.see(queues("one", service__volumeBindTimeout=written))
+    assert events(story) == []
+    story.see(queues("one"))
+    story.see(queues("one", service__volumeBindTimeout=written))
+    assert events(story) == [("SettingNotClear", line, True)]
+
+
+def test_another_time_to_wait_for_volumes_needs_a_restart() -> None:
+    story = started(queues("one")).forget()
+    story.see(queues("one", service__volumeBindTimeout="10m"))
+    assert [reason for reason, _, _ in events(story)] == ["RestartNeeded"]
+
+
 def said(cluster: WatchedCluster) -> list[str]:
     return [kept.reason for kept in cluster.events.of("yunikorn-configs", "ConfigMap")]
 
@@ -288,3 +321,72 @@ def test_a_map_without_its_queues_leaves_the_old_ones_in_force(how: str) -> None
     assert "yunikorn-configs" in message
     story.see(queues("two"))
     assert texts(story) == ["two"]
+
+
+FILE = ObjectRef("File", "", "queues.yaml")
+
+
+def file_events(story: Story) -> list[tuple[str, bool]]:
+    return [
+        (one.reason, one.warning)
+        for one in story.actions
+        if isinstance(one, RecordEvent) and one.about == FILE
+    ]
+
+
+def test_queues_of_a_file_are_sent_when_they_differ_and_answers_are_events_on_it() -> None:
+    story = Story(settings=Settings(queues="one")).start(node("n1")).forget()
+    for text in ("one", "two", "two", "one"):
+        story.mirror.handle(QueuesChanged(text, FILE))
+    reports, _ = story.mirror.take()
+    assert [one.text for one in reports if isinstance(one, ConfigurationReport)] == ["two", "one"]
+    story.hear(ConfigurationAnswer("two", applied=True))
+    story.hear(ConfigurationAnswer("one", applied=False, problems=("line 1: bad",)))
+    assert file_events(story) == [("ConfigurationApplied", False), ("ConfigurationRefused", True)]
+
+
+async def test_changed_queues_of_a_file_come_into_force_and_bad_ones_do_not() -> None:
+    cluster = WatchedCluster()
+    told: list[ConfigurationAnswer] = []
+    async with core_here() as address, shim_at_work(cluster, address) as shim:
+        shim.on_configured.append(told.append)
+        await until(lambda: shim.progress().tally.live)
+        await shim.configure(named("new"), FILE)
+        await until_in_force(address, named("new"))
+        await shim.configure(QUEUES + "nonsense: true", FILE)
+        await until(lambda: len(told) == 2)
+        assert await in_force(address) == named("new")
+        await shim.configure(named("new"), FILE)
+        await until(lambda: len(told) == 3)
+    assert [one.applied for one in told] == [True, False, True]
+    assert any("nonsense" in problem for problem in told[1].problems)
+    reasons = [kept.reason for kept in cluster.events.of("queues.yaml", "File")]
+    assert reasons == ["ConfigurationApplied", "ConfigurationRefused"]
+
+
+@pytest.mark.parametrize("last_is_good", [True, False])
+async def test_a_core_without_a_state_gets_the_last_good_queues_with_the_registration(
+    last_is_good: bool,  # noqa: FBT001
+) -> None:
+    cluster, port = WatchedCluster(), free_port()
+    bad = QUEUES + "nonsense: true"
+    async with AsyncExitStack() as stack:
+        async with core_here(port) as address:
+            shim = await stack.enter_async_context(shim_at_work(cluster, address))
+            await until(lambda: shim.progress().tally.live)
+            await shim.configure(named("new"), FILE)
+            await until_in_force(address, named("new"))
+            if not last_is_good:
+                await shim.configure(bad, FILE)
+                await until(lambda: len(cluster.events.of("queues.yaml", "File")) == 2)
+        async with core_here(port) as address:
+            await until(lambda: shim.progress().sessions == 2)
+            assert await in_force(address) == named("new")
+            assert await revision(address) == 2
+            await stack.aclose()
+
+
+async def revision(address: str) -> int:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = ConfigurationServiceStub(channel)
+        return int((await stub.Get(config_pb2.GetRequest())).revision)

@@ -2,6 +2,8 @@
 
 import json
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,19 +105,93 @@ def test_a_broken_file_keeps_its_objects_and_says_so_once(tmp_path: Path) -> Non
     assert rig.look() == [f"{tmp_path}: 1 deleted, 1 created"]
 
 
-def test_changed_settings_and_queues_are_said_not_ignored(tmp_path: Path) -> None:
+def test_changed_settings_are_said_not_ignored(tmp_path: Path) -> None:
     write(tmp_path, "n.json", node("n1"))
-    (tmp_path / "queues.yaml").write_text("partitions: []\n")
     rig = Rig(tmp_path)
     settings = {"kind": "ConfigMap", "metadata": {"name": "yunikorn-configs"}, "data": {}}
     write(tmp_path, "settings.json", settings)
-    (tmp_path / "queues.yaml").write_text("partitions: [{name: default}]\n")
     said = rig.look()
     assert said == [
         f"{tmp_path}: 1 created",
         f"{tmp_path}: ConfigMap yunikorn-configs: its settings count when the shim starts the next time",
-        f"{tmp_path}/queues.yaml has changed: give it to the core with `evenhand config apply FILE`",
     ]
+
+
+async def followed(rig: Rig, *turns: Callable[[], object], hot: bool = True) -> list[str]:
+    """Follow a directory, with one change of it before each two looks; return the queue configurations that were sent."""
+    sent: list[str] = []
+    left = [step for turn in turns for step in (turn, lambda: None)]
+
+    async def configure(text: str, file: ObjectRef) -> None:
+        assert file == ObjectRef("File", "", "queues.yaml")
+        sent.append(text)
+
+    async def sleep(_: float) -> None:
+        if not left:
+            raise TimeoutError
+        left.pop(0)()
+
+    with pytest.raises(TimeoutError):
+        await rig.folder.follow(rig.said.append, configure if hot else None, sleep)
+    return sent
+
+
+def queues_file(folder: Path, text: str) -> Callable[[], object]:
+    """Return a function that writes the queue configuration of a directory."""
+
+    def written() -> None:
+        fresh = folder / "queues.new"
+        fresh.write_text(text)
+        fresh.rename(folder / "queues.yaml")
+
+    return written
+
+
+@pytest.fixture
+def queued(tmp_path: Path) -> Rig:
+    """Return a cluster whose queues.yaml says `one`."""
+    write(tmp_path, "n.json", node("n1"))
+    queues_file(tmp_path, "one")()
+    return Rig(tmp_path)
+
+
+async def test_changed_queues_are_sent_each_time_and_only_then(queued: Rig, tmp_path: Path) -> None:
+    two, one = queues_file(tmp_path, "two"), queues_file(tmp_path, "one")
+    more = partial(write, tmp_path, "n.json", node("n1"), node("n2"))
+    assert await followed(queued, two, two, more, one) == ["two", "one"]
+    assert queued.said.count(f"{tmp_path}/queues.yaml has changed: sent to the core") == 2
+
+
+async def test_changed_queues_wait_for_the_next_start_without_hot_refresh(
+    queued: Rig, tmp_path: Path
+) -> None:
+    assert await followed(queued, queues_file(tmp_path, "two"), hot=False) == []
+    assert queued.said == [
+        f"{tmp_path}/queues.yaml has changed: it counts when the shim starts the next time"
+    ]
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+async def test_lost_queues_stay_in_force_and_are_said_once(
+    queued: Rig, tmp_path: Path, how: str
+) -> None:
+    file = tmp_path / "queues.yaml"
+    lose = file.unlink if how == "deleted" else queues_file(tmp_path, "\n")
+    more = partial(write, tmp_path, "n.json", node("n1"), node("n2"))
+    same, other = queues_file(tmp_path, "one"), queues_file(tmp_path, "two")
+    assert await followed(queued, lose, more, same, other) == ["two"]
+    (event,) = queued.cluster.events.of("queues.yaml", kind="File")
+    assert (event.reason, event.warning, event.count) == ("ConfigurationNotApplied", True, 1)
+    assert "stay in force" in event.message
+
+
+async def test_queues_that_cannot_be_read_are_not_lost_ones(queued: Rig, tmp_path: Path) -> None:
+    def unreadable() -> None:
+        (tmp_path / "queues.yaml").write_bytes(b"\xff\xfe")
+
+    assert await followed(queued, unreadable, queues_file(tmp_path, "one")) == []
+    (event,) = queued.cluster.events.of("queues.yaml", kind="File")
+    assert event.reason == "FileNotReadable"
 
 
 def test_what_a_command_changed_stays_until_the_manifest_changes(tmp_path: Path) -> None:
@@ -239,7 +315,7 @@ async def test_changed_files_are_followed_in_the_background(tmp_path: Path) -> N
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        await rig.folder.follow(rig.said.append, change)
+        await rig.folder.follow(rig.said.append, None, change)
     assert rig.names("Node") == ["n1", "n2"]
 
 

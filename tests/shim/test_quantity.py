@@ -12,6 +12,7 @@ from shim_client.quantity import (
     QUANTITY_LENGTH_MAX,
     BadQuantityError,
     counted,
+    duration_ms,
     milli_units,
     whole_units,
 )
@@ -128,3 +129,51 @@ def test_any_text_is_a_number_or_refused(text: str) -> None:
 )
 def test_a_count_is_digits_within_its_bounds(text: str, count: int | None) -> None:
     assert counted(text, (1, 100)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("0", 0),
+        ("+0", 0),
+        ("90s", 90_000),
+        ("10m", 600_000),
+        ("1h30m", 5_400_000),
+        ("1.5h", 5_400_000),
+        (".5s", 500),
+        ("1.s", 1_000),
+        ("+2m0.25s", 120_250),
+        ("1ns", 1),
+        ("1500us", 2),
+        ("1500\u00b5s", 2),
+        ("1500\u03bcs", 2),
+        ("1ms1ms", 2),
+    ],
+)
+def test_durations_are_those_of_go(text: str, milliseconds: int) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "+",
+        "10",
+        "s",
+        ".s",
+        "1d",
+        "-1s",
+        "1 s",
+        " 1s",
+        "1s ",
+        "1e3s",
+        "1_0s",
+        "\u0661s",
+        "--1s",
+        "0x1s",
+        f"{'1' * 70}s",
+    ],
+)
+def test_other_texts_are_no_durations(text: str) -> None:
+    assert duration_ms(text) is None

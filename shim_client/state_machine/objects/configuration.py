@@ -1,15 +1,15 @@
-"""The ConfigMaps of the shim's own namespace: they are merged, sent to the core and watched.
+"""The ConfigMaps of the shim's own namespace: they are merged, sent to the core and watched. An embedded cluster has a file instead.
 
-The core checks the queue configuration. A bad one changes nothing, and an event on the ConfigMap says what is wrong.
-A change of any other setting needs a restart, and an event says that too.
+The core checks the queue configuration: a bad one changes nothing, and an event on the ConfigMap or the file says what is
+wrong. A change of any other setting needs a restart, and an event says that too.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.config import BadSettingError, Settings, settings_from
+from shim_client.config import BadSettingError, Settings, settings_from, unclear_settings
 from shim_client.messages import ConfigurationAnswer, ConfigurationReport
 from shim_client.state_machine.state import State
 from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
@@ -17,10 +17,28 @@ from shim_client.translate.fields import mapping
 
 PROBLEMS_SHOWN = 5
 """Maximum number of problems of one answer that an event names."""
+_UNCLEAR = "settings that are not clear"
+"""The key of `State.bad` for values of settings for which the default counts."""
 _LOST = (
     "ConfigMap {name} holds no queues any more, so the queues that it held stay in force; "
     "write the queues that you want into it"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesChanged:
+    """A queue configuration that comes from a file, and the reference under which events on that file are recorded."""
+
+    text: str
+    file: ObjectRef
+
+
+def changed(state: State, news: QueuesChanged) -> None:
+    """Send the queue configuration of a file to the core when it differs from the one sent before."""
+    state.queues_file = news.file
+    if news.text != state.queues_told:
+        state.queues_told = news.text
+        state.reports.append(ConfigurationReport(news.text, f"file {news.file.name}"))
 
 
 def observe(state: State, item: KubeObject) -> None:
@@ -88,19 +106,23 @@ def _is_lost(state: State, source: str) -> bool:
 
 
 def answered(state: State, answer: ConfigurationAnswer) -> None:
-    """Record the core's answer as an event on the ConfigMap, unless it was recorded before."""
+    """Record the core's answer as an event on the ConfigMap or the file, unless it was recorded before."""
     if answer == state.configuration_said:
         return
     state.configuration_said = answer
+    about = state.queues_file or _ref(state)
+    reason = "ConfigurationApplied" if answer.applied else "ConfigurationRefused"
+    state.note(about, reason, text_of(answer), warning=not answer.applied or bool(answer.problems))
+
+
+def text_of(answer: ConfigurationAnswer) -> str:
+    """Return the core's answer in one line: whether the queues are in force, and the first problems."""
     lines = [*answer.problems[:PROBLEMS_SHOWN]]
     if len(answer.problems) > len(lines):
         lines.append(f"and {len(answer.problems) - len(lines)} more")
-    if answer.applied:
-        said = "; ".join(("the queues are in force", *lines))
-        state.note(_ref(state), "ConfigurationApplied", said, warning=bool(lines))
-    else:
-        said = "; ".join(("nothing was changed", *lines))
-        state.note(_ref(state), "ConfigurationRefused", said, warning=True)
+    return "; ".join(
+        ("the queues are in force" if answer.applied else "nothing was changed", *lines)
+    )
 
 
 def _settings(state: State) -> Settings | None:
@@ -114,8 +136,18 @@ def _settings(state: State) -> Settings | None:
         return None
     if not problems:
         state.bad.pop("ConfigMap", None)
+    _warn(state, "; ".join(unclear_settings(flat)))
     kept = state.settings
     return replace(found, namespace=kept.namespace, qps=kept.qps, burst=kept.burst)
+
+
+def _warn(state: State, unclear: str) -> None:
+    """Record which values cannot be used, once as long as these are the same; an empty text says that there are none."""
+    known = state.bad.pop(_UNCLEAR, "")
+    if unclear:
+        state.bad[_UNCLEAR] = unclear
+        if unclear != known:
+            state.note(_ref(state), "SettingNotClear", unclear, warning=True)
 
 
 def _complain(state: State, reason: str, message: str) -> None:
