@@ -23,6 +23,7 @@ KINDS = (
     "PersistentVolume",
     "PersistentVolumeClaim",
     "PodGroup",
+    "CSINode",
     "Node",
     "Pod",
 )
@@ -31,7 +32,7 @@ KINDS = (
 Only the ConfigMaps of the shim's own namespace are watched. A backend that has no objects of a kind returns an empty
 list.
 """
-OPTIONAL = frozenset({"PodGroup"})
+OPTIONAL = frozenset({"PodGroup", "CSINode"})
 """Kinds that a cluster may not serve, or that the shim may not be allowed to read."""
 
 

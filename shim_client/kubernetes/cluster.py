@@ -60,7 +60,7 @@ class KubernetesCluster:
         """
         if kind not in OPTIONAL:
             return await self._list(kind)
-        for place in (PLACES[kind], *OLDER[kind]):
+        for place in (PLACES[kind], *OLDER.get(kind, ())):
             self._places[kind] = place
             try:
                 return await self._list(kind)

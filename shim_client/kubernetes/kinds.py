@@ -57,6 +57,7 @@ PLACES: Mapping[str, Place] = {
     "PersistentVolume": Place(CORE, "persistentvolumes", namespaced=False),
     "PersistentVolumeClaim": Place(CORE, "persistentvolumeclaims"),
     "PodGroup": Place(f"/apis/{GROUP}/{VERSIONS[0]}", "podgroups"),
+    "CSINode": Place("/apis/storage.k8s.io/v1", "csinodes", namespaced=False),
     "Node": Place(CORE, "nodes", namespaced=False),
     "Pod": Place(CORE, "pods"),
 }

@@ -228,6 +228,7 @@ _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
     "StorageClass": (storage.observe_class, storage.forget_class),
     "PersistentVolume": (storage.observe_volume, storage.forget_volume),
     "PersistentVolumeClaim": (storage.observe_claim, storage.forget_claim),
+    "CSINode": (storage.observe_limits, storage.forget_limits),
     "ConfigMap": (configuration.observe, configuration.forget),
 }
 

@@ -1,4 +1,4 @@
-"""The nodes that suit a pod by its rules on neighbouring pods and volumes, which the core cannot check (design 1.8).
+"""The nodes that suit a pod by its rules on neighbours, volumes and attach limits, which the core cannot check (design 1.8).
 
 The core receives them as a list of allowed or of excluded nodes, if the list has at most `NODES_LISTED_MAX` entries.
 The nodes are computed again before a pod is bound, because the core may have decided on older ones.
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shim_client.messages import NodeConstraints, PodReport
-from shim_client.state_machine import volume_matching
+from shim_client.state_machine import settling, volume_matching
 from shim_client.state_machine.state import PodRecord, State
 from shim_client.state_machine.topology_counts import Question, questions
 from shim_client.state_machine.volume_matching import places_of
@@ -258,6 +258,8 @@ def _volumes(state: State, pod: PodRecord) -> Iterator[Part]:
         if claim is not None and volume is not None and volume.terms:
             near = volume_matching.nodes_meeting(state, f"volume {claim.volume}", volume)
             yield Part(f"the volume of claim {name!r} is not to be had there", only=near)
+    if full := state.attachments.full(settling.volumes_of(state, pod)):
+        yield Part("no more volumes of its driver can be attached there (CSINode)", never=full)
     near_all = volume_matching.nodes(state, pod)
     if near_all is not None:
         yield Part(_no_volumes(state, pod), only=near_all)

@@ -20,13 +20,13 @@ def asked(state: State, check: PlanCheck) -> None:
         pod = state.pods.get(key)
         if pod is not None:
             promises.end_of(state, pod)
-    around = state.neighbourhood
-    before = around.version, state.outlook
+    around, attached = state.neighbourhood, state.attachments
+    before = around.version, attached.version, state.outlook
     with _without(state, check.victims):
         refused = tuple(_refusals(state, check))
     if refused:
         promises.end(state, check.check)
-        around.version, state.outlook = before  # everything is counted as before
+        around.version, attached.version, state.outlook = before  # everything is counted as before
     state.reports.append(PlanCheckAnswer(check.check, check.partition, refused))
     for key, _ in refused:
         pod = state.pods.get(key)
@@ -58,7 +58,7 @@ def _without(state: State, victims: tuple[str, ...]) -> Iterator[None]:
     """Count the victims nowhere within the context."""
     gone = [pod for key in victims if (pod := state.pods.get(key)) is not None and pod.node]
     for pod in gone:
-        state.neighbourhood.unsettle(pod.facts.ref.uid)
+        settling.unsettle(state, pod)
     yield
     for pod in gone:
         settling.settle(state, pod, pod.node)

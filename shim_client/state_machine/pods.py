@@ -170,7 +170,7 @@ def unassign(state: State, pod: PodRecord) -> None:
         if not others:
             del state.assigned[pod.node]
     pod.node = ""
-    state.neighbourhood.unsettle(pod.facts.ref.uid)
+    settling.unsettle(state, pod)
 
 
 def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:

@@ -60,5 +60,5 @@ def end_all(state: State) -> None:
 def _give_up(state: State, pod: PodRecord) -> None:
     pod.promise = pod.promised = ""
     if not pod.node:
-        state.neighbourhood.unsettle(pod.facts.ref.uid)
+        settling.unsettle(state, pod)
         volume_matching.release(state, pod.facts.ref.uid)

@@ -21,7 +21,7 @@ def review(state: State) -> None:
     """
     if not state.may_tell_pods():
         return
-    now = (state.neighbourhood.version, state.outlook)
+    now = (state.neighbourhood.version, state.attachments.version, state.outlook)
     if not state.to_review and now != state.reviewed:
         state.reviewed = now
         state.to_review.extend(

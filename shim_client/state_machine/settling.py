@@ -1,7 +1,8 @@
-"""The counting of a pod at a node, for the affinity, anti-affinity and spread rules of other pods."""
+"""The counting of a pod at a node, for the affinity, anti-affinity and spread rules of other pods, and of its volumes."""
 
 from __future__ import annotations
 
+from shim_client.state_machine.attachments import Attached
 from shim_client.state_machine.state import PodRecord, State
 from shim_client.state_machine.topology_counts import Assignment
 from shim_client.translate.matching import Labels
@@ -25,6 +26,48 @@ def settle(state: State, pod: PodRecord, node: str) -> None:
             groups=_groups(facts),
         )
     )
+    settle_volumes(state, pod, node)
+
+
+def settle_volumes(state: State, pod: PodRecord, node: str) -> None:
+    """Count the volumes of the pod's claims, by what is known of them now, at a node.
+
+    A pod that is counted there stays counted as it is while one of its claims is being deleted, because the volume is still attached.
+    """
+    uid, namespace = pod.facts.ref.uid, pod.facts.ref.namespace
+    if not pod.facts.claims:
+        return
+    lacks_claim = any(f"{namespace}/{name}" not in state.claims for name in pod.facts.claims)
+    if not (lacks_claim and state.attachments.place_of(uid) == node):
+        state.attachments.settle(uid, node, volumes_of(state, pod))
+
+
+def unsettle(state: State, pod: PodRecord) -> None:
+    """Count the pod and its volumes nowhere."""
+    state.neighbourhood.unsettle(pod.facts.ref.uid)
+    state.attachments.unsettle(pod.facts.ref.uid)
+
+
+def volumes_of(state: State, pod: PodRecord) -> tuple[Attached, ...]:
+    """Return the volumes of CSI drivers that the pod's claims have or will get, each once.
+
+    A claim counts as a new volume of its class's driver while it has no volume, or one that is not known.
+    """
+    found: dict[Attached, None] = {}
+    for name in pod.facts.claims:
+        key = f"{pod.facts.ref.namespace}/{name}"
+        claim = state.claims.get(key)
+        if claim is None:
+            continue
+        volume, kind = (
+            state.volumes.get(claim.volume),
+            state.storage_classes.get(claim.storage_class),
+        )
+        if volume is not None and volume.driver and volume.handle:
+            found[Attached(volume.driver, volume.handle)] = None
+        elif volume is None and kind is not None and kind.driver:
+            found[Attached(kind.driver, f"claim {key}")] = None
+    return tuple(found)
 
 
 def _groups(facts: PodFacts) -> frozenset[str]:

@@ -10,6 +10,7 @@ from enum import Enum, auto
 from shim_client.cluster import Action, KubeObject, ObjectRef, PatchPod, RecordEvent
 from shim_client.config import Settings
 from shim_client.messages import ConfigurationAnswer, PodReport, Releasing, Report
+from shim_client.state_machine.attachments import Attachments
 from shim_client.state_machine.topology_counts import Neighbourhood
 from shim_client.translate.applications import Membership, NamespaceFacts
 from shim_client.translate.budgets import BudgetFacts
@@ -231,6 +232,7 @@ class State:
     promises: dict[str, list[str]] = field(default_factory=dict)
     """By plan check, the uids of the pods whose places are kept (see `promises`)."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
+    attachments: Attachments = field(default_factory=Attachments)
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Names of nodes by label and value, for labels that were looked up; emptied when nodes change."""
     reachable: dict[str, set[str]] = field(default_factory=dict)
@@ -245,8 +247,8 @@ class State:
     """
     to_review: deque[str] = field(default_factory=deque)
     """Uids of asks whose suitable nodes are to be reviewed."""
-    reviewed: tuple[int, int] = (0, 0)
-    """The versions of `neighbourhood` and `outlook` at the last review."""
+    reviewed: tuple[int, int, int] = (0, 0, 0)
+    """The versions of `neighbourhood`, `attachments` and `outlook` at the last review."""
     config_maps: dict[str, KubeObject] = field(default_factory=dict)
     """The shim's own ConfigMaps by name."""
     queues_told: str = ""

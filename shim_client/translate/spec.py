@@ -56,7 +56,7 @@ _READ_OF_STATUS = (
 
 @dataclass(frozen=True, slots=True)
 class SpecFacts:
-    """Facts from a spec; of another scheduler's pod only resource, gates and class are used."""
+    """Facts from a spec; of another scheduler's pod only resource, gates, class and claims are used."""
 
     resource: Resource
     gates: tuple[str, ...]
@@ -110,9 +110,15 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
 
 @ReadOnce
 def foreign(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
-    """Read the spec of another scheduler's pod; only that scheduler has to meet its demands."""
+    """Read the spec of another scheduler's pod; only that scheduler has to meet its demands, but its volumes are attached."""
     spec = _fields(_READ, parts)
-    return SpecFacts(_taken(spec, given), _gates(spec), _priority_class(spec))
+    return SpecFacts(
+        _taken(spec, given),
+        _gates(spec),
+        _priority_class(spec),
+        claims=volume_claims(spec),
+        ephemeral=ephemeral_volumes(spec),
+    )
 
 
 def _fields(names: Sequence[str], values: Sequence[object]) -> Fields:

@@ -1,4 +1,4 @@
-"""Volume claims, volumes and storage classes: whether a pod can start, and on which nodes."""
+"""Volume claims, volumes, storage classes and attach limits: whether a pod can start, and on which nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from shim_client.messages import Requirement, SelectorTerm
 from shim_client.translate.constraints import selector_terms
-from shim_client.translate.fields import Fields, items, mapping, names, text, texts
+from shim_client.translate.fields import BadObjectError, Fields, items, mapping, names, text, texts
 from shim_client.translate.matching import Selector, read_selector
 from shim_client.translate.resources import amounts
 
@@ -56,6 +56,12 @@ class VolumeFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     is_free: bool = False
     """Whether no claim is written into the volume, and it is offered to claims."""
+    claim: str = ""
+    """Namespace and name of the claim that is written into the volume, as one text; empty without one."""
+    driver: str = ""
+    """The CSI driver of the volume; empty for other volumes."""
+    handle: str = ""
+    """The driver's name of the volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class StorageClassFacts:
     terms: tuple[SelectorTerm, ...]
     provisions: bool = True
     """Whether new volumes can be made; else only existing volumes can be bound."""
+    driver: str = ""
+    """The provisioner, which is the CSI driver of new volumes."""
 
 
 def read_claim(item: Fields) -> ClaimFacts:
@@ -92,7 +100,9 @@ def read_volume(item: Fields) -> VolumeFacts:
     affinity = mapping(spec, "nodeAffinity", "spec.")
     where = "spec.nodeAffinity.required."
     phase = text(mapping(item, "status"), "phase", "status.")
-    claimed = mapping(spec, "claimRef", "spec.") or metadata.get("deletionTimestamp")
+    owner, csi = mapping(spec, "claimRef", "spec."), mapping(spec, "csi", "spec.")
+    claimed = owner or metadata.get("deletionTimestamp")
+    where_claim = "spec.claimRef."
     return VolumeFacts(
         terms=selector_terms(mapping(affinity, "required", "spec.nodeAffinity."), where),
         storage_class=text(spec, "storageClassName", "spec."),
@@ -101,6 +111,11 @@ def read_volume(item: Fields) -> VolumeFacts:
         mode=text(spec, "volumeMode", "spec.") or FILESYSTEM,
         labels=texts(metadata, "labels", "metadata."),
         is_free=not claimed and phase in {"", "Available"},
+        claim="/".join(text(owner, key, where_claim) for key in ("namespace", "name"))
+        if owner
+        else "",
+        driver=text(csi, "driver", "spec.csi."),
+        handle=text(csi, "volumeHandle", "spec.csi."),
     )
 
 
@@ -123,4 +138,19 @@ def read_storage_class(item: Fields) -> StorageClassFacts:
             for term in items(item, "allowedTopologies")
         ),
         provisions=text(item, "provisioner") != NO_PROVISIONER,
+        driver=text(item, "provisioner"),
     )
+
+
+def read_attach_limits(item: Fields) -> dict[str, int]:
+    """Return the most volumes that a node can have attached, by CSI driver; drivers without a limit are left out."""
+    found = {}
+    for driver in items(mapping(item, "spec"), "drivers", "spec."):
+        allocatable = mapping(driver, "allocatable", "spec.drivers[].")
+        count = allocatable.get("count")
+        if count is None:
+            continue
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise BadObjectError("spec.drivers[].allocatable.count", "is not a number from 0 on")
+        found[text(driver, "name", "spec.drivers[].")] = count
+    return found

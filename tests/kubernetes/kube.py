@@ -30,6 +30,7 @@ VERSIONS = {
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "SubjectAccessReview": "authorization.k8s.io/v1",
     "StorageClass": "storage.k8s.io/v1",
+    "CSINode": "storage.k8s.io/v1",
 }
 """The API versions of the kinds that are not in v1."""
 

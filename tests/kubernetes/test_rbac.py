@@ -35,6 +35,7 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("scheduling.k8s.io", "podgroups"): LOOK,
     ("policy", "poddisruptionbudgets"): LOOK,
     ("storage.k8s.io", "storageclasses"): LOOK,
+    ("storage.k8s.io", "csinodes"): LOOK,
     ("apps", "replicasets"): ("get",),
     ("apps", "statefulsets"): ("get",),
     ("batch", "jobs"): ("get",),

@@ -183,3 +183,59 @@ def _says(kube: Kube, namespace: str, name: str, words: str) -> bool:
 def _bound_to(kube: Kube, namespace: str, name: str) -> str:
     found = kube.find("PersistentVolumeClaim", name, namespace) or {}
     return str(found.get("spec", {}).get("volumeName", ""))
+
+
+DRIVER = "disks.example"
+
+
+def attach_limit(node: str, count: int) -> Object:
+    """Return the CSINode of a node, as its kubelet writes it."""
+    driver = {"name": DRIVER, "nodeID": node, "allocatable": {"count": count}}
+    head = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
+    return {**head, "metadata": {"name": node}, "spec": {"drivers": [driver]}}
+
+
+def csi_volume(name: str, of: str) -> Object:
+    """Return a volume of a CSI driver for the claim of the same name."""
+    spec = {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": of,
+        "csi": {"driver": DRIVER, "volumeHandle": name},
+        "claimRef": {"kind": "PersistentVolumeClaim", "namespace": of, "name": name},
+    }
+    metadata = {"name": f"{of}-{name}"}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+
+
+@pytest.fixture
+def limited(kube: Kube, local: str) -> Iterator[str]:
+    """Provide seven nodes, of which the first two can attach one volume each and the others none."""
+    nodes = [f"{local}-{number}" for number in range(7)]
+    kube.create(*(attach_limit(node, int(node in nodes[:2])) for node in nodes))
+    yield local
+    for node in nodes:
+        kube.delete("CSINode", node)
+
+
+def test_a_pod_waits_until_a_node_can_attach_its_volume(
+    kube: Kube, limited: str, stack: Stack
+) -> None:
+    stack.start()
+    for number in range(3):
+        name = f"data-db-{number}"
+        kube.create(csi_volume(name, limited), claim(name, limited), member(number, limited))
+    until(lambda: len(placed(kube, limited)) == 2)
+    until(partial(_is_unschedulable, kube, limited))
+    there = placed(kube, limited)
+    assert set(there.values()) == {f"{limited}-0", f"{limited}-1"}
+    gone = min(there)
+    kube.delete("Pod", gone, limited)
+    until(lambda: len(placed(kube, limited).keys() | {gone}) == 3)
+    assert set(placed(kube, limited).values()) == set(there.values())
+
+
+def _is_unschedulable(kube: Kube, namespace: str) -> bool:
+    waiting = {f"db-{number}" for number in range(3)} - placed(kube, namespace).keys()
+    reason = {condition(kube, namespace, name).get("reason") for name in waiting}
+    return len(waiting) == 1 and reason <= {"Unschedulable", "SchedulingSkipped"}

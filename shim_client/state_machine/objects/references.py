@@ -81,6 +81,7 @@ def _known(state: State, kind: str) -> list[str]:
         "PersistentVolume": state.volumes,
         "PodGroup": state.pod_groups,
         "StorageClass": state.storage_classes,
+        "CSINode": state.attachments.nodes(),
         "ConfigMap": state.config_maps,
     }
     return list(known[kind])
@@ -114,6 +115,8 @@ def _forget(state: State, kind: str, gone: str) -> None:
             storage.forget_claim(state, item)
         case "PersistentVolume":
             storage.forget_volume(state, item)
+        case "CSINode":
+            storage.forget_limits(state, item)
         case _:
             storage.forget_class(state, item)
 

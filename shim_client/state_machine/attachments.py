@@ -1,0 +1,115 @@
+"""Counts of attached volumes by node and CSI driver, against the limits of the nodes (CSINode `allocatable.count`).
+
+Volumes are counted as kube-scheduler counts: those of the claims of all pods on a node, each volume once although several pods
+mount it. A claim without a volume counts as one new volume of its class's driver. Volumes that no claim names, and volumes
+without a CSI driver, are not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+_NO_LIMITS: Mapping[str, int] = {}
+
+
+class Attached(NamedTuple):
+    """A volume of a CSI driver: its handle, or the claim of a volume that is still to be made."""
+
+    driver: str
+    handle: str
+
+
+class Attachments:
+    """The attached volumes of all nodes; changed with each pod that gets a node or leaves it."""
+
+    def __init__(self) -> None:
+        self._limits: dict[str, Mapping[str, int]] = {}
+        """By node, the limit of each driver that has one."""
+        self._places: dict[str, tuple[str, tuple[Attached, ...]]] = {}
+        """By uid of a pod its node, and its volumes."""
+        self._pods: dict[str, Counter[Attached]] = {}
+        """By node, the number of pods that mount each volume."""
+        self._used: dict[str, Counter[str]] = {}
+        """By node, the number of attached volumes of each driver."""
+        self._rooms: dict[str, dict[str, int]] = {}
+        """By driver, the number of volumes that each node with a limit can attach further; negative above the limit."""
+        self.version = 0
+        """A number that is increased with every change of a room."""
+
+    def nodes(self) -> Iterable[str]:
+        """Return the nodes whose limits are known."""
+        return self._limits
+
+    def place_of(self, uid: str) -> str:
+        """Return the node at which the volumes of a pod are counted; "" when they are not."""
+        return self._places.get(uid, ("", ()))[0]
+
+    def limit(self, node: str, limits: Mapping[str, int]) -> None:
+        """Set the limits of a node by driver; an empty mapping: the node has none."""
+        before = self._limits.pop(node, _NO_LIMITS)
+        if limits:
+            self._limits[node] = limits
+        for driver in before.keys() | limits.keys():
+            self._update(node, driver)
+
+    def settle(self, uid: str, node: str, volumes: tuple[Attached, ...]) -> None:
+        """Count the volumes of a pod at a node, and no longer where they were counted before."""
+        if self._places.get(uid, ("", ())) == (node, volumes):
+            return
+        self.unsettle(uid)
+        if not volumes:
+            return
+        self._places[uid] = node, volumes
+        pods = self._pods.setdefault(node, Counter())
+        used = self._used.setdefault(node, Counter())
+        for volume in volumes:
+            pods[volume] += 1
+            if pods[volume] == 1:
+                used[volume.driver] += 1
+        self._update_all(node, volumes)
+
+    def unsettle(self, uid: str) -> None:
+        """Stop counting the volumes of a pod; do nothing for a pod that is not counted."""
+        node, volumes = self._places.pop(uid, ("", ()))
+        if not volumes:
+            return
+        pods, used = self._pods[node], self._used[node]
+        for volume in volumes:
+            pods[volume] -= 1
+            if not pods[volume]:
+                del pods[volume]
+                used[volume.driver] -= 1
+        if not pods:
+            del self._pods[node], self._used[node]
+        self._update_all(node, volumes)
+
+    def full(self, volumes: tuple[Attached, ...]) -> set[str]:
+        """Return the nodes that cannot attach all these volumes; a volume that is attached there already needs no room."""
+        found: set[str] = set()
+        for driver, count in Counter(volume.driver for volume in volumes).items():
+            tight = [node for node, room in self._rooms.get(driver, {}).items() if room < count]
+            found.update(node for node in tight if self._lacks(node, driver, volumes))
+        return found
+
+    def _lacks(self, node: str, driver: str, volumes: tuple[Attached, ...]) -> bool:
+        there = self._pods.get(node, Counter())
+        new = sum(one.driver == driver and one not in there for one in volumes)
+        return bool(new) and new > self._rooms[driver][node]
+
+    def _update_all(self, node: str, volumes: tuple[Attached, ...]) -> None:
+        for driver in {volume.driver for volume in volumes}:
+            self._update(node, driver)
+
+    def _update(self, node: str, driver: str) -> None:
+        """Compute again how many volumes of a driver a node can attach further."""
+        limit = self._limits.get(node, _NO_LIMITS).get(driver)
+        rooms = self._rooms.setdefault(driver, {})
+        before = rooms.pop(node, None)
+        if limit is not None:
+            rooms[node] = limit - self._used.get(node, Counter())[driver]
+        if not rooms:
+            del self._rooms[driver]
+        if before != rooms.get(node):
+            self.version += 1
