@@ -114,7 +114,7 @@ class Comparison:
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
         """Skip the lines in which the log reports on itself.
 
-        For example, lines that could not be written are not a difference.
+        Lines that could not be written are not a difference.
         """
         while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)

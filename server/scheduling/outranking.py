@@ -4,9 +4,9 @@ This comparison decides three things: the order in which asks may reserve, which
 take a reservation over.
 
 A reservation never binds an ask of strictly higher priority. While such an ask is tried, all reservations of lower priority are
-*lifted* together. The capacity that they keep, on nodes and in the limits of their queues, then counts as free. Afterwards they
-are put back, so that this capacity is hidden from asks of the same or a lower priority. While no node is reserved, this module
-does nothing.
+*lifted* together. The capacity that they keep, on nodes and in the limits of their queues, then counts as free. Afterwards the
+reservations are put back. Their capacity is then hidden from asks of the same or a lower priority. While no node is reserved,
+this module does nothing.
 """
 
 from collections import Counter
@@ -205,7 +205,10 @@ def note(partition: Partition) -> None:
 
 
 def try_again(partition: Partition, held: Pledge) -> None:
-    """Let ordinary placement try the owner of a reservation again, after the owner had to wait for asks that outrank it."""
+    """Let ordinary placement try the owner of a reservation again.
+
+    The owner had to wait for asks that outrank it.
+    """
     if held.ask.ask_class.dead:
         pending.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
@@ -217,7 +220,9 @@ def _is_within_limits(held: Pledge) -> bool:
 
 
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
-    """Return whether the owner has to wait for an ask that fits on the node without the reservation, or for a gang.
+    """Return whether the owner has to wait.
+
+    It waits for an ask that fits on the node without the reservation, or for a gang.
 
     Only asks and gangs that outrank the owner count. Limits are checked later, when the capacity is offered. The owner has its
     turn in the same tick, after all asks that outrank it.

@@ -79,7 +79,10 @@ def _of_application(partition: Partition, application: Application) -> Iterator[
 
 
 def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) -> Iterator[Swap]:
-    """Yield the waiting members of a task group, each with one of the group's placeholders, until no placeholder is left."""
+    """Yield the waiting members of a task group, each with one of the group's placeholders.
+
+    Stop when no placeholder is left.
+    """
     hopeless: set[AskClass] = set()
     for ask in list(hold.members):
         if ask.ask_class in hopeless:
@@ -115,7 +118,9 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 
 
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
-    """Return whether the ask is at most as large as the placeholder in each type, so that the swap charges its queues no more.
+    """Return whether the ask is at most as large as the placeholder in each type.
+
+    The swap then charges its queues no more.
 
     A firm ask does not fit into a placeholder that is not firm, because the firm usage would rise (J4).
     """

@@ -45,9 +45,11 @@ class Keeper(Protocol):
 
 
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for one ask of the class, or None if no node can take it now.
+    """Return the node for one ask of the class.
 
-    Usually the node on top of the shared heap takes the class and is the best node, so that no search is needed.
+    Return None if no node can take the ask now.
+
+    Usually the node on top of the shared heap takes the class and is the best node. Then no search is needed.
     """
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
@@ -69,7 +71,7 @@ def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]
     """Return a node for each class in turn, until a class finds no node. No class may have a pledge or preferences.
 
     Each node is charged before the next one is chosen. The function does what `pick_node` and `NodeIndex.fill` do in the usual
-    case, but without calls, for tens of thousands of asks.
+    case, but without calls. It is for tens of thousands of asks.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing
@@ -171,7 +173,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
     """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since.
 
-    Thus many asks of different sizes that fit nowhere cost one search of the nodes, and not one for each size.
+    Many asks of different sizes that fit nowhere thus cost one search of the nodes, and not one for each size.
     """
     mask = ask_class.mask
     if mask.failed is None or mask.failed_at != (index.epoch, len(index.log)):

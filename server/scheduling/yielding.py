@@ -3,8 +3,8 @@
 All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
 outrank one set of reservations form one offer. They are put into the order again and placed as usual, while all others stay
 parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because its set is at least as large. Then
-gangs are tried as a whole, in the same way. At the end the reservations are put back on the capacity that is left. An owner
-that waited for these asks and gangs takes its node if it fits.
+gangs are tried as a whole in the same way. At the end the reservations are put back on the capacity that is left. An owner that
+waited for these asks and gangs takes its node if it fits.
 """
 
 from collections import Counter
@@ -85,7 +85,10 @@ def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]
 
 
 def _is_due(partition: Partition) -> bool:
-    """Return whether to offer: something changed, the last round was cut off, or an owner whose node has capacity waits for others."""
+    """Return whether to offer.
+
+    Something changed, the last round was cut off, or an owner whose node has capacity waits for others.
+    """
     turn = partition.round
     return (
         turn.reservations_moved
@@ -208,7 +211,7 @@ def _offer(
 ) -> int:
     """Lift the reservations in ``below``, place asks of these groups, and return the steps spent.
 
-    An offer is always completed, whatever budget is left. Its steps are one for each ask that takes capacity, and one for each
+    An offer is always completed, whatever budget is left. It costs one step for each ask that takes capacity, and one for each
     class of asks that finds none.
     """
     woken, spent = _Woken(), 0

@@ -1,4 +1,4 @@
-"""The nodes on which a member of a gang could be placed, each with a bound on the cost of its victims (J9, design 6.7)."""
+"""The nodes on which a member of a gang could be placed (J9, design 6.7). Each has a bound on the cost of its victims."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +26,7 @@ class MemberNodes:
     important victim, ``jobs`` for the number of evicted gangs, and ``numbers`` for the number of victims. ``allowed`` marks all
     nodes that could hold a member if no pod ran on them. ``rows`` are the allocations that may be evicted, sorted by node.
     ``groups`` has one group for the rows of each node. ``found`` has the index of its group for each node that needs victims,
-    also in that order. ``need`` has for each group the amount that has to be freed.
+    in the order of ``order``. ``need`` has for each group the amount that has to be freed.
     """
 
     order: list[int]
@@ -59,7 +59,9 @@ class MemberNodes:
     def in_order(
         self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """Return for each node of a block a lower bound on its victims, if the rows in ``tail`` are evicted in the order of ``rank``.
+        """Return for each node of a block a lower bound on its victims.
+
+        The rows in ``tail`` are evicted in the order of ``rank``.
 
         Rows of equal rank are evicted in the order of ``tail``. A plan may skip an ``odd`` row, so a node with such a row keeps
         its bound from ``numbers``.

@@ -1,7 +1,7 @@
 """The frozen columns of a snapshot: nodes and running allocations as int64 arrays, one row each, never written to.
 
 A row keeps its place as long as its node or allocation exists. Rows in between may be empty. No sort order depends on row
-numbers: the last sort key is always the number or key of the node or allocation.
+numbers. The last sort key is always the number or key of the node or allocation.
 """
 
 from dataclasses import dataclass, field

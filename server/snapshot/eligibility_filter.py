@@ -1,8 +1,8 @@
 """The eligibility filter of running allocations for a claim. For each row it gives the first rule that protects the row, or PASSED.
 
-Values that depend on a queue's numbers are computed once per leaf (`LeafEligibility`), all others for all rows at once. A row
-that passes may be evicted alone. Whether several rows may be evicted together is decided with the plan. A *standing* row is one
-that runs and whose release is not ordered.
+Values that depend on a queue's numbers are computed once per leaf (`LeafEligibility`). All others are computed for all rows at
+once. A row that passes may be evicted alone. Whether several rows may be evicted together is decided with the plan. A
+*standing* row is one that runs and whose release is not ordered.
 """
 
 import heapq
@@ -213,7 +213,9 @@ class Tallied(NamedTuple):
 
 
 def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) -> list[Tallied]:
-    """Return for each rule and leaf how many rows the rule protected, with the keys of the oldest ones, at most ``most_keys``.
+    """Return for each rule and leaf how many rows the rule protected.
+
+    Also return the keys of the oldest of these, at most ``most_keys``.
 
     Rows without an allocation do not count.
     """
@@ -247,7 +249,9 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that would lack least if all rows on it that passed the filter were evicted, and what it would lack, by type.
+    """Return the node that would lack least if all rows on it that passed the filter were evicted.
+
+    Also return what it would lack, by type.
 
     The node is -1 if ``nodes`` marks none.
     """
@@ -276,8 +280,8 @@ class VictimNodes:
     """The nodes on which victims could free enough, and the rows on each node that passed the filter.
 
     ``order`` has these nodes, best bound first. ``places`` has all nodes with such rows, in ascending order. ``starts`` has the
-    index in ``passed`` at which the rows of each node begin, and at its end the number of rows. The rows and bounds of a node
-    are looked up only on request, because a claim needs them for few nodes.
+    index in ``passed`` at which the rows of each node begin. Its last value is the number of rows. The rows and bounds of a
+    node are looked up only on request, because a claim needs them for few nodes.
     """
 
     order: list[int]

@@ -50,7 +50,7 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 def _least(columns: AllocationColumns) -> dict[int, int]:
     """Return by gang number the minimum number of members, read from the gang's first row. The result is cached.
 
-    Standing rows come first, because a terminating row may still have the minimum that was set when it was evicted (J12).
+    Standing rows come first. A terminating row may still have the minimum that was set when it was evicted (J12).
     """
     known = columns.sorted.get("gangs")
     if known is None:

@@ -50,7 +50,9 @@ def lacking(
     least: Iterable[tuple[int, int]] = (),
     closed: Iterable[int] = (),
 ) -> tuple[Mask, Array]:
-    """Return the nodes that could take the ask if no pod ran on them, and what each lacks of the request, by row.
+    """Return the nodes that could take the ask if no pod ran on them, by row.
+
+    Each comes with what it lacks of the request.
 
     A node lacks at least the amounts in ``least``. Nodes that lack a ``closed`` type are left out.
     """
@@ -89,7 +91,8 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
 def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
     """Return whether an ask of the class may be placed on this node that it requires.
 
-    The node's pods have to be known, the constraints of the class have to hold, and the node has to be large enough.
+    This is so under three conditions: the node's pods are known, the constraints of the class hold, and the node is large
+    enough.
     """
     large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large

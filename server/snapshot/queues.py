@@ -49,7 +49,10 @@ class QueueFacts:
 
     @property
     def bound(self) -> Bounds:
-        """Return the limits of placement: for each type the maximum, or the deserved share if that is smaller than the maximum (W2)."""
+        """Return the limits of placement.
+
+        For each type this is the maximum, or the deserved share if that is smaller (W2).
+        """
         if self.deserved is None:
             return self.max
         return tuple(_least(*pair) for pair in zip_longest(self.max, self.deserved))

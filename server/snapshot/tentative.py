@@ -15,9 +15,9 @@ from server.snapshot.waiting import ClassFacts
 class Tentative:
     """The free capacity by node under a tentative assignment. The snapshot and the Trial on which it is based never change.
 
-    Placed asks use free capacity. An ask that fits on no node is charged (`owe`) to the node that will lack least for it after
-    the evictions of the Trial's plans (``evicted``). The free capacity of that node can become negative. The amount below zero is
-    what has to become free, besides those evictions, for all asks that are charged to the node.
+    Placed asks use free capacity. An ask that fits on no node is charged (`owe`) to the node that will lack least for it. The
+    evictions of the Trial's plans (``evicted``) count as done. The free capacity of that node can become negative. The amount
+    below zero has to become free besides those evictions, for all asks that are charged to the node.
     """
 
     def __init__(

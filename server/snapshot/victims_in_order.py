@@ -49,7 +49,10 @@ class Lot:
     def takeable(
         self, start: int, most: int, wanted: Sequence[int], limit: Sequence[int]
     ) -> tuple[int, list[int]]:
-        """Return how many candidates from index ``start`` on can be taken before one must be left out, at most ``most``, and their sum."""
+        """Return how many candidates from index ``start`` on can be taken before one must be left out, and their sum.
+
+        The number is at most ``most``.
+        """
         return order.takeable(self.sizes[:, start : start + most], wanted, limit)
 
     def part(self, start: int, stop: int) -> list[int]:
@@ -119,7 +122,9 @@ class Running:
         lacking: Sequence[int],
         limit: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """Return the candidates that hold something of a ``lacking`` column: first the allowed ones, then the places of those too large.
+        """Return the candidates that hold something of a ``lacking`` column.
+
+        First come the allowed ones, then the places of those that are too large.
 
         Candidates in ``without`` are left out. ``limit`` has for each leaf the largest amount of each column that may be freed.
         A candidate that holds more than that of a column is too large.
@@ -250,7 +255,9 @@ class Running:
     def spared(
         self, gone: Collection[int], reasons: Mapping[int, int], otherwise: int, most: int
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
-        """Yield (reason, leaf, count, keys) for each group of allocations that stay: those of one leaf that stay for one reason.
+        """Yield (reason, leaf, count, keys) for each group of allocations that stay.
+
+        A group has the allocations of one leaf that stay for one reason.
 
         ``keys`` are the first ``most`` keys in order. ``gone`` are the places of the victims. ``reasons`` has the reason of
         some candidates, by place. ``otherwise`` is the reason of all other candidates. A barred allocation counts under the
@@ -270,9 +277,9 @@ class VictimQuery(NamedTuple):
     """A question about the running allocations of ``leaves``.
 
     ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are those that a run has to free.
-    ``bars`` are flags. The first of these flags that an allocation has bars it, and the flag's index is the reason's number. An
-    allocation without such a flag that holds nothing of a wanted type is excluded by the reason with the next number.
-    ``further`` reads the values of the sort keys after the first, for a row. If it is None, younger allocations come first.
+    ``bars`` are flags. The first of these flags that an allocation has bars it, and the flag's index is the reason's number.
+    The reason with the next number excludes an allocation without such a flag that holds nothing of a wanted type. ``further``
+    reads the values of the sort keys after the first, for a row. If it is None, younger allocations come first.
     """
 
     leaves: Sequence[str]

@@ -57,7 +57,10 @@ class WaitingAsk(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Return the sort key of the ask among waiting asks (design 6.3): higher priority first, then longer wait, then earlier arrival."""
+        """Return the sort key of the ask among waiting asks (design 6.3).
+
+        Higher priority comes first, then longer wait, then earlier arrival.
+        """
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
@@ -108,7 +111,10 @@ class WaitingJob:
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Return the sort key of the gang among asks that claim, which is the key of its first member (P4)."""
+        """Return the sort key of the gang among asks that claim (P4).
+
+        This is the key of its first member.
+        """
         return self.members[0].turn
 
     @property

@@ -71,7 +71,7 @@ def with_open_node(snapshot: Snapshot, row: int) -> Snapshot:
 
 
 def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
-    """Return the rows of the nodes that take no placements although the ask's constraint allows them, in the order of arrival.
+    """Return the rows of the nodes that take no placements and that the ask's constraint allows, in the order of arrival.
 
     Capacity is not checked. Nodes whose pods are not all known are left out.
     """

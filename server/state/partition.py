@@ -36,13 +36,14 @@ class Partition:
     - ``relief`` counts events that may have freed capacity. ``placements`` counts the asks that were placed. A parked gang is
       tried again when either has changed. A placement matters because it can change which nodes the other members take (design
       6.11).
-    - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
+    - ``owner`` is the resource manager to which the partition belongs. It is "" while the partition has no nodes and no
+      applications.
     - ``disruptions`` has the number of pods of each disruption group that may be evicted.
     - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
     - ``deserved`` bounds leaves that share by plain weights (W2). ``shared_for`` is the state for which these bounds were
       computed.
-    - ``resumption`` is the comparison of what the manager reports after it registered again, None if no such sync is in progress.
-    - ``shadow`` is the memory of the partition's shadow, None if it has no shadow.
+    - ``resumption`` is the comparison of what the manager reports after it registered again, or None without such a sync.
+    - ``shadow`` is the memory of the partition's shadow, or None without a shadow.
     - ``thrashing`` is the memory of the thrashing monitor.
 
     A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``thrashing`` and ``deserved``. Therefore
@@ -216,7 +217,7 @@ class Partition:
     def learn(self, spec: AskSpec) -> None:
         """Remember the class of a spec.
 
-        ``classes.plain`` has the class from now on, if the spec is plain, its quantities are small and no type is crowded.
+        From now on ``classes.plain`` has the class, if the spec is plain, its quantities are small and no type is crowded.
         """
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
 

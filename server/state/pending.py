@@ -14,9 +14,11 @@ from server.state.queues import Queue
 
 
 def enqueue(partition: Partition, ask: Ask) -> None:
-    """Add a waiting ask to its application: to the asks that wait for placeholders, to its gang, or else to its group.
+    """Add a waiting ask to its application.
 
-    A gang member joins a group instead of its gang if enough members are placed already, or if the ask has a pledge.
+    It joins the asks that wait for placeholders, its gang, or else its group.
+
+    A gang member joins a group instead of its gang in two cases: enough members are placed already, or the ask has a pledge.
     """
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask

@@ -42,9 +42,9 @@ class GangStyle(enum.Enum):
 class Reserve:
     """The placeholders that an application declared.
 
-    ``wanted`` is the sum that they have to reach before any other ask of the application is placed, by type. A placeholder that
-    ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395). ``came`` is the sum of
-    the existing placeholders, waiting and placed, by type. ``count`` is their number. ``since_ms`` is when the first of them
+    ``wanted`` is the sum, by type, that they have to reach before any other ask of the application is placed. A placeholder
+    that ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395). ``came`` is the sum
+    of the existing placeholders, waiting and placed, by type. ``count`` is their number. ``since_ms`` is when the first of them
     was made, 0 if there are none.
     """
 
@@ -132,7 +132,7 @@ def is_held(ask: "Ask") -> bool:
 def is_ready(ask: "Ask") -> bool:
     """Return whether an ask is a placeholder that a real ask may replace (G2, G3).
 
-    It must be placed, not releasing and not being replaced.
+    The placeholder must be placed. It must not be releasing, and no ask may be replacing it.
 
     For a while after a failed release, a placeholder may not be replaced.
     """

@@ -1,4 +1,4 @@
-"""Queues that are made before the configuration that adds them comes into force, so that applying it takes less time.
+"""Queues that are made before the configuration that adds them comes into force. To apply the configuration then takes less time.
 
 Making 10,000 queues takes about as long as all other work of a configuration of so many queues. A prepared queue equals the one
 that the event would make. A queue that no longer fits the state is not used. Therefore preparations change no decision, and a

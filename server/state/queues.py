@@ -31,10 +31,10 @@ class Queue:
 
     - ``firm_held`` is the part of usage and promises that belongs to firm asks. ``firm_waiting`` is the sum of the requests of
       waiting firm asks without a pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in its parent's heap. It is None if no ask in or below the queue is known to be
-      placeable. ``best`` is the highest priority of these asks, as seen inside the queue. ``priority`` is that priority as the
-      parent sees it. Both may be too high for a while, and are corrected when the queue comes to the top. Neither is ever too
-      low (design 6.4).
+    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in or below the queue is known to
+      be placeable. ``best`` is the highest priority of these asks, as seen inside the queue. ``priority`` is that priority as
+      the parent sees it. Both may be too high for a while, and are corrected when the queue comes to the top. Neither is ever
+      too low (design 6.4).
     - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has those
       for the queue's own usage. The two differ only where shares are in proportion to weights (W5). ``measure_scales`` and
       ``basis_scales`` are the divisors that are computed from them.

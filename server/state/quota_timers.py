@@ -59,8 +59,8 @@ def rearm(
 ) -> tuple[int | None, Move | None]:
     """Return a queue's timer after a configuration: the new instant, and the event to report.
 
-    ``over`` names the types in which the queue uses more than the new maximum. ``before`` is None if the queue was not
-    configured before.
+    ``over`` names the types in which the queue uses more than the new maximum. ``before`` is None if the queue is newly
+    configured.
     """
     delay = after.properties.quota_delay_ms
     new_delay = before is None or before.properties.quota_delay_ms != delay
@@ -147,7 +147,9 @@ def _change(
 
 
 def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
-    """Arm the timer of each configured queue over its max with the full delay, because all pods are known now (Q7).
+    """Arm the timer of each configured queue over its max with the full delay (Q7).
+
+    All pods are known now.
 
     Timers that were set before are replaced. A queue without a delay gets no timer. If quota preemption is off, no queue gets
     one.
@@ -161,7 +163,9 @@ def on_restart(partition: Partition) -> None:
 
 
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
-    """Arm timers after a restored or resized allocation raised the usage of these types, even if the allocation fits (Q7).
+    """Arm timers after a restored or resized allocation raised the usage of these types (Q7).
+
+    This is done even if the allocation fits.
 
     Each queue on the path gets a timer if it is over its max in one of these types and has no timer yet. Call this only after
     the sync.
@@ -184,7 +188,9 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
 
 
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
-    """Arm the timer of a configured queue with its full delay, if the queue is over its max and has a delay.
+    """Arm the timer of a configured queue with its full delay.
+
+    Do nothing if the queue is within its max or has no delay.
 
     Dynamic and draining queues have no timer (Q17).
     """

@@ -120,7 +120,9 @@ def leave(queue: Queue, child: Child) -> None:
 
 
 def leave_empty(application: Application) -> None:
-    """Remove the entry of an application that has no waiting asks left, and the entries of queues that have none left.
+    """Remove the entry of an application that has no waiting asks left.
+
+    Also remove the entries of queues that have none left.
 
     The next search would remove these entries too. Until then, each change of usage would renew them, which costs time.
     """

@@ -1,7 +1,8 @@
 """The state of the round loop between ticks: where it stopped, and which asks it need not check again (design 6.2).
 
 Most of this state only saves work, and losing it changes no decision. Two items are different, because they delay the next
-rounds (P1, P5): the start of the last round of claims, and the releases of earlier rounds. A restart of the core forgets both.
+rounds (P1, P5). These are the start of the last round of claims, and the releases of earlier rounds. A restart of the core
+forgets both.
 """
 
 from collections import Counter
@@ -94,14 +95,14 @@ class GroupsLook:
 class Round:
     """The state of the rounds of one partition.
 
-    - ``due_ms`` is the next instant at which an ask may reserve without any event, because it has then waited long enough.
+    - ``due_ms`` is the next instant at which time alone lets an ask reserve: it has then waited long enough.
     - ``claims_ms`` is the instant from which an ask may claim in a round. ``began_ms`` is when the last round of claims began.
       ``arrivals`` is the number of the last ask that had arrived then. ``goes_on`` says whether the step budget ended that
       round early.
     - ``released`` has the releases of that round and of earlier rounds within the pace's window.
-    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, have changed. Then asks of higher
-      priority are tried on these nodes again. ``reservations_offered`` has the sets of reservations that were already offered
-      to such asks when the step budget ended. The next tick continues with the other sets.
+    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, have changed. Asks of higher priority are
+      then tried on these nodes again. ``reservations_offered`` has the sets of reservations that were already offered to such
+      asks when the step budget ended. The next tick continues with the other sets.
     - ``reservations_untold`` says that reservations changed after the asks that they block were last sent their reasons.
       ``reserved_told`` has the groups whose last reason names a reservation, with the reservation's id and the instant.
     - ``observed`` has the plan that was last shown, by subject, in a partition that only observes (P8). The subject of a plan
@@ -109,17 +110,17 @@ class Round:
     - ``cycles`` counts the scheduling cycles in which placement ended within its budget. An ask that still waits has missed all
       of them since it came (P2).
     - ``seen`` has the counters of the state (relief, nodes) when the last round began. ``open`` says that the round continues
-      in the next tick. The reason is that its step budget ended, that a plan or takeover was made, or that a look is still
-      open. ``masked`` has the asks that were refused since the round began, by policy and key.
+      in the next tick. There are three reasons: its step budget ended, a plan or takeover was made, or a look is still open.
+      ``masked`` has the asks that were refused since the round began, by policy and key.
     - ``hopeless`` has the numbers of classes that no node could hold. These numbers are valid while ``hopeless_seen`` stays the
       same: `NodeIndex.entered`, and how many pledges ended.
     - ``barren`` has the numbers of groups in which no ask may reserve. A number is valid until an ask joins its group.
     - ``unsuited`` has the numbers of groups whose asks are too large for each reserved node that they could take over. These
       numbers are valid while ``unsuited_seen`` stays the same: `NodeIndex.entered`, and the ids of the reservations.
-    - ``look`` is the latest look for asks that may reserve, and ``claims_look`` that for asks that may claim. ``groups_look``
-      is the latest look at groups beside the claims. Each is None if there is none.
-    - ``looked`` is the value that `Partition.relief` had when open decisions were last checked for marked victims that are no
-      longer needed (J11).
+    - ``look`` is the latest look for asks that may reserve. ``claims_look`` is the latest look for asks that may claim.
+      ``groups_look`` is the latest look at groups beside the claims. Each is None if there is none.
+    - ``looked`` is the value of `Partition.relief` when open decisions were last checked for marked victims that are no longer
+      needed (J11).
     - ``tries`` is the planners' memory of asks that they refused.
     """
 

@@ -50,7 +50,9 @@ def is_too_much_used(partition: Partition) -> bool:
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """Return the requests of each leaf's waiting asks, less the capacity that is pledged to them and counts as used (W1).
+    """Return the requests of each leaf's waiting asks (W1).
+
+    The capacity that is pledged to them and counts as used is subtracted.
 
     Leaves without waiting asks are left out. Pledges that give way to claims do not count as used.
     """

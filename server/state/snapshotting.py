@@ -295,8 +295,8 @@ def _within_limits(members: Sequence[Ask]) -> bool:
 def first_blocker(ask: Ask) -> Limiter | None:
     """Return the first of an ask's limits without headroom for it. Return None if all have headroom.
 
-    For a firm ask, the limits of firm use come first, from the leaf up. Then come those of queues, from the leaf up, then those
-    of the user, and last those of the group.
+    For a firm ask, the limits of firm use come first, from the leaf up. Then come the limits of queues, from the leaf up, then
+    those of the user, and last those of the group.
     """
     limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_headroom(ask.ask_class)), None)

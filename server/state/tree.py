@@ -135,7 +135,9 @@ def _intern(partition: Partition, spec: QueueSpec) -> None:
 
 
 def drain(queue: Queue) -> None:
-    """Drain a queue that is no longer configured, and the configured queues below it, so that they take no new applications.
+    """Drain a queue that is no longer configured, and the configured queues below it.
+
+    They take no new applications then.
 
     Dynamic queues below it keep their state.
     """
@@ -384,7 +386,7 @@ def _limits(partition: Partition, limit: Limit) -> Amounts:
 
 
 def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
-    """Return all limits of an application: those of queues from the leaf up, then those of its user and of its group at each level."""
+    """Return all limits of an application: of queues from the leaf up, then of its user and of its group at each level."""
     path = list(application.leaf.path_up())
     limiters = [queue.limiter for queue in path if queue.limiter is not None]
     group = matched_group(application.leaf, application.user_groups)
@@ -428,7 +430,7 @@ def _count_in(application: Application) -> None:
 def sweep_in_parts(partition: Partition, kept: list[Queue] | None = None) -> Parts[list[str]]:
     """Remove all empty queues that are dynamic or draining, and return their paths.
 
-    If ``kept`` is a list, the removed queues are added to it, so that the caller can free their memory later.
+    If ``kept`` is a list, the removed queues are added to it. The caller can then free their memory later.
     """
     removed: list[str] = []
     leaves = [

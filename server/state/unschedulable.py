@@ -66,7 +66,10 @@ class Unschedulable:
             self.requiring.pop(ask_class, None)
 
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
-        """Return the classes whose demand is at most ``most`` in every type, and those classes of ``also`` that are in the table."""
+        """Return the classes whose demand is at most ``most`` in every type.
+
+        Also return those classes of ``also`` that are in the table.
+        """
         count = len(self._classes)
         found = self._used[:count].copy()
         for at, demands in enumerate(self._demands):
