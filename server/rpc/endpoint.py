@@ -100,8 +100,8 @@ class Holding(Protocol):
 class Setting:
     """The settings of an endpoint, made by bootstrap. ``configured`` says that a file, not registrations, configures the core.
 
-    ``scheduler`` is used in place of the feed if inputs are recorded; it then calls ``feed``. Decisions wait for ``holding`` before they are sent.
-    ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
+    ``scheduler`` is used in place of the feed if inputs are recorded; it then calls ``feed``. Decisions wait for ``holding``
+    before they are sent. ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
     identities: Identities
@@ -114,7 +114,7 @@ class Setting:
     reads: Reads = field(default_factory=InPlace)
     keeping: Keeping = field(default_factory=NotKept)
     feed: Feed | None = None
-    """The feed of followers; without one the endpoint makes its own."""
+    """The feed of followers. Without one, the endpoint makes its own."""
     replica: Replica = field(default_factory=Replica)
     history: Address | None = None
     """The place of the history, None if the core keeps none."""
@@ -173,7 +173,7 @@ class Endpoint:
             self._servicer.lead = self._following.stop
 
     async def run(self) -> None:
-        """Decide until stopped; a core that follows others does so whenever it leads. An exception of the core ends this."""
+        """Decide until stopped. A core that follows others decides while it leads. An exception of the core ends this."""
         following = self._following
         if following is None:
             await self.pump.run()

@@ -90,7 +90,7 @@ class Joining:
     token_file: Path | None = None
 
     def check(self, *, traced: bool) -> None:
-        """Raise BadOptionError for options that cannot be used; ``traced`` says whether this core writes an input trace."""
+        """Raise BadOptionError for options that cannot be used. With ``traced``, this core writes an input trace."""
         for leader in self.leaders:
             address("--follow", leader)
         if self.leaders and traced:
@@ -130,7 +130,7 @@ class Replica:
         """The address of the leader that is or was followed last."""
         self.leader_position = 0
         self.heard_ms = 0
-        """The instant of the leader's last message in Unix milliseconds; 0 if there was none."""
+        """The instant of the leader's last message in Unix milliseconds, or 0 if there was none."""
         self.joined = 0
         """The number of checkpoints that were taken over."""
         self.difference = ""
@@ -141,7 +141,7 @@ class Replica:
         return self.not_leader("do that") if method in LEADING else None
 
     def not_leader(self, what: str) -> CallError | None:
-        """Return the error of a call that only a leader accepts; None if this core leads."""
+        """Return the error of a call that only a leader accepts. Return None if this core leads."""
         if self.state is State.LEADER:
             return None
         if self.leader:
@@ -187,7 +187,7 @@ class Following:
             _log.info("leads", position=self._feed.position)
 
     def watch(self, is_free: Callable[[], bool]) -> None:
-        """Watch, while this core leads, whether another core leads as well; then let this one follow it.
+        """Watch, while this core leads, whether another core leads as well. If so, let this one follow it.
 
         ``is_free`` returns whether no manager has a stream here. As long as one has, this core goes on to lead.
         """

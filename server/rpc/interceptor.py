@@ -78,7 +78,7 @@ class Guard(grpc.aio.ServerInterceptor):
         self._admitted: set[_Admitted] = set()
         self.draining = False
         self.refusal: Callable[[str], CallError | None] = lambda _method: None
-        """The function that returns why this core does not accept calls of a method now; None if it does."""
+        """The function that returns why this core does not accept calls of a method now. It returns None if the core does."""
 
     def checks(self) -> int:
         """Return how many health checks are open."""

@@ -52,7 +52,7 @@ class Saving:
         self._numbers = count(1)
         self._position = feed.position
         self.why_not = ""
-        """The reason why the last save failed; empty if it did not."""
+        """The reason why the last save failed, or "" if it did not fail."""
 
     async def run(self) -> None:
         """Save the state every `SAVE_S` seconds if the core was given anything since."""

@@ -8,7 +8,7 @@ from server.model.events import ManagerRegistered
 
 
 def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
-    """Return why a registration is refused because of its epoch; "" if it is not refused.
+    """Return why a registration is refused because of its epoch, or "" if it is not refused.
 
     The manager is the one that registered before, if any. A lower epoch is refused, and the same epoch of another process.
     """
@@ -23,7 +23,7 @@ def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
 
 
 def term(epoch: int, instance: str) -> str:
-    """Return the words that say in which epoch and as which process a shim registers; "" without an epoch."""
+    """Return the words that say in which epoch and as which process a shim registers. Return "" without an epoch."""
     if not epoch:
         return ""
     return f" in epoch {epoch} as {instance!r}" if instance else f" in epoch {epoch}"

@@ -14,7 +14,7 @@ from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 Claimant = WaitingAsk | WaitingJob
-"""A single ask or a gang; both wait in one order (P3)."""
+"""A single ask or a gang. Both wait in one order (P3)."""
 LAST: Final = Fraction(1 << 63)
 """The distance of a queue that is entitled to nothing, larger than any other: amounts stay below 2^62."""
 

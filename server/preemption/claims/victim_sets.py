@@ -155,7 +155,7 @@ def key_of(victims: Iterable[Candidate], task: Task) -> Key:
 
 
 def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
-    """Return the first four parts of the key of these victims; the last part is the excess."""
+    """Return the first four parts of the key of these victims. The last part is the excess."""
     opted = originators = 0
     highest = chosen[0].priority
     for one in chosen:

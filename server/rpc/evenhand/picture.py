@@ -71,7 +71,7 @@ class Pictures:
 
 
 def _leader(replica: Replica, *, named: bool) -> str:
-    """Return whose state the answer shows; empty for a core that decides."""
+    """Return whose state the answer shows, as text. Return "" for a core that decides."""
     if replica.state is State.LEADER:
         return ""
     if replica.state is State.RESTORED and not replica.heard_ms:

@@ -29,7 +29,7 @@ class ReplicationService:
         self._numbers = count(1)
 
     async def follow(self, request: pb.FollowRequest) -> AsyncIterator[pb.FollowResponse]:
-        """Yield the checkpoint, then the slices of input as the core gets them; raises CallError."""
+        """Yield the checkpoint, then the slices of input as the core gets them. Raise CallError."""
         if failure := self._replica.not_leader("follow this core"):
             raise failure
         if request.layout != checkpoint.layout():
