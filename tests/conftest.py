@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 import server  # noqa: F401 - before gRPC, see there
+from scripts.real import provision
 from tests.effort import cases
 
 ROOT: Final = Path(__file__).parent
@@ -39,6 +40,10 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    try:
+        provision.kubernetes()
+    except provision.UnknownVersionError as error:
+        raise pytest.UsageError(str(error)) from error
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         config.pluginmanager.register(_Failures(reporter), "failures-at-once")

@@ -92,7 +92,10 @@ class Cluster:
 
         Raises ClusterFault.
         """
-        absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
+        try:
+            absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
+        except provision.UnknownVersionError as error:
+            raise ClusterFault(str(error)) from error
         if absent:
             raise ClusterFault(f"not built yet: {', '.join(absent)}; say `make real`")
         self._start("etcd", self._etcd_flags())
@@ -288,7 +291,7 @@ def main() -> None:
     except ClusterFault as fault:
         raise SystemExit(str(fault)) from fault
     sys.stdout.write(f"export KUBECONFIG={cluster.kubeconfig()}\n")
-    sys.stdout.write(f"export PATH={provision.folder()}:$PATH\n")
+    sys.stdout.write(f"export PATH={provision.search_path()}:$PATH\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """The build of the external programs that the tests run, outside the checkout.
 
-Also the download of the modules of tests in Go. `make real` runs it, and the tests use the programs from the same
-folder. All of them are built with Go from the single module in `tools/`. The folder's name is that module's digest,
-so other versions are in other folders. Each program is moved into the folder after it is built. So a stopped build
-continues where it was, and two builds at a time do not disturb each other.
+`make real` runs it, and the tests use the programs from the same folders. All of them are built with Go from the
+module in `tools/`. When the environment variable `KUBERNETES` names a version (`make real KUBERNETES=1.32`), API server
+and kubectl are built from that version's own module in `tools/1.32/`, which `scripts/real/pin.py` wrote. The name of a
+folder of programs is its module's digest, so programs of several versions are side by side. Each program is moved into
+its folder after it is built. A stopped build therefore continues where it was, and two builds at the same time do not
+disturb each other.
 """
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -23,7 +26,12 @@ PROGRAMS = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "grpcurl": "github.com/fullstorydev/grpcurl/cmd/grpcurl",
 }
+BY_VERSION = ("kube-apiserver", "kubectl")
+"""The programs of Kubernetes itself, which `KUBERNETES` chooses."""
 TOOLS = Path(__file__).with_name("tools")
+RELEASE = re.compile(r"k8s\.io/kubernetes v(\S+)")
+CHOICE = "KUBERNETES"
+"""The environment variable that names a minor version of Kubernetes."""
 ROOT = Path(__file__).parents[2]
 TESTED = ("tests/go", "examples/clients")
 """The folders with Go modules that have tests; their dependencies are in Go's own cache."""
@@ -31,16 +39,61 @@ WORD_S = 20
 """Seconds between the messages of a long build that it is still running."""
 
 
-def folder() -> Path:
-    """Return the folder of the built programs."""
-    module = (TOOLS / "go.mod").read_bytes() + (TOOLS / "go.sum").read_bytes()
-    return cache() / hashlib.sha256(module).hexdigest()[:16] / "bin"
+class UnknownVersionError(Exception):
+    """`KUBERNETES` names no version that can be built; the message names those that can."""
+
+
+def releases() -> dict[str, str]:
+    """Return the release of each minor version that can be built, the default version first."""
+    modules = (TOOLS / "go.mod", *sorted(TOOLS.glob("*/go.mod"), key=_minor))
+    return {found.rpartition(".")[0]: found for found in map(_release, modules)}
+
+
+def kubernetes() -> str:
+    """Return the minor version that the environment chooses, or the default version; errors: UnknownVersionError."""
+    known = list(releases())
+    chosen = os.environ.get(CHOICE) or known[0]
+    if chosen not in known:
+        raise UnknownVersionError(
+            f"{CHOICE}={chosen}: write one of {', '.join(known)} (without {CHOICE}: {known[0]})"
+        )
+    return chosen
+
+
+def search_path() -> str:
+    """Return the folders of the programs in the form of PATH; those of the chosen version of Kubernetes come first."""
+    return os.pathsep.join(dict.fromkeys(str(_folder(name)) for name in (*BY_VERSION, *PROGRAMS)))
 
 
 def program(name: str) -> Path | None:
     """Return the path of a program; None when it is not built."""
-    path = folder() / name
+    path = _folder(name) / name
     return path if path.exists() else None
+
+
+def _folder(name: str) -> Path:
+    """Return the folder of a built program."""
+    module = _module(name)
+    pinned = (module / "go.mod").read_bytes() + (module / "go.sum").read_bytes()
+    return cache() / hashlib.sha256(pinned).hexdigest()[:16] / "bin"
+
+
+def _module(name: str) -> Path:
+    """Return the folder of the Go module from which a program is built."""
+    chosen = kubernetes()
+    is_default = name not in BY_VERSION or chosen == next(iter(releases()))
+    return TOOLS if is_default else TOOLS / chosen
+
+
+def _release(module: Path) -> str:
+    """Return the release of Kubernetes that a go.mod requires, for example `1.32.13`."""
+    found = RELEASE.search(module.read_text())
+    assert found is not None, f"{module} does not require k8s.io/kubernetes"
+    return found[1]
+
+
+def _minor(module: Path) -> int:
+    return int(_release(module).split(".")[1])
 
 
 def missing(names: Iterable[str] = PROGRAMS) -> list[str]:
@@ -50,11 +103,11 @@ def missing(names: Iterable[str] = PROGRAMS) -> list[str]:
 
 def build(go: str, name: str) -> Path:
     """Build a program unless it is there; raises CalledProcessError after go has printed why."""
-    path = folder() / name
+    path = _folder(name) / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         half = path.with_name(f".{name}.{os.getpid()}")
-        flags = ["-mod=readonly", "-trimpath", "-ldflags", _link_flags(go), "-o", str(half)]
+        flags = ["-mod=readonly", "-trimpath", "-ldflags", _link_flags(name), "-o", str(half)]
         try:
             _run([go, "build", *flags, PROGRAMS[name]], name)
             half.replace(path)
@@ -63,22 +116,19 @@ def build(go: str, name: str) -> Path:
     return path
 
 
-def _link_flags(go: str) -> str:
-    """Return linker flags that leave out debugging tables and set the version as Kubernetes' own build does."""
-    command = [go, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"]
-    version = subprocess.run(  # noqa: S603 -- our words.
-        command, cwd=TOOLS, env=environment(), check=True, text=True, stdout=subprocess.PIPE
-    ).stdout.strip()
-    major, minor = version.removeprefix("v").split(".")[:2]
-    facts = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-    told = (f"-X k8s.io/component-base/version.{name}={value}" for name, value in facts.items())
+def _link_flags(name: str) -> str:
+    """Return linker flags that leave out debugging tables, and set the version that Kubernetes' own build would set."""
+    release = _release(_module(name) / "go.mod")
+    major, minor = release.split(".")[:2]
+    facts = {"gitVersion": f"v{release}", "gitMajor": major, "gitMinor": minor}
+    told = (f"-X k8s.io/component-base/version.{fact}={value}" for fact, value in facts.items())
     return " ".join(("-s", "-w", *told))
 
 
 def _run(command: list[str], name: str) -> None:
     """Run a build to its end, and print a message every `WORD_S` seconds."""
     words = 0
-    with children.started(command, cwd=TOOLS, env=environment()) as process:
+    with children.started(command, cwd=_module(name), env=environment()) as process:
         while process.poll() is None:
             try:
                 process.wait(WORD_S)
@@ -122,23 +172,21 @@ def main() -> None:
     Print the path of each program.
     """
     children.listen()
-    wanted = missing()
     try:
+        wanted = missing()
         go = _go() if wanted else find_go()
         if go is None:
             _say("Go is not here: the tests in Go are skipped")
         else:
             fetch_modules(go)
             for number, name in enumerate(wanted, 1):
-                _say(
-                    f"building {name}, {number} of {len(wanted)} (all, once: about five minutes) ..."
-                )
+                _say(f"building {name}, {number} of {len(wanted)} (once; minutes) ...")
                 build(go, name)
-    except NoGoError as error:
+    except (NoGoError, UnknownVersionError) as error:
         raise SystemExit(f"real: {error}") from error
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"real: failed: {' '.join(error.cmd)}") from error
-    _say(f"{', '.join(PROGRAMS)}: {folder()}")
+    _say(f"Kubernetes {releases()[kubernetes()]}; {', '.join(PROGRAMS)}: {search_path()}")
 
 
 if __name__ == "__main__":

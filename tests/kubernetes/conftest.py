@@ -1,7 +1,8 @@
 """A real API server for the tests of this folder, and the processes that they start with it.
 
 REAL_KUBECONFIG or KUBECONFIG names a cluster. Otherwise the tests start their own on the loopback, with the programs
-that `make real` builds. When these are missing, the tests are skipped; with REQUIRE_REAL=1 they fail.
+that `make real` builds. KUBERNETES chooses the version of API server and kubectl. When programs are missing, the tests
+are skipped; with REQUIRE_REAL=1 they fail.
 """
 
 import os
@@ -106,7 +107,7 @@ def manifests(kube: Kube) -> list[Object]:
 def certificates(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create the secrets with deploy/certificates.sh and provide the folder with the certificate authority."""
     folder = tmp_path_factory.mktemp("certificates")
-    path = f"{provision.folder()}{os.pathsep}{os.environ['PATH']}"
+    path = f"{provision.search_path()}{os.pathsep}{os.environ['PATH']}"
     for _ in range(2):  # The second time renews the certificates.
         said = subprocess.run(
             [str(DEPLOY / "certificates.sh"), str(folder)],

@@ -1,7 +1,10 @@
 """The test cluster itself: it does what the other tests rely on, also after a restart of its API server."""
 
+import json
+
 import pytest
 
+from scripts.real import provision
 from tests.kubernetes import objects
 from tests.kubernetes.kube import Kube, until
 
@@ -9,6 +12,14 @@ from tests.kubernetes.kube import Kube, until
 def phase(kube: Kube, namespace: str, pod: str) -> str:
     found = kube.find("Pod", pod, namespace)
     return str(found["status"]["phase"]) if found else "gone"
+
+
+def test_the_programs_are_of_the_chosen_version(kube: Kube) -> None:
+    if kube.own is None:
+        pytest.skip("the cluster is not ours, and has a version of its own")
+    said = json.loads(kube.kubectl("version", "--output=json").stdout)
+    release = f"v{provision.releases()[provision.kubernetes()]}"
+    assert said["serverVersion"]["gitVersion"] == said["clientVersion"]["gitVersion"] == release
 
 
 def test_a_pod_with_a_node_runs_and_goes_when_it_is_deleted(kube: Kube, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""`make real`: it fetches what tests in Go need, and when it is stopped, no build and no incomplete program is left."""
+"""`make real`: programs of several versions of Kubernetes, the modules of tests in Go, and a build that is stopped."""
 
 import os
 import signal
@@ -6,13 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from scripts.real import provision
 from tests.kubernetes.kube import until
 
 ROOT = Path(__file__).parents[2]
 GO = """#!/bin/sh
 case $1 in
 env) echo go1.99.0 ;;
-list) echo v1.36.3 ;;
 build)
   for word; do
     test "$before" = -o && echo half > "$word"
@@ -31,40 +33,89 @@ esac
 FETCHING_GO = """#!/bin/sh
 case $1 in
 env) echo go1.99.0 ;;
-list) echo v1.36.3 ;;
 mod) echo "$PWD $*" >> {told} ;;
 build)
   for word; do
-    test "$before" = -o && echo whole > "$word"
+    test "$before" = -o && echo "$PWD $*" > "$word"
     before=$word
   done
 esac
 """
+"""A replacement of go that writes into each program where and how it was built."""
+DEFAULT, *OTHERS = provision.releases()
+
+
+def make_real(tmp_path: Path, kubernetes: str) -> subprocess.CompletedProcess[str]:
+    """Provide the programs for a version of Kubernetes in a cache of the test, with a replacement of go."""
+    told, go, cache = (tmp_path / name for name in ("told", "go", "cache"))
+    told.unlink(missing_ok=True)
+    go.write_text(FETCHING_GO.format(told=told))
+    go.chmod(0o755)
+    changed = {
+        "PATH": os.pathsep.join((str(tmp_path), os.environ["PATH"])),
+        "XDG_CACHE_HOME": str(cache),
+        "KUBERNETES": kubernetes,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "scripts.real.provision"],
+        cwd=ROOT,
+        env=os.environ | changed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Provide a folder in which `make_real` builds and `provision` looks."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_programs_of_two_versions_are_side_by_side(
+    built: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    found: dict[str, dict[str, str]] = {}
+    for version in (DEFAULT, other, DEFAULT):
+        assert make_real(built, version).returncode == 0
+        monkeypatch.setenv("KUBERNETES", version)
+        assert provision.missing() == []
+        paths = {name: provision.program(name) for name in provision.PROGRAMS}
+        found[version] = {name: path.read_text() for name, path in paths.items() if path}
+    chosen = {name for name, how in found[other].items() if how != found[DEFAULT][name]}
+    assert chosen == {"kube-apiserver", "kubectl"}
+    release = provision.releases()[other]
+    for name in chosen:
+        assert found[other][name].startswith(f"{provision.TOOLS / other} build ")
+        assert f"version.gitVersion=v{release}" in found[other][name]
+    for how in found[DEFAULT].values():
+        assert how.startswith(f"{provision.TOOLS} build ")
+        assert f"version.gitVersion=v{provision.releases()[DEFAULT]}" in how
+
+
+@pytest.mark.parametrize("misspelt", ["1.2", f"v{DEFAULT}", provision.releases()[DEFAULT]])
+def test_an_unknown_version_is_refused_with_those_that_are_known(
+    built: Path, misspelt: str
+) -> None:
+    done = make_real(built, misspelt)
+    assert done.returncode == 1
+    assert f"KUBERNETES={misspelt}: write one of {', '.join((DEFAULT, *OTHERS))}" in done.stderr
+    assert not [file for file in (built / "cache").rglob("*") if file.is_file()]
 
 
 def test_the_modules_of_the_tests_in_go_are_downloaded(tmp_path: Path) -> None:
-    told, go, cache = (tmp_path / name for name in ("told", "go", "cache"))
-    go.write_text(FETCHING_GO.format(told=told))
-    go.chmod(0o755)
-    paths = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
+    modules = {
+        path.parent
+        for top in ("tests/go", "examples/clients")
+        for path in ROOT.glob(f"{top}/*/go.mod")
+    }
+    assert len(modules) > 2
     for _ in range(2):  # also when all programs are built
-        told.unlink(missing_ok=True)
-        subprocess.run(
-            [sys.executable, "-m", "scripts.real.provision"],
-            cwd=ROOT,
-            env=os.environ | {"PATH": paths, "XDG_CACHE_HOME": str(cache)},
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        modules = {
-            path.parent
-            for top in ("tests/go", "examples/clients")
-            for path in ROOT.glob(f"{top}/*/go.mod")
-        }
-        assert len(modules) > 2
-        assert set(told.read_text().splitlines()) == {
-            f"{module} mod download" for module in modules
-        }
+        assert make_real(tmp_path, DEFAULT).returncode == 0
+        said = (tmp_path / "told").read_text().splitlines()
+        assert set(said) == {f"{module} mod download" for module in modules}
 
 
 def test_a_stopped_build_leaves_no_process_and_no_half_of_a_file(tmp_path: Path) -> None:

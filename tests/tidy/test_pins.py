@@ -1,4 +1,4 @@
-"""The pinned versions are within the ranges of pyproject.toml."""
+"""The pinned versions are within the ranges of pyproject.toml; those of Kubernetes fit together and are documented."""
 
 import re
 import tomllib
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+from scripts.real import provision
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -48,3 +50,24 @@ def test_the_image_has_every_requirement() -> None:
     assert {Requirement(one).name.lower() for one in wanted} <= pins("requirements.txt").keys()
     build = {Requirement(one).name.lower() for one in SETTINGS["build-system"]["requires"]}
     assert build <= pins("requirements-build.txt").keys()
+
+
+@pytest.mark.parametrize("minor", provision.releases())
+def test_the_libraries_of_kubernetes_are_of_the_same_release(minor: str) -> None:
+    folders = [provision.TOOLS / minor, provision.TOOLS]
+    module = next(folder for folder in folders if (folder / "go.mod").exists())
+    release = provision.releases()[minor]
+    replaced = re.findall(
+        r"^\t(k8s\.io/\S+) => (\S+) v(\S+)$", (module / "go.mod").read_text(), re.MULTILINE
+    )
+    assert len(replaced) > 20
+    assert {(name, version) for _, name, version in replaced} == {
+        (name, release.replace("1.", "0.", 1)) for name, _, _ in replaced
+    }
+    assert f"k8s.io/kubernetes v{release} h1:" in (module / "go.sum").read_text()
+
+
+@pytest.mark.parametrize("page", ["docs/compatibility.md", "docs/kubernetes.md"])
+def test_a_page_names_the_tested_releases_of_kubernetes(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert [one for one in provision.releases().values() if one not in text] == []
