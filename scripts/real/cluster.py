@@ -35,6 +35,8 @@ USERS = {"admin": "system:masters", "kwok": "system:masters", "nobody": ""}
 
 PARTS = ("etcd", "kube-apiserver", "kwok")
 STAGES = Path(__file__).with_name("stages.yaml")
+CLAIMS_BY_DEFAULT = 34
+"""The minor version from which the API server keeps a pod's device claims by default; before, it removes the field."""
 READY_S_MAX = 60.0
 PAUSE_S = 0.1
 PORTS = range(20_000, 32_000)
@@ -198,6 +200,7 @@ class Cluster:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--endpoint-reconciler-type=none",
             "--profiling=false",
+            *_gates(),
             *self._more_api_flags,
         ]
 
@@ -236,6 +239,12 @@ class Cluster:
         (self.folder / "ports").write_text(" ".join(map(str, ports)))
 
 
+def _gates() -> tuple[str, ...]:
+    """Return the flag for features that the tests need and that this version of Kubernetes leaves off by default."""
+    minor = int(provision.kubernetes().removeprefix("1."))
+    return () if minor >= CLAIMS_BY_DEFAULT else ("--feature-gates=DynamicResourceAllocation=true",)
+
+
 def kubeconfig(server: str, authority: Path, user: str, token: str) -> str:
     """Return the text of a kubeconfig for one user of one server."""
     cluster = {"server": server, "certificate-authority": str(authority)}
@@ -271,24 +280,25 @@ def free_ports(count: int) -> list[int]:
 
 
 def default_folder() -> Path:
-    """Return the folder of the cluster that `up` starts, unless the environment names another one."""
-    return cache() / "cluster"
+    """Return the folder of the cluster that `up` starts: one for each version of Kubernetes, because none reads the state of a later one."""
+    chosen = provision.kubernetes()
+    return cache() / ("cluster" if chosen == provision.default() else f"cluster-{chosen}")
 
 
 def main() -> None:
     """Start or stop a cluster on behalf of a user."""
     parser = argparse.ArgumentParser(description="A Kubernetes cluster on the loopback.")
     parser.add_argument("what", choices=("up", "down"))
-    parser.add_argument("--folder", type=Path, default=default_folder(), help="where it stands")
+    parser.add_argument("--folder", type=Path, help="where it stands")
     parser.add_argument("--no-kwok", action="store_true", help="no kubelets: bound pods never run")
     given = parser.parse_args()
-    cluster = Cluster(given.folder)
-    if given.what == "down":
-        cluster.stop()
-        return
     try:
+        cluster = Cluster(given.folder or default_folder())
+        if given.what == "down":
+            cluster.stop()
+            return
         cluster.start(kwok=not given.no_kwok)
-    except ClusterFault as fault:
+    except (ClusterFault, provision.UnknownVersionError) as fault:
         raise SystemExit(str(fault)) from fault
     sys.stdout.write(f"export KUBECONFIG={cluster.kubeconfig()}\n")
     sys.stdout.write(f"export PATH={provision.search_path()}:$PATH\n")

@@ -49,13 +49,18 @@ def releases() -> dict[str, str]:
     return {found.rpartition(".")[0]: found for found in map(_release, modules)}
 
 
+def default() -> str:
+    """Return the minor version that is built when the environment chooses none."""
+    return next(iter(releases()))
+
+
 def kubernetes() -> str:
     """Return the minor version that the environment chooses, or the default version; errors: UnknownVersionError."""
     known = list(releases())
-    chosen = os.environ.get(CHOICE) or known[0]
+    chosen = os.environ.get(CHOICE) or default()
     if chosen not in known:
         raise UnknownVersionError(
-            f"{CHOICE}={chosen}: write one of {', '.join(known)} (without {CHOICE}: {known[0]})"
+            f"{CHOICE}={chosen}: write one of {', '.join(known)} (without {CHOICE}: {default()})"
         )
     return chosen
 
@@ -81,7 +86,7 @@ def _folder(name: str) -> Path:
 def _module(name: str) -> Path:
     """Return the folder of the Go module from which a program is built."""
     chosen = kubernetes()
-    is_default = name not in BY_VERSION or chosen == next(iter(releases()))
+    is_default = name not in BY_VERSION or chosen == default()
     return TOOLS if is_default else TOOLS / chosen
 
 
