@@ -1,4 +1,4 @@
-"""PodGroups on a real API server with the feature gates of Kubernetes' own gangs (alpha in 1.36).
+"""PodGroups on a real API server with the feature gates of Kubernetes' own gangs (alpha in 1.36, beta in 1.37).
 
 The API server first does not serve PodGroups, and the shim has the role of an earlier version; then both change.
 """
@@ -22,15 +22,23 @@ from tests.kubernetes.stack import Stack
 from tests.kubernetes.test_preemption import stays
 from tests.real.needs import absent
 
-GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
-SERVED = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
-API = "scheduling.k8s.io/v1alpha2"
+FIRST = 36
+"""The minor version from which Kubernetes has PodGroups."""
+MINOR = int(provision.kubernetes().removeprefix("1."))
+GATES, API = (
+    ("GenericWorkload=true,GangScheduling=true", "scheduling.k8s.io/v1alpha2")
+    if MINOR == FIRST
+    else ("GenericWorkload=true", "scheduling.k8s.io/v1beta1")
+)
+SERVED = (f"--feature-gates={GATES}", f"--runtime-config={API}=true")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     if os.environ.get("REAL_KUBECONFIG") or os.environ.get("KUBECONFIG"):
         pytest.skip("the feature gates of that cluster are not ours to choose")
+    if MINOR < FIRST:
+        pytest.skip(f"Kubernetes 1.{MINOR} has no PodGroups")
     if missing := provision.missing():
         absent(f"not built: {', '.join(missing)} (`make real` builds them)")
     return tmp_path / "cluster"
@@ -62,7 +70,7 @@ def apply(kube: Kube, text: str) -> None:
 
 def serve(folder: Path) -> None:
     """Restart the API server so that it serves PodGroups."""
-    cluster = Cluster(folder, [GATES, SERVED])
+    cluster = Cluster(folder, SERVED)
     cluster.kill_api_server()
     cluster.start_api_server()
 
