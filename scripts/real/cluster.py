@@ -94,10 +94,7 @@ class Cluster:
 
         Raises ClusterFault.
         """
-        try:
-            absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
-        except provision.UnknownVersionError as error:
-            raise ClusterFault(str(error)) from error
+        absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
         if absent:
             raise ClusterFault(f"not built yet: {', '.join(absent)}; say `make real`")
         self._start("etcd", self._etcd_flags())
