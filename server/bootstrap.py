@@ -8,6 +8,7 @@ import signal
 import ssl
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -216,7 +217,7 @@ async def _start(
     core, begun, keeper = _core(options, stack)
     sessions = Sessions()
     feed = Feed(core, importlib.metadata.version("evenhand"))
-    replica = replica_of(options, feed, core, begun.configuration)
+    replica = replica_of(options, feed, core, begun.configuration, uuid.uuid4().hex)
     recording, holding = _recording(options, feed, core, stack)
     keeping = keeper or NotKept(lambda: core.state.revision)
     past = remembering(core, options.history, options.state_dir, options.history_settings, clock)

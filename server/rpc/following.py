@@ -122,7 +122,11 @@ class Joining:
 class Replica:
     """The state of a core among several: whether it leads, and otherwise whom it follows and how far it is."""
 
-    def __init__(self, leaders: Sequence[str] = (), *, restored: bool = False) -> None:
+    def __init__(
+        self, leaders: Sequence[str] = (), *, restored: bool = False, process: str = ""
+    ) -> None:
+        self.process = process
+        """The name of this process, which no other process has; a core may find itself among those that it is to follow."""
         self.state = State.JOINING if leaders else State.LEADER
         if restored:
             self.state = State.RESTORED
@@ -211,7 +215,7 @@ class Following:
                     return
 
     async def _leads(self, other: str) -> bool:
-        """Return whether another core says that it leads."""
+        """Return whether another process says that it leads."""
         async with self._channel(other) as channel:
             ask = channel.unary_unary(
                 REPLICATION,
@@ -221,7 +225,7 @@ class Following:
             with suppress(grpc.aio.AioRpcError):
                 metadata = self._joining.metadata
                 answer = await ask(pb.GetReplicationRequest(), timeout=WATCH_S, metadata=metadata)
-                return bool(answer.state == State.LEADER)
+                return answer.state == State.LEADER and answer.process != self._replica.process
         return False
 
     async def _join_any(self) -> None:

@@ -43,15 +43,15 @@ def _state_file(options: Places) -> Path | None:
 
 
 def replica(
-    options: Places, feed: Feed, core: Core, configuration: Configuration | None
+    options: Places, feed: Feed, core: Core, configuration: Configuration | None, process: str
 ) -> Replica:
     """Give the core the state of an earlier run if one was saved.
 
-    Return whether the core leads from its start.
+    Return whether the core leads from its start. ``process`` is a name that no other process has.
     """
     path = _state_file(options)
     is_restored = path is not None and restore(path, feed, core, configuration)
-    return Replica(options.follow.leaders, restored=is_restored)
+    return Replica(options.follow.leaders, restored=is_restored, process=process)
 
 
 def saving(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, TypeVar
 
 import grpc
@@ -22,6 +23,7 @@ from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc as rpc
 
 RM = "rm"
+_PROCESSES = count(1)
 PATIENCE_S = 30.0
 SETTING = Setting(Identities(), About("test", 1), lambda _kind, _objects, _context: None)
 
@@ -225,7 +227,7 @@ async def serving(  # noqa: PLR0913, PLR0917 - one function for all that a test 
     """
     clock = Clock()
     core = core or Core()
-    setting = replace(setting, replica=Replica(leaders))
+    setting = replace(setting, replica=Replica(leaders, process=str(next(_PROCESSES))))
     endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)
     endpoint.follow(Joining(leaders).opened("follower"), lambda: 0.0)
     port = await endpoint.start(f"127.0.0.1:{port}", None)

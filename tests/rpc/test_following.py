@@ -209,3 +209,16 @@ async def test_a_registration_of_an_older_epoch_makes_no_follower_the_leader() -
             assert (await replication(follower)).state == State.FOLLOWER
             await follower.register(epoch=8)
             assert (await replication(follower)).state == State.LEADER
+
+
+async def test_a_core_that_finds_itself_among_its_leaders_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following_module, "WATCH_S", 0.02)
+    port = free_port()
+    async with serving(leaders=(f"127.0.0.1:{port}",), port=port) as alone:
+        await alone.register()
+        assert (await replication(alone)).process
+        for _ in range(10):
+            await asyncio.sleep(0.02)
+            assert (await replication(alone)).state == State.LEADER

@@ -97,6 +97,7 @@ class ReplicationService:
             heard_ms=0 if leads else replica.heard_ms,
             difference=replica.difference,
             now_ms=self._pump.now(),
+            process=replica.process,
             followers=[
                 pb.FollowerState(name=one.name, sent_position=one.position)
                 for one in self._feed.followers
