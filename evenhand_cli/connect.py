@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, TypeVar
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Concatenate, TypeVar
 import grpc
 import typer
 
+from evenhand.v1 import replication_pb2, replication_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.combinations import refuse_without
 from evenhand_cli.contexts import Context, attributes, context_names, read_contexts
@@ -23,6 +24,8 @@ from evenhand_cli.staleness import Pictures
 
 DEFAULT_CORE = "127.0.0.1:50051"
 DEFAULT_TIMEOUT_S = 30.0
+FIND_S = 2.0
+"""Seconds in which each of several cores has to say whether it decides."""
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 PANEL = "Connection"
 
@@ -32,7 +35,8 @@ CoreAddress = Annotated[
         "--core",
         envvar="EVENHAND_CORE",
         metavar="HOST:PORT",
-        help=f"Address of the core; {DEFAULT_CORE} when neither this option nor a context gives one.",
+        help=f"Address of the core; of several, separated by commas, the one that decides is asked. {DEFAULT_CORE} "
+        "when neither this option nor a context gives one.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -196,8 +200,33 @@ def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core
     if credentials is None:
         refuse_without("--tls-ca", tls_server_name=way.tls_server_name)
     metadata = bearer(_path(way.token_file))
-    with open_channel(way.core, credentials, way.tls_server_name) as channel:
-        yield Core(way.core, channel, timeout_s, credentials is not None, metadata)
+    address = _deciding(way, credentials, metadata, timeout_s)
+    with open_channel(address, credentials, way.tls_server_name) as channel:
+        yield Core(address, channel, timeout_s, credentials is not None, metadata)
+
+
+def _deciding(
+    way: Context,
+    credentials: grpc.ChannelCredentials | None,
+    metadata: tuple[tuple[str, str], ...],
+    timeout_s: float,
+) -> str:
+    """Return the address of the core that decides; of the first one that answers if none does; else the first of all."""
+    addresses = [checked_address(one.strip()) for one in way.core.split(",")]
+    if len(addresses) == 1:
+        return addresses[0]
+    answered: list[str] = []
+    for address in addresses:
+        with open_channel(address, credentials, way.tls_server_name) as channel:
+            stub = replication_pb2_grpc.ReplicationServiceStub(channel)
+            request = replication_pb2.GetReplicationRequest()
+            limit = min(timeout_s, FIND_S)
+            with suppress(grpc.RpcError):
+                answer = stub.GetReplication(request, timeout=limit, metadata=metadata)
+                if answer.state == "leader":
+                    return address
+                answered.append(address)
+    return (answered or addresses)[0]
 
 
 def resolved(given: Context, name: str) -> Context:

@@ -50,6 +50,9 @@ def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_
             told = evenhand("replication", "--core", first).out
             assert told.startswith("this core decides; ")
             assert f"follower {second}" in told or "follower 127.0.0.1:0: level" in told
+            both = f"127.0.0.1:1,{second},{first}"
+            assert evenhand("replication", "--core", both).out.startswith("this core decides")
+            assert evenhand("replication", "--core", f"127.0.0.1:1,{second}").code == 0
             ended = evenhand("follow", "--core", first, "--for", "2s", "-o", "json")
             assert (ended.code, ended.value()["difference"]) == (0, "")
 
