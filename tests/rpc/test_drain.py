@@ -19,6 +19,7 @@ from server.bootstrap import Exit, ServeOptions, serve
 from server.core.core import Core
 from server.core.events.managers import held
 from server.model.decisions import Tick
+from server.model.parts import Parts
 from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, SETTING, Served, Stream, asks, serving, until
@@ -106,11 +107,11 @@ async def test_a_drain_ends_a_stream_that_takes_nothing_and_serves_one_that_read
 async def test_a_defect_in_the_core_ends_the_server_with_its_own_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(_core: Core, _now: int, _budget: int) -> Tick:
+    def fail(_core: Core, _now: int, _budget: int) -> Parts[Tick]:
         raise AssertionError("an invariant is broken")
 
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    monkeypatch.setattr(Core, "tick", fail)
+    monkeypatch.setattr(Core, "tick_in_parts", fail)
     task = asyncio.create_task(serve(ServeOptions("127.0.0.1:0"), ready=where.set_result))
     async with grpc.aio.insecure_channel(await where) as channel:
         raw = channel.stream_stream("/si.v1.Scheduler/UpdateNode")()  # type: ignore[var-annotated]
