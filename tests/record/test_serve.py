@@ -12,6 +12,7 @@ import pytest
 from server.bootstrap import Exit, ServeOptions, serve
 from server.core.core import Core
 from server.model.decisions import Tick
+from server.model.parts import Parts
 from server.rpc.access import Access
 from si.v1 import si_pb2 as si
 from tests.cli.run import evenhand
@@ -58,10 +59,10 @@ async def test_what_was_recorded_can_be_replayed(tmp_path: Path) -> None:
 async def test_what_a_core_fails_of_is_in_the_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_core: Core, _now: int, _budget: int) -> Tick:
+    def fail(_core: Core, _now: int, _budget: int) -> Parts[Tick]:
         raise AssertionError("an invariant is broken")
 
-    monkeypatch.setattr(Core, "tick", fail)
+    monkeypatch.setattr(Core, "tick_in_parts", fail)
     async with recorded(tmp_path, Exit.CORE_FAILED) as channel:
         raw = channel.stream_stream("/si.v1.Scheduler/UpdateNode")()  # type: ignore[var-annotated]
         stream = Stream(raw)
