@@ -183,9 +183,13 @@ class Scheduler:
     def _check_epoch(self, event: ManagerRegistered) -> None:
         """Raise CallError if the core refuses the registration because of its epoch (design 7.2)."""
         manager = self._core.state.managers.get(event.rm_id)
+        if manager is None:
+            return
+        connected = bool(self._sessions.open_kinds(event.rm_id))
         why = epochs.obstacle(manager, event)
-        if manager is not None and why:
-            connected = bool(self._sessions.open_kinds(event.rm_id))
+        if not why and connected and manager.epoch > event.epoch:
+            why = f"an elected process of resource manager {event.rm_id!r} is connected: end it first"
+        if why:
             raise refused(manager, why, connected=connected)
 
     def _wiping(self, event: ManagerRegistered) -> list[ManagerWiped]:

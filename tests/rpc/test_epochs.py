@@ -106,6 +106,22 @@ async def test_the_refusal_says_which_epoch_is_known_and_whether_its_process_is_
         assert await facts(served, named("one", 1)) == {"epoch": "7", "connected": "false"}
 
 
+async def test_a_cluster_may_give_its_election_up_once_no_elected_process_is_connected() -> None:
+    async with serving() as served:
+        second = await ready(served, "two", 7)
+        await second.send(asks("a"))
+        await second.read(si.AllocationResponse)
+        assert await refusal(served.register(forget=True)) == (*OLD, [])
+        for one in served.streams:
+            await one.close()
+        await until(lambda: not served.endpoint.sessions)
+        assert await refusal(served.register()) == (*OLD, [])
+        assert await refusal(served.register(**named("one", 1), forget=True)) == (*OLD, [])
+        await served.register(forget=True)
+        assert served.core.managers["rm"].epoch == 0
+        await served.register()
+
+
 async def facts(served: Served, registration: dict[str, Any]) -> dict[str, str]:
     """Return the metadata of the ErrorInfo with which a registration is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as refused:

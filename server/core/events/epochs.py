@@ -10,9 +10,12 @@ from server.model.events import ManagerRegistered
 def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
     """Return why a registration is refused because of its epoch, or "" if it is not refused.
 
-    The manager is the one that registered before, if any. A lower epoch is refused, and the same epoch of another process.
+    The manager is the one that registered before, if any. A lower epoch is refused, and the same epoch of another process. A shim
+    without an epoch that asks the core to forget it is not refused: a cluster may give its election up.
     """
     if manager is None or event.epoch > manager.epoch or not manager.epoch:
+        return ""
+    if event.forget and not event.epoch:
         return ""
     if event.epoch == manager.epoch and event.instance == manager.instance:
         return ""
