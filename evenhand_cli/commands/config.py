@@ -170,7 +170,6 @@ def rollback(
     The text is from the history. As with `config apply`, nothing is applied when another revision came into force meanwhile.
 
     Examples:
-        evenhand history config
         evenhand config rollback 6 --dry-run
         evenhand config rollback 6
 

@@ -104,7 +104,7 @@ def query(
 
     Examples:
         evenhand log query decisions.jsonl --queue root.research --since 2d
-        evenhand log query decisions.jsonl --victim 04c4ce11-cc88-5f56-ac5b-e24a761c2cf9 -o json
+        evenhand log query decisions.jsonl --victim film --output json
 
     """
     files = _files(file)

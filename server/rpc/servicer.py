@@ -188,7 +188,9 @@ class Scheduler:
         connected = bool(self._sessions.open_kinds(event.rm_id))
         why = epochs.obstacle(manager, event)
         if not why and connected and manager.epoch > event.epoch:
-            why = f"an elected process of resource manager {event.rm_id!r} is connected: end it first"
+            why = (
+                f"an elected process of resource manager {event.rm_id!r} is connected: end it first"
+            )
         if why:
             raise refused(manager, why, connected=connected)
 

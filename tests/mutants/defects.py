@@ -109,8 +109,8 @@ DEFECTS: Final = (
     Defect(
         "new members are not compared with those that run",
         "server.core.events.asks",
-        "    gang_consistency.note(application, event.spec)\n    journal.set_started",
-        "    journal.set_started",
+        "    gang_consistency.note(application, event.spec)\n    if known is not None and",
+        "    if known is not None and",
         judge=Judge.STORIES,
         stories="mixed_jobs",
         policy=Policy.JOB,
@@ -176,7 +176,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a guarantee does not measure the share",
-        "server.state.tree",
+        "server.state.reranking",
         "    for name, quantity in queue.spec.guaranteed:\n        amounts[index[name]] = quantity\n    return",
         "    return",
         policy=Policy.PLACEMENT,
@@ -548,8 +548,8 @@ DEFECTS: Final = (
     Defect(
         "an ask that comes back forgets how long it has waited",
         "server.core.events.asks",
-        "    ask.arrival = partition.arrivals\n    ask.cycle",
-        "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    ask.cycle",
+        "    ask.arrival = partition.arrivals\n    ask.cycle = partition.round.cycles  # while",
+        "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    ask.cycle = partition.round.cycles  # while",
         policy=Policy.PLACEMENT,
     ),
     # Claims.
