@@ -110,6 +110,7 @@ class ClusterServicer(rpc.ClusterServiceServicer):
                         pod=_reference(("Pod", one.namespace, one.name)),
                         because=one.because,
                         may_stay=one.may_stay,
+                        needs_force=one.needs_force,
                     )
                     for one in drained.left
                 ],

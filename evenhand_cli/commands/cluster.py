@@ -336,8 +336,11 @@ def _drained(node: str, answer: pb.DrainNodeResponse) -> RenderableType:
         name = f"{one.pod.namespace}/{one.pod.name}"
         style = "" if one.may_stay else "warn"
         lines.append(Text(f"  left {name}: {one.because}", style=style))
-    if not all(one.may_stay for one in answer.left):
-        lines.append(Text(f"when these may go: evenhand cluster drain {node}"))
+    if not all(one.may_stay or one.needs_force for one in answer.left):
+        lines.append(Text(f"when their budgets allow it: evenhand cluster drain {node}"))
+    if any(one.needs_force for one in answer.left):
+        command = f"evenhand cluster drain {node} --force"
+        lines.append(Text(f"to evict pods without a workload: {command}"))
     return Text("\n").join(lines)
 
 

@@ -31,6 +31,8 @@ OF_PAGES: Final = ("decisions", "notes")
 """The kinds of decisions that the steps of a page list beside the usual ones."""
 LIKELY_MISSPELT: Final = 0.8
 """Similarity above which words count as misspelt words of a block that is run."""
+PAGE: Final = ".md"
+"""The ending of a page. Where it has no blocks, it is read as YAML only if a line looks like that of a story."""
 STEPS_MAX: Final = 10_000
 """Maximum number of steps in a file."""
 ADVICE: Final = (
@@ -39,6 +41,7 @@ ADVICE: Final = (
 )
 _PART: Final = re.compile(r"partitions:|- (?:at|do|then):")
 """The beginning of a configuration, or of the steps of a page."""
+_BEGUN: Final = re.compile(rf"(?:{_PART.pattern})|(?:- )?(?:title|steps):")
 _HEADING: Final = re.compile(r"#+ +(.+)")
 _TITLED: Final = {"title", "steps"}
 
@@ -82,6 +85,8 @@ def read_examples(text: str, source: str) -> list[Example]:
     """Return the stories of a file in order. `source` names the file in errors. Raises Fault, with the line of the error."""
     text = text.replace("\r\n", "\n")
     found = list(blocks(text))
+    if not found and source.endswith(PAGE) and not any(map(_BEGUN.match, text.split("\n"))):
+        raise _fault("no story in this file", source, 1, ADVICE)
     read = _of_page(text, found, source) if found else _of_yaml(text, source)
     examples = [one for one in read if one.moments]
     if not examples:

@@ -42,6 +42,8 @@ class Left:
     because: str
     may_stay: bool
     """Whether the node counts as drained with this pod."""
+    needs_force: bool = False
+    """Whether a drain with `force` evicts the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ def stays_because(pod: KubeObject, controller: KubeObject | None, *, force: bool
         return Left(*key_of(pod), because, may_stay=True)
     if controller is None and not force:
         because = "has no workload that would create it again; --force evicts it"
-        return Left(*key_of(pod), because, may_stay=False)
+        return Left(*key_of(pod), because, may_stay=False, needs_force=True)
     return None
 
 

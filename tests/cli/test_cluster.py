@@ -287,10 +287,14 @@ def test_a_drain_respects_budgets_and_names_what_it_left(cluster: Running) -> No
     ended = cluster.run("drain", target)
     assert ended.code == 1
     assert "left seven/bare: has no workload" in ended.out
+    assert f"to evict pods without a workload: evenhand cluster drain {target} --force" in ended.out
     assert re.search(r"left seven/agent-\w+: belongs to DaemonSet agent", ended.out)
     mine = [name for name in before if name.startswith("seven-")]
     left = [name for name in mine if f"left seven/{name}: Cannot evict pod" in ended.out]
     evicted = [name for name in mine if f"evicted seven/{name}" in ended.out]
+    assert (f"when their budgets allow it: evenhand cluster drain {target}" in ended.out) == bool(
+        left
+    )
     assert len(evicted) == min(1, len(mine))
     assert sorted(left + evicted) == sorted(mine)
     for _ in mine:

@@ -351,6 +351,14 @@ def test_a_file_without_a_story_is_refused(text: str, what: str, tmp_path: Path)
     assert "own.yaml:" in ended.err
 
 
+def test_a_page_without_blocks_is_not_read_as_yaml(tmp_path: Path) -> None:
+    page = "# A page\n\nIt says: nothing.\n"
+    ended = run(tmp_path, page, name="page.md", width=200)
+    assert (ended.code, ended.out) == (2, "")
+    assert "no story in this file" in ended.err
+    assert "page.md:1" in ended.err
+
+
 def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
     missing = evenhand("story", str(tmp_path / "none.md"))
     assert (missing.code, missing.out) == (2, "")

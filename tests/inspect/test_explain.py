@@ -475,8 +475,10 @@ def test_a_node_says_what_is_on_it() -> None:
     assert (found.kind, found.node_id, found.code) == ("node", "n2", "schedulable")
     assert explain(world, "n4").code == "not-schedulable"
     assert said(found, "Capacity here is pledged to held-1, of which 0.004 cores are still in use.")
-    assert said(found, "Here run")
-    assert said(explain(world, "n4"), "drained or not enabled yet")
+    assert said(found, "Here run 3 allocations: run-2, port-1 and gpu-1.")
+    world.allocation("single", "n5", "other")
+    assert said(explain(world, "n5"), "Here runs 1 allocation: single.")
+    assert said(explain(world, "n4"), "It is cordoned or drained, or not enabled yet")
     assert said(explain(world, "n4"), "Nothing runs here.")
     assert said(explain(world, "n5"), "It has the taints only.")
 

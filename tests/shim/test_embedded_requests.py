@@ -80,9 +80,9 @@ async def test_a_drain_leaves_pods_that_nobody_creates_again(cluster: EmbeddedCl
     await on(cluster, "n1")
     drained = await requests.drain(cluster, "n1")
     assert drained.evicted == ()
-    assert [(one.name, one.may_stay) for one in drained.left] == [
-        ("bare", False),
-        ("orphan", False),
+    assert [(one.name, one.may_stay, one.needs_force) for one in drained.left] == [
+        ("bare", False, True),
+        ("orphan", False, True),
     ]
     forced = await requests.drain(cluster, "n1", force=True)
     assert len(forced.evicted) == 2

@@ -241,7 +241,7 @@ def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
     summary = (
         "It takes placements."
         if node.schedulable
-        else "It is drained or not enabled yet: it takes no pods but those that require it by name."
+        else "It is cordoned or drained, or not enabled yet: it takes no pods but those that require it by name."
     )
     lines = [
         summary,
@@ -273,7 +273,8 @@ def _on_node(node: Node, name: Namer) -> list[str]:
     lines = []
     if node.allocations:
         running = some_of(list(node.allocations.values()), NAMED_MAX, name)
-        lines.append(f"Here run {count(len(node.allocations), 'allocation')}: {running}.")
+        verb = "runs" if len(node.allocations) == 1 else "run"
+        lines.append(f"Here {verb} {count(len(node.allocations), 'allocation')}: {running}.")
     if node.foreign:
         lines.append(f"Other schedulers run {count(len(node.foreign), 'pod')} here.")
     return lines or ["Nothing runs here."]
