@@ -127,6 +127,20 @@ def test_fresh_begins_with_the_manifests_again(tmp_path: Path) -> None:
     assert kept(file) == {"Node": 1, "PriorityClass": 2}
 
 
+def test_a_shim_may_have_the_core_forget_what_it_knows(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with running(["serve", "--listen", "127.0.0.1:0"], tmp_path / "serve.log") as core:
+        address = address_of(core, tmp_path / "serve.log")
+        for turn, more in enumerate(([], [], ["--forget"])):
+            log = tmp_path / f"{turn}.log"
+            with running(shim(CLAIM, state, address, *more), log):
+                logged(log, *ALL)
+                await_counts(address, allocations=16, waiting_asks=2)
+        events = evenhand("events", "--core", address, "-o", "json").out
+        assert events.count("manager-resumed") == 1
+        assert events.count("manager-replaced") == 1
+
+
 def kept(file: Path) -> dict[str, int]:
     """Return how many objects of each kind a state file has."""
     found: dict[str, int] = {}

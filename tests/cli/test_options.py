@@ -60,6 +60,9 @@ WORDS: dict[str, Row] = {
     "context show": ("here",),
     "context set": ("here",),
     "log verify": (f"{FOLDER}/log",),
+    "history queue": ("root.a",),
+    "history pod": ("shop/web-1",),
+    "config rollback": ("2",),
 }
 """Arguments without which a command does nothing."""
 
@@ -183,6 +186,14 @@ SERVED = (
 SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_role"
 OF_CLUSTER = "cli/test_cluster.py::"
 FOLLOWED = "cli/test_followers.py::"
+LEASE = "cli/test_shim_election.py::test_what_is_given_of_the_lease_reaches_the_shim"
+PAST = "questions/test_history_questions.py::"
+NARROWED = PAST + "test_times_and_filters_narrow_what_is_shown"
+WHOLE = PAST + "test_all_shows_every_row"
+ELSEWHERE = PAST + "test_another_partition_has_no_history"
+ROLLED_BACK = PAST + "test_a_rollback_is_data_and_its_warnings_may_be_silenced"
+QUERIED = "record/test_log_query.py::test_the_command_filters_by_everything_that_it_names"
+PERIOD = {"--since": NARROWED, "--until": NARROWED, "--output": NARROWED}
 
 NAMED: dict[str, dict[str, str]] = {
     "demo": {
@@ -210,12 +221,45 @@ NAMED: dict[str, dict[str, str]] = {
         "--tls-client-ca": SECURED,
         "--tokens": "cli/test_identity.py::test_a_token_over_tls_opens_the_core",
         "--roles": SECURED,
+        "--history": NARROWED,
+        "--history-retention": NARROWED,
+        "--history-minutes-after": NARROWED,
+        "--history-ten-minutes-after": NARROWED,
+        "--history-sample": NARROWED,
         "--follow": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-ca": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-cert": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-key": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-token": FOLLOWED + "test_a_follower_needs_its_role",
     },
+    "history queue": {**PERIOD, "--partition": ELSEWHERE},
+    "history pod": {
+        "--output": PAST + "test_an_evicted_pod_is_known_after_the_restart",
+        "--partition": ELSEWHERE,
+        "--all": WHOLE,
+    },
+    "history waits": {**PERIOD, "--queue": NARROWED, "--partition": ELSEWHERE, "--all": WHOLE},
+    "history config": {**PERIOD, "--all": WHOLE},
+    "history lost-work": {
+        **PERIOD,
+        "--queue": NARROWED,
+        "--policy": NARROWED,
+        "--partition": ELSEWHERE,
+        "--all": WHOLE,
+    },
+    "history failovers": PERIOD,
+    "config rollback": dict.fromkeys(("--dry-run", "--all", "--ignore"), ROLLED_BACK)
+    | {"--output": PAST + "test_a_rollback_applies_an_earlier_text_as_the_next_revision"},
+    "log query": dict.fromkeys(
+        (
+            *("--policy", "--victim", "--for", "--since", "--until"),
+            *("--output", "--sort-by", "--no-headers"),
+        ),
+        QUERIED,
+    )
+    | dict.fromkeys(
+        ("--queue", "--state"), "record/test_log_query.py::test_the_command_lists_them"
+    ),
     "replication": {"--output": FOLLOWED + "test_what_a_core_says_of_itself_is_data_too"},
     "follow": {
         "--for": FOLLOWED
@@ -241,6 +285,13 @@ NAMED: dict[str, dict[str, str]] = {
         "--no-wait": "cli/test_shim_ends.py::test_a_shim_that_is_not_to_wait_ends_as_every_command_does",
         "--state": "cli/test_embedded_restart.py::test_a_shim_that_is_killed_goes_on_where_it_was",
         "--cluster-listen": "cli/test_cluster.py::test_a_shim_listens_on_the_loopback_only",
+        "--elect": LEASE,
+        "--lease": LEASE,
+        "--lease-namespace": LEASE,
+        "--lease-duration": LEASE,
+        "--lease-renew": LEASE,
+        "--lease-margin": LEASE,
+        "--forget": "cli/test_embedded_restart.py::test_a_shim_may_have_the_core_forget_what_it_knows",
         "--fresh": "cli/test_embedded_restart.py::test_fresh_begins_with_the_manifests_again",
         "--stop": "cli/test_shim_options.py::test_a_kubernetes_cluster_ends_its_pods_itself",
     },

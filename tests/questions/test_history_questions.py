@@ -42,7 +42,9 @@ class Past:
 
 def serve(state: Path, log: Path, address: str = "127.0.0.1:0") -> Any:
     arguments = ["serve", "--listen", address, "--state-dir", str(state)]
-    return running([*arguments, "--history-sample", "1s"], log)
+    kept = ["--history-retention", "30d", "--history-minutes-after", "1h"]
+    coarser = ["--history-ten-minutes-after", "2d", "--history", str(state / "history.sqlite")]
+    return running([*arguments, "--history-sample", "1s", *kept, *coarser], log)
 
 
 def shim(core: str, cluster: Path, log: Path) -> Any:
@@ -213,6 +215,40 @@ def test_a_rollback_applies_an_earlier_text_as_the_next_revision(past: Past) -> 
     assert "there is no revision of the configuration '99'" in missing.err
     builtin = evenhand("config", "rollback", "1", "--core", past.core)
     assert "is the built-in configuration" in builtin.err
+
+
+def test_times_and_filters_narrow_what_is_shown(past: Past) -> None:
+    before = ("--since", "2d", "--until", "1d")
+    assert past.value("history", "lost-work", *before)["lines"] == []
+    assert past.value("history", "lost-work", "--policy", "quota")["lines"] == []
+    assert past.value("history", "lost-work", "--queue", "root.shop")["lines"] != []
+    assert past.value("history", "failovers", *before)["failovers"] == []
+    assert past.value("history", "config", *before)["configurations"] == []
+    assert past.value("history", "waits", "--queue", "root.shop", *before)["queues"] == []
+    assert past.value("history", "queue", "root.shop", *before)["series"] == []
+
+
+def test_all_shows_every_row(past: Past) -> None:
+    for asked in (["waits"], ["config"], ["lost-work"], ["pod", "studio/frame-04"]):
+        ended = evenhand("history", *asked, "--all", "--core", past.core)
+        assert (ended.code, ended.err) == (0, "")
+        short = evenhand("history", *asked, "--core", past.core)
+        assert len(ended.out) >= len(short.out)
+
+
+def test_another_partition_has_no_history(past: Past) -> None:
+    other = ("--partition", "other")
+    assert past.value("history", "waits", *other)["queues"] == []
+    assert past.value("history", "lost-work", *other)["lines"] == []
+    assert past.value("history", "queue", "root.shop", *other)["series"] == []
+    assert evenhand("history", "pod", "studio/frame-04", *other, "--core", past.core).code == 1
+
+
+def test_a_rollback_is_data_and_its_warnings_may_be_silenced(past: Past) -> None:
+    silent = past.ask(
+        "config", "rollback", "2", "--dry-run", "--all", "--ignore", "quota-not-enabled"
+    )
+    assert silent.code == 0
 
 
 def test_an_unknown_pod_is_a_fault(past: Past) -> None:

@@ -86,6 +86,21 @@ def test_the_command_lists_them(tmp_path: Path) -> None:
     assert (none.code, none.out.strip()) == (0, "no decision of the log matches")
 
 
+def test_the_command_filters_by_everything_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    written(path, 5)
+    every = query(files_of(path), Wanted()).records
+    one = next(each for each in every if each.victims and each.beneficiaries)
+    filters = ["--policy", one.policy, "--victim", one.victims[0].key]
+    more = ["--for", one.beneficiaries[0].key, "--since", str(one.at_ms)]
+    asked = ["log", "query", str(path), *filters, *more, "--until", str(one.at_ms)]
+    found = evenhand(*asked, "--no-headers", "--sort-by", "policy")
+    assert one.decision_id in found.out
+    value = evenhand(*asked, "--output", "json").value()
+    assert one.decision_id in [each["decision_id"] for each in value["decisions"]]
+    assert {each["policy"] for each in value["decisions"]} == {one.policy}
+
+
 def test_a_damaged_line_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     written(path, 5)
