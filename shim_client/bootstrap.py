@@ -1,6 +1,6 @@
 """The assembly of a shim; the only module that reads the clock.
 
-A process with a core (`evenhand demo`) and one without (`evenhand shim`) run the same parts:
+A process with a core in it (`evenhand demo`) and a process without one (`evenhand shim`) run the same parts:
 
     opened = open_directory(Path("examples/clusters/small"))
     shim = make_shim(opened.cluster, CoreAddress("127.0.0.1:50051"), opened.settings)
@@ -44,7 +44,7 @@ from shim_client.translate.config_map import merged
 FINISH_SECONDS_MAX = 3.0
 """Longest wait, in seconds, for requests in flight when an elected shim ends."""
 SUPERSEDED_PAUSE_SECONDS = 1.0
-"""Seconds after which a shim stands for election again when the core took another process although this one held the lease."""
+"""Seconds after which a shim stands for election again, if the core accepted another process although this process held the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,10 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
 ) -> Shim:
     """Return a shim that is ready to run.
 
-    When the shim watches ConfigMaps, it sends the queue configuration from them. It does so after it has
-    registered, and after each change. Otherwise the registration carries the queue configuration, and the core
-    refuses a bad one. With `wait` the shim waits for a core that does not answer yet. `instance` and
-    `forget`: see `Registration`. Of several cores the shim uses the first one that accepts it.
+    When the shim watches ConfigMaps, it sends the queue configuration from them. The shim sends it after each registration and
+    after each change. Otherwise the registration carries the queue configuration, and the core refuses a bad one. With `wait`
+    the shim waits for a core that does not answer yet. `instance` and `forget`: see `Registration`. Of several cores the shim
+    uses the first one that accepts it.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -177,7 +177,9 @@ async def run_shim(
 async def run_elected(
     make: Callable[[], Shim], elector: Elector, log: FilteringBoundLogger
 ) -> None:
-    """Run one shim after the other until cancelled: each from the end of the last one's term to the end of its own (design 7.2).
+    """Run one Shim object after the other until cancelled.
+
+    Each lives from the end of the previous term to the end of its own term (design 7.2).
 
     When cancelled, finish the requests in flight and give the lease back, so that another process leads at once. Errors: those of
     `run_shim`, except LeaseLostError and SupersededError, after which another shim begins.
@@ -221,13 +223,13 @@ def _end_of_term(life: asyncio.Task[None]) -> BaseException:
 
 
 def elapsed_clock() -> Callable[[], float]:
-    """Return a clock: seconds that never go back and, where the system has such a clock, count while the machine sleeps."""
+    """Return a clock in seconds that never goes back. On systems that have such a clock it also counts while the machine sleeps."""
     number = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic if number is None else partial(time.clock_gettime, number)
 
 
 def process_name(instance: str) -> str:
-    """Return a name for this process that no other process has, and none had before: the instance's name and chance."""
+    """Return a name that no other process has or had: the instance's name with random characters."""
     return f"{instance or socket.gethostname()}_{uuid.uuid4().hex[:12]}"
 
 

@@ -84,7 +84,8 @@ class ObjectRef:
 class Bind:
     """An order to bind a pod to a node, once its claims are bound.
 
-    Each of `claims` is a claim of the pod with the name of the volume that it is to get, "" for a new one on that node.
+    Each of `claims` is a claim of the pod with the name of the volume that the claim is to get, "" for a new volume on that
+    node.
     """
 
     pod: ObjectRef
@@ -201,7 +202,7 @@ class ClusterError(Exception):
 
 
 class FencedError(ClusterError):
-    """A request that was not sent, because this shim is not surely the one that leads (design 7.2)."""
+    """A request that was not sent, because this shim may not be the leader any more (design 7.2)."""
 
 
 class ConflictError(ClusterError):

@@ -52,7 +52,7 @@ class Election:
 
     name: str = "evenhand-shim"
     namespace: str = ""
-    """Namespace of the Lease; empty: that of the ConfigMaps."""
+    """Namespace of the Lease. If empty, it is that of the ConfigMaps."""
     terms: LeaseTerms = field(default_factory=LeaseTerms)
 
 
@@ -73,13 +73,13 @@ class Place:
     wait: bool = True
     """Whether to wait for a core that does not answer yet."""
     election: Election | None = None
-    """The lease by which one of several shims is elected; None: this shim is the only one."""
+    """The lease by which one of several shims is elected. None means that this shim is the only one."""
     forget: bool = False
     """Whether the core removes what it knows of this cluster before the shim reports it."""
 
 
 async def run_on_kubernetes(place: Place, *cores: CoreAddress) -> None:
-    """Run a shim until cancelled; of several cores it uses the first one that accepts it.
+    """Run a shim until cancelled. If there are several cores, the shim uses the first one that accepts it.
 
     Errors: NoAccessError, NoPortError, BadSettingError, and those of `run_shim`.
     """
@@ -126,7 +126,7 @@ async def run_on_kubernetes(place: Place, *cores: CoreAddress) -> None:
 async def _elector(
     place: Place, config: SingleConfig, namespace: str, log: FilteringBoundLogger
 ) -> AsyncIterator[Elector | None]:
-    """Provide what stands for election as one of several shims; None for a shim that is the only one."""
+    """Provide the elector with which this shim stands for election, or None if it is the only shim."""
     election = place.election
     if election is None:
         yield None

@@ -115,7 +115,10 @@ class PreferredTerm:
 
 @dataclass(frozen=True, slots=True)
 class GroupPreference:
-    """A preference to run near the pods of a group (weight above 0) or apart from them (below 0), by the places of a node label."""
+    """A preference to run in the same topology domain as the pods of a group (weight above 0) or in another one (below 0).
+
+    ``topology_key`` is the node label whose values are the domains.
+    """
 
     group: str
     topology_key: str
@@ -215,7 +218,8 @@ class ApplicationReport:
     """
     gang_style: str = ""
     timeout_ms: int = 0
-    """Longest time, in milliseconds, until placeholders are placed, and during which placed ones may stay unused. 0 means the core's default."""
+    """The longest time, in milliseconds, until all placeholders are placed, and for which placed placeholders may stay unused. 0 means the core's default.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +288,7 @@ class BudgetReport:
 class PlanCheckAnswer:
     """The answer to a plan check.
 
-    ``refused`` has the key of each pod that would not fit, with the reason. It is empty when all would fit.
+    ``refused`` has the key of each pod that would not fit, with the reason. ``refused`` is empty if all pods would fit.
     """
 
     check: str

@@ -3,8 +3,8 @@
 The service `""` reports that the process works. The service `readiness` reports that the core knows the whole
 cluster.
 
-Of several shims that elect one, `leader` reports which one leads and has told the core everything. The others are ready once
-they know the cluster.
+With an election, the service `leader` reports whether this shim leads and the core knows everything. The other shims count as
+ready once they know the cluster.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Shim:
     """The connection of one cluster with one core.
 
     With `leadership` the shim watches the cluster from the beginning, and registers and acts once it is elected. When its term
-    ends, `run` ends: another Shim has to begin, because what other shims did meanwhile is not known to this one.
+    ends, `run` ends. The next term needs another Shim, because this one does not know what other shims did meanwhile.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Shim:
         self._applier = Applier(cluster, self._acted, volumes_ms=settings.volume_bind_ms)
         self._inbox: asyncio.Queue[_News] = asyncio.Queue(INBOX_MAX)
         self.leadership: Leadership | None = None
-        """The election that decides when this shim acts; None: it acts from the beginning. Set it before `run`."""
+        """The election that decides when this shim acts. None means that the shim acts from the beginning. Set it before `run`."""
         self._may_act = False
         self._is_warm = False
         self._skipped: dict[str, str] = {}
@@ -159,7 +159,7 @@ class Shim:
         await self._applier.finish(seconds)
 
     async def _act(self, tasks: asyncio.TaskGroup) -> None:
-        """Wait until this shim is elected, if several elect one; then hold sessions with the core and carry out its decisions."""
+        """Wait until this shim is elected, if there is an election. Then hold sessions with the core and carry out its decisions."""
         term = None
         if self.leadership is not None:
             term = await self.leadership.acquired()
@@ -183,8 +183,8 @@ class Shim:
     async def _after(self, leadership: Leadership, term: Term, old: EpochOldError) -> Term:
         """Return the term with which to register after a core refused its epoch.
 
-        The core knows a higher epoch of an earlier lease, or of another lease. While that one's process is connected, this shim
-        waits. Otherwise the epoch is raised above it.
+        The core knows a higher epoch, which comes from an earlier lease or from another lease. While that one's process is
+        connected, this shim waits. Otherwise this shim raises its own epoch above the one that the core knows.
         """
         self._log.warning("the core knows another epoch", epoch=term.epoch, why=str(old))
         if old.is_connected:

@@ -118,12 +118,12 @@ def waits(
 ) -> None:
     """Show by queue how long pods waited for their places: median, 90th and 99th percentile.
 
-    The pods that asked in this time count. A percentile is the waiting time of one pod: no value between two is made up.
+    Pods that began to wait in this time count. A percentile is the waiting time of one of these pods, never a value between two
+    of them.
 
     Examples:
         evenhand history waits --queue root.research
         evenhand history waits --since 7d
-
     """
     begin, end = _period(core, since, until)
     request = pb.GetWaitsRequest(partition=partition, queue=queue, since_ms=begin, until_ms=end)
@@ -222,7 +222,7 @@ def _stub(core: Core) -> history_pb2_grpc.HistoryServiceStub:
 
 
 def _period(core: Core, since: str, until: str) -> tuple[int, int]:
-    """Return start and end of a period by the core's clock, 0 for one that is not given. Raises typer.BadParameter."""
+    """Return start and end of a period by the core's clock. An instant that is not given is 0. Raises typer.BadParameter."""
     if not since and not until:
         return 0, 0
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)

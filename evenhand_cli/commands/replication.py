@@ -1,4 +1,4 @@
-"""The commands `replication` and `follow`: which core decides, and whether another version of Evenhand would decide the same."""
+"""The commands `replication` and `follow`. They say which core decides, and whether another version of Evenhand would decide the same."""
 
 from importlib import metadata
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from server.replication.checkpoint import BadCheckpointError
 from server.replication.feed import Feed, Slice
 
 PROGRESS = 2_000
-"""Slices, or seconds without one, between two lines about the progress."""
+"""Number of messages of the stream between two lines about the progress."""
 
 
 @asks_core
@@ -120,7 +120,7 @@ def follow(
 
 
 def _is_time_up(fault: Fault, seconds: float | None) -> bool:
-    """Return whether a stream ended because it had been followed as long as the user wanted."""
+    """Return whether a stream ended because the time that the user gave was over."""
     cause = fault.__cause__
     return (
         seconds is not None
@@ -130,7 +130,7 @@ def _is_time_up(fault: Fault, seconds: float | None) -> bool:
 
 
 class _Watch:
-    """A core in this process that gets the input of another one, and the totals of the comparison."""
+    """A core in this process that gets the input of another core, with the totals of the comparison."""
 
     def __init__(self) -> None:
         self.feed = Feed(Deciding(), metadata.version("evenhand"))
@@ -140,11 +140,11 @@ class _Watch:
 
     @property
     def difference(self) -> str:
-        """The first difference; empty while there is none."""
+        """The first difference between the two cores; empty if there is none yet."""
         return self._applier.difference
 
     def take(self, response: pb.FollowResponse) -> None:
-        """Take a part of the stream. Raises BadCheckpointError and LostError."""
+        """Take one message of the stream. Raises BadCheckpointError and LostError."""
         if response.HasField("checkpoint"):
             self._join(response.checkpoint)
         elif response.HasField("slice"):

@@ -1,4 +1,4 @@
-"""The past for people: usage and waits of queues, the life of a pod, configurations, starts of the core."""
+"""The history as text: usage and waits of queues, the life of a pod, configurations, starts of the core."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,10 +19,10 @@ REASONS_MAX = 3
 QUEUES_MAX = 15
 PODS_MAX = 3
 LINES_MAX = 4
-"""Sentences of a decision that are shown unless the user requests all."""
+"""Maximum number of sentences of a decision that are shown unless the user requests all."""
 CHANGES_MAX = 4
 LATE_MS = 30_000
-"""Time after which the reader is told up to when the history is written."""
+"""Delay of the history, in milliseconds, above which the output says up to when the history is written."""
 
 
 def _title(name: str, what: str, period: pb.HistoryPeriod | None = None) -> Text:
@@ -34,12 +34,12 @@ def _title(name: str, what: str, period: pb.HistoryPeriod | None = None) -> Text
 
 
 def _indented(text: str | Text, by: int = 2) -> Padding:
-    """Return a text that is indented, also where it is folded."""
+    """Return a text whose lines, folded ones included, are all indented."""
     return Padding(text, (0, 0, 0, by), expand=False)
 
 
 def notes(period: pb.HistoryPeriod) -> Iterator[Text]:
-    """Yield what the reader has to know about the completeness of an answer."""
+    """Yield lines that say whether an answer lacks records."""
     late = period.until_ms - period.written_to_ms
     if period.written_to_ms and late > LATE_MS:
         text = f"the history is written up to {instant(period.written_to_ms)}: evenhand doctor says why"
@@ -204,7 +204,7 @@ def pods(
 ) -> RenderableType:
     """Return the life of a pod, the latest ask first; unless `full`, at most `PODS_MAX` asks.
 
-    `lines` are the sentences of the decision that evicted it.
+    `lines` are the sentences of the decision that evicted the pod.
     """
     shown = found.pods if full else found.pods[:PODS_MAX]
     parts: list[RenderableType] = [_title(found.pods[0].name or name, "history")]
@@ -225,7 +225,7 @@ def pods(
 
 
 def _life(one: pb.PastPod, now: int) -> str:
-    """Return the first sentence: how long it waited, ran, and how it ended."""
+    """Return the first sentence: how long the pod waited and ran, and how it ended."""
     if not one.placed_ms:
         waited = span((one.ended_ms or now) - one.asked_ms)
         if not one.ended_ms:
@@ -263,7 +263,7 @@ def _pod(one: pb.PastPod, now: int) -> RenderableType:
 
 
 def configurations(found: pb.ListConfigurationsResponse, *, full: bool = False) -> RenderableType:
-    """Return the configurations, the latest first, each with what it changed and what followed."""
+    """Return the configurations, the latest first, each with its changes and what followed."""
     if not found.configurations:
         return Text("no configuration came into force in this time")
     parts: list[RenderableType] = []
@@ -313,7 +313,7 @@ KINDS = {
 
 
 def failovers(found: pb.ListFailoversResponse, width: int) -> RenderableType:
-    """Return the starts and ends, the latest first, after a sentence about the latest restart."""
+    """Return a sentence about the latest restart, then the starts and ends of the core, the latest first."""
     if not found.failovers:
         return Text("no core started, and no manager registered, in this time")
     rows = found.failovers
@@ -329,7 +329,7 @@ def failovers(found: pb.ListFailoversResponse, width: int) -> RenderableType:
 
 
 def _restart(rows: Sequence[pb.Failover]) -> str:
-    """Return what the latest restart lost."""
+    """Return a sentence that says which pods the latest restart lost."""
     synced = next((one for one in rows if one.kind == "synced"), None)
     started = next((one for one in rows if one.kind == "core-started"), None)
     away = started.facts.get("away_ms", 0) if started is not None else 0

@@ -3,9 +3,9 @@
 When a core does not answer, the gRPC channel waits longer after each attempt. When a core answers and then drops
 every session, this module waits longer after each attempt.
 
-Of several cores the shim registers at the first one in its list that is healthy and accepts it, and goes to the next one when the
-session is lost. At most one core has a session: the streams of the last one are closed, and the state machine has taken in that
-its session has ended, before the next registration begins (design 7.2).
+If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim. When that
+session is lost, the shim goes to the next core. The shim has at most one session. Before it registers at the next core, the
+streams of the old session are closed, and the state machine has handled its end (design 7.2).
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ The time until a core answers at all is included.
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 5.0
 PAUSE_SECONDS_MAX_OF_SEVERAL = 0.5
-"""The longest pause of a shim with several cores: a pause of one core is no reason to wait for another."""
+"""The longest pause of a shim with several cores.
+
+It is short, because the failure of one core is no reason to wait before trying another.
+"""
 
 CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -56,10 +59,10 @@ QUICK_OPTIONS = (
     ("grpc.http2.ping_timeout_ms", 700),
     ("grpc.http2.max_pings_without_data", 0),
 )
-"""The options of a channel to one of several cores: a ping a second, and a core that does not answer it in time is left.
+"""The options of a channel to one of several cores. The channel sends a ping each second, and ends if the core does not answer in time.
 
-It is the timeout of pings that ends such a connection; gRPC 1.85 waits a minute without it, whatever the timeout of the keepalive
-is. gRPC answers pings in a thread of its own, so that a core that decides for long is not taken for a dead one.
+The ping timeout ends such a connection. Without it gRPC 1.85 waits a minute, whatever the keepalive timeout is. gRPC answers
+pings in a thread of its own, so a core that decides for long does not count as dead.
 """
 HEALTH_SECONDS_MAX = 1.0
 """Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
@@ -88,11 +91,11 @@ class EpochOldError(CoreRefusedError):
         self.known = known
         """The epoch that the core knows."""
         self.is_connected = is_connected
-        """Whether the process that has that epoch is connected to the core."""
+        """Whether a process with that epoch is connected to the core."""
 
 
 class NoCoreError(Exception):
-    """No core answered, and the shim does not wait for one."""
+    """The error when no core answered and the shim was told not to wait."""
 
     def __init__(self, error: AioRpcError) -> None:
         super().__init__(error.details())
@@ -108,7 +111,7 @@ class CoreAddress:
     token: str = field(default="", repr=False)
 
     def channel(self, *, quick: bool = False) -> Channel:
-        """Return a channel, which connects when it is used; a `quick` one notices within a second that the core is gone."""
+        """Return a channel, which connects when it is used. A `quick` channel notices within a second that the core is gone."""
         options = QUICK_OPTIONS if quick else CHANNEL_OPTIONS
         if self.credentials is None:
             return grpc.aio.insecure_channel(self.target, options=options)
@@ -161,7 +164,7 @@ class Listener(Protocol):
         ...
 
     async def skipped(self, core: str, why: str) -> None:
-        """Note that one of several cores has no session with this shim now; the next one is tried."""
+        """Note that one of several cores gives this shim no session now, so the next core is tried."""
         ...
 
     async def lost(self, why: str) -> None:
@@ -190,7 +193,7 @@ class _Core:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """The end of an attempt to hold a session: why, whether there was one, whether the core sent anything in it, and the error."""
+    """The end of an attempt to hold a session: the reason, whether a session began, whether the core sent anything in it, and the error."""
 
     why: str
     began: bool = False
@@ -209,7 +212,7 @@ class Connection:
         *,
         wait: bool = True,
     ) -> None:
-        """Make a connection to one of the cores; all of them are reached with the credentials of the first one."""
+        """Make a connection to one of the cores. The credentials of the first core are used for all of them."""
         self._addresses = tuple(addresses)
         self._registration = registration
         self._sleep = sleep
@@ -220,11 +223,11 @@ class Connection:
 
     @property
     def target(self) -> str:
-        """The core's address; of several cores all addresses."""
+        """The address of the core, or all addresses if there are several cores."""
         return ", ".join(one.target for one in self._addresses)
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Send reports to the core; without a session only the newest configuration is kept, and sent later."""
+        """Send reports to the core. If there is no session, reports are dropped, but the newest configuration is kept and sent later."""
         state = []
         for report in reports:
             if isinstance(report, ConfigurationReport):
@@ -235,7 +238,7 @@ class Connection:
             self._session.send(state)
 
     async def run(self, listener: Listener, epoch: int = 0) -> None:
-        """Hold sessions until cancelled; `epoch` is that of the registrations, 0 for a shim that elects none (design 7.2).
+        """Hold sessions until cancelled. `epoch` is sent with each registration; it is 0 for a shim without election (design 7.2).
 
         Errors: CoreRefusedError, NoCoreError, SupersededError, EpochOldError.
         """
@@ -287,7 +290,8 @@ class Connection:
             return _Ended(str(error), error=error)
 
     def _end_if_hopeless(self, failed: list[_Ended]) -> None:
-        """Raise the error of the first core if every core refuses the shim, or if one is silent and the shim is not to wait."""
+        """Raise the error of the first core if every core refuses the shim, or if a core does not answer and the shim was told not to wait.
+        """
         errors = [one.error for one in failed]
         if all(isinstance(one, CoreRefusedError) for one in errors):
             first = errors[0]
@@ -361,8 +365,8 @@ class Connection:
     def _heard_by(self, listener: Listener) -> Sink:
         """Return the receiver of answers to configurations.
 
-        A configuration that came into force replaces the one of later registrations, so that a core that was started again
-        without a state does not begin with the old one.
+        If a configuration came into force, later registrations send it. So a core that restarts without a state does not begin
+        with an older one.
         """
 
         async def heard(answers: list[Decision]) -> None:

@@ -1,4 +1,4 @@
-"""The reason in the details of a refused call, for which this client has an answer of its own (design 1.12 and 7.2)."""
+"""The reasons in the details of a refused call that this client handles in a special way (design 1.12 and 7.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grpc_status import rpc_status
 
 EPOCH_OLD: Final = "EPOCH_OLD"
 ANOTHER_LEADS: Final = frozenset({"FOLLOWER_BEHIND", "NOT_LEADER"})
-"""Reasons of a core that takes no registration now, because it follows another core. It may take one later."""
+"""Reasons of a core that takes no registration now, because it follows another core. That core may accept this shim later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Refusal:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the process that has that epoch is connected; a core that does not say so counts as one that says it."""
+        """Whether a process with that epoch is connected. If the core does not say whether, the process counts as connected."""
         return self.facts.get("connected") != "false"
 
 

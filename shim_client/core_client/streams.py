@@ -167,9 +167,9 @@ class Session:
         _raise_gravest(done)
 
     def _pod_decisions(self, response: si_pb2.AllocationResponse) -> Iterator[Decision]:
-        """Return the decisions of a response; none of one that was made for another epoch (design 7.2).
+        """Return the decisions of a response, or none if the response was made for another epoch (design 7.2).
 
-        A core of a version without epochs names none.
+        A core of a version without epochs sends no epoch; its responses are accepted.
         """
         if response.epoch not in (0, self._epoch):
             return iter(())
@@ -182,7 +182,7 @@ class Session:
         pack: Callable[[Iterable[Any], str], Iterator[Any]],
         greeting: Callable[..., Any],
     ) -> None:
-        """Write reports to a stream; send an empty message first when no report arrives soon.
+        """Write reports to a stream. If no report arrives soon, write an empty message first.
 
         The first message names the manager. When too many streams are open, the core closes those without a first
         message.

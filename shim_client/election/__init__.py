@@ -1,1 +1,1 @@
-"""The election of one shim of several by a lease: who may act, until when, and in which epoch (design 7.2)."""
+"""The election of one of several shims by a lease: which shim may act, until when, and in which epoch (design 7.2)."""

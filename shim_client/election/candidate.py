@@ -1,15 +1,16 @@
 """What one candidate knows about the lease, and what it does next; pure, with the time as an argument.
 
-Two candidates never hold the lease at one instant, for any delays and failures of their requests, as long as their clocks run
-equally fast:
+Two candidates never hold the lease at one instant, whatever the delays and failures of their requests, if their clocks gain or
+lose less than the margin while a lease lasts:
 
 - The holder counts from the *start* of its last successful write. The store changed the lease later than that. The holder stops
   `margin` before `duration` has passed.
 - Another candidate counts from the *receipt* of the last change that it saw. The store changed the lease earlier than that. The
   candidate takes the lease when the duration that the holder wrote has passed.
-- Each write names the version that was read. A write that arrives late, or a candidate that missed a renewal, is refused.
+- Each write names the version that was read. The store refuses a write that arrives late, and one from a candidate that missed
+  a renewal.
 
-A term that has lapsed never comes back: a holder that was late acquires the lease again, with the next epoch.
+A term that has lapsed never comes back. A holder that renewed too late has to acquire the lease again, with the next epoch.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ class Candidate:
     """One candidate. Instants are seconds of a clock that never goes back and also counts while the machine sleeps."""
 
     def __init__(self, identity: str, terms: LeaseTerms) -> None:
-        """Make a candidate. No other process, and no earlier run of this one, may have its identity."""
+        """Make a candidate. No other process, and no earlier run of this process, may have the same identity."""
         terms.check()
         self.identity = identity
         self.terms = terms
         self.term = 0
         """The number of times that this candidate acquired the lease."""
         self.epoch = 0
-        """The epoch of its last term; 0 before the first one."""
+        """The epoch of the candidate's last term, 0 before its first term."""
         self._until: float | None = None
-        """The instant at which its term ends; None without a term."""
+        """The instant at which the candidate's term ends, None if it has no term."""
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._highest = 0
-        """The highest epoch that was seen, so that epochs rise although the lease was deleted meanwhile."""
+        """The highest epoch that was seen. The next term's epoch is higher, even if the lease was deleted meanwhile."""
         self._is_known = False
         """Whether `_seen` is what the store has, as far as this candidate knows."""
 
@@ -43,7 +44,7 @@ class Candidate:
         return self._until is not None and now < self._until
 
     def seconds_left(self, term: int, now: float) -> float:
-        """Return for how many seconds the candidate surely holds the lease in this term; 0 when it does not."""
+        """Return for how many seconds the candidate surely holds the lease in this term, 0 if it does not hold it."""
         if term != self.term or self._until is None:
             return 0.0
         return max(0.0, self._until - now)
@@ -63,7 +64,10 @@ class Candidate:
             self._until = None
 
     def next_write(self, now: float) -> LeaseWrite | None:
-        """Return the write that is due: a renewal, or the acquisition of a lease that is free; None when another one holds it."""
+        """Return the write that is due: a renewal, or the acquisition of a lease that is free.
+
+        Return None if another candidate holds the lease, or if it has to be read first.
+        """
         if not self._is_known:
             return None
         lease = self._seen
@@ -76,7 +80,10 @@ class Candidate:
         return self._write(lease.version, self._highest + 1, acquires=True)
 
     def raising(self, epoch: int, now: float) -> LeaseWrite | None:
-        """Return the write that raises the epoch of the present term above the given one; None when it cannot be written now."""
+        """Return the write that raises the epoch of the present term above the given epoch.
+
+        Return None if the candidate does not hold the lease, or has to read it first.
+        """
         if not self._is_known or self._seen is None or not self.holds(now):
             return None
         return self._write(self._seen.version, max(epoch, self.epoch) + 1)
@@ -86,7 +93,10 @@ class Candidate:
         self._until = None
 
     def release(self, now: float) -> LeaseWrite | None:
-        """End the term, and return the write that gives the lease back; None when the candidate does not hold it."""
+        """End the term and return the write that gives the lease back.
+
+        Return None if the candidate does not hold the lease, or has to read it first.
+        """
         held = self.holds(now)
         self.end_term()
         if not held or not self._is_known or self._seen is None:
@@ -109,7 +119,7 @@ class Candidate:
         self._until = started + self.terms.duration - self.terms.margin
 
     def is_unsure(self) -> None:
-        """Note that a write failed, perhaps after it was carried out: the lease has to be read."""
+        """Note that a write failed, although the store may have carried it out: the lease has to be read again."""
         self._is_known = False
 
     def pause(self, started: float, now: float) -> float:

@@ -27,11 +27,11 @@ class Term:
 
 
 class LeaseLostError(Exception):
-    """The end of a term: the lease is not surely held any more, so that nothing may be done."""
+    """The end of a term: this process may not hold the lease any more, so it may change nothing."""
 
 
 class Elector:
-    """One candidate at work. `run` is to be run as a task; `missed` is called with each failed request."""
+    """One candidate at work. Run `run` as a task. `missed` is called with the error of each failed request."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Elector:
             await asyncio.sleep(self._candidate.pause(started, self._clock()))
 
     async def acquired(self) -> Term:
-        """Wait until this process holds the lease in a term in which it has not acted yet; from then on it may act."""
+        """Wait until this process holds the lease in a term that this method has not returned yet. From then on the process may act."""
         before = 0 if self._acting is None else self._acting.number
         while self._candidate.term <= before or not self._candidate.holds(self._clock()):
             await self._changed.wait()
@@ -85,9 +85,9 @@ class Elector:
         return self._candidate.seconds_left(self._acting.number, self._clock())
 
     async def raised(self, term: Term, above: int) -> Term:
-        """Raise the epoch of a term above the given one, which a core knows from an earlier lease. Raises LeaseLostError.
+        """Raise the epoch of a term above the given epoch, which a core knows from an earlier lease. Raises LeaseLostError.
 
-        The write succeeds only if no other process took the lease meanwhile.
+        The store accepts the write only if no other process took the lease meanwhile.
         """
         while self._candidate.seconds_left(term.number, self._clock()) > 0:
             async with self._one_request:
@@ -98,15 +98,18 @@ class Elector:
         raise LeaseLostError("the lease was lost before its epoch was raised")
 
     def resign(self) -> None:
-        """End the present term: nothing may be done in it any more. The lease can be acquired again, also by this process."""
+        """End the present term: this process may change nothing in it any more.
+
+        Any process can acquire the lease again, this one included.
+        """
         self._candidate.end_term()
         self._wake()
 
     async def release(self) -> None:
-        """Give the lease back, if this process holds it, so that another one can take it at once.
+        """Give the lease back, if this process holds it, so that another process can take it at once.
 
-        Call it after `run` has ended, and when nothing is being done any more. When the store does not answer, the others wait
-        until the lease has run out.
+        Call this method after `run` has ended and all requests in flight are done. If the store does not answer, other
+        processes have to wait until the lease has lapsed.
         """
         async with self._one_request:
             if not self._candidate.holds(self._clock()):

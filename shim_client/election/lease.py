@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class LeaseError(Exception):
-    """A request for the lease without a known result: it may have been carried out."""
+    """A request for the lease whose result is not known: the store may have carried it out."""
 
 
 class LeaseTakenError(LeaseError):
@@ -23,16 +23,16 @@ class LeaseTerms:
     """The durations of a lease, in seconds."""
 
     duration: int = 6
-    """How long other candidates wait after the last change that they saw before they take the lease."""
+    """How long another candidate waits before it takes the lease, counted from the last change that it saw."""
     renew: float = 2.0
-    """How long after the start of a renewal the next one starts; also the longest wait for an answer."""
+    """The time from the start of one renewal to the start of the next. It is also the longest wait for an answer."""
     margin: float = 1.0
-    """How long before the lease can be taken its holder stops to act."""
+    """How long before another candidate can take the lease its holder stops acting."""
     look: float = 0.25
-    """How long a candidate waits before it reads the lease again, and a holder after a failed renewal."""
+    """How long a candidate waits before it reads the lease again. A holder waits this long after a failed renewal."""
 
     def check(self) -> None:
-        """Raise BadTermsError unless a renewal can fail once before the holder has to stop."""
+        """Raise BadTermsError if the duration is so short that one failed renewal would end the term."""
         if min(self.renew, self.margin, self.look) <= 0:
             raise BadTermsError("every duration of a lease must be longer than 0")
         if self.duration < self.margin + 2 * self.renew:
@@ -51,9 +51,9 @@ class Lease:
     holder: str
     """Identity of the process that has the lease; empty when it was given back."""
     duration: float
-    """Seconds that other candidates wait, as the holder wrote them."""
+    """How many seconds other candidates have to wait, as the holder wrote it."""
     transitions: int
-    """How often the lease was acquired: the epoch of its holder."""
+    """How many times the lease was acquired, which is the epoch of its holder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class LeaseWrite:
     duration: int
     transitions: int
     acquires: bool = False
-    """Whether another term begins, not only another renewal."""
+    """Whether the write begins a term. If not, it renews the lease or raises its epoch."""
 
 
 class LeaseStore(Protocol):
     """The store of one lease."""
 
     async def read(self) -> Lease | None:
-        """Return the lease as it is now, not as it was a while ago; None when there is none. Raises LeaseError."""
+        """Return the lease as it is now, never an older version from a cache. Return None if there is no lease. Raises LeaseError."""
         ...
 
     async def write(self, change: LeaseWrite) -> Lease:
-        """Write the lease and return what is written. Raises LeaseTakenError, LeaseError."""
+        """Write the lease and return it as it was written. Raises LeaseTakenError, LeaseError."""
         ...

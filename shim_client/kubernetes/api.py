@@ -32,7 +32,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
 _WRITES = frozenset({"http11.send_request_headers.started", "http11.send_request_body.started"})
-"""The steps of a request at which bytes go out, as the HTTP client names them; a proxy sees the same steps."""
+"""The steps of a request at which bytes go out, by the names of the HTTP client. Requests through a proxy have the same steps."""
 
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
 """Status codes after which a repeated request would fail in this way again."""
@@ -53,8 +53,8 @@ class Rate:
 class Api:
     """Requests to one API server; watches do not count in the rate.
 
-    `seconds_left` returns for how long this process may surely change something (design 7.2). No change is sent when that time is
-    over, and no answer to a change is awaited longer. None: it always may.
+    `seconds_left` returns for how long this process may surely change something (design 7.2). After that time no change is
+    sent, and the client stops waiting for the answers to changes. None: it always may.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The lease of the election as a Lease of `coordination.k8s.io/v1`, over a connection of its own.
 
-Renewals do not wait behind other requests: neither for their rate nor for a free connection.
+Renewals do not wait behind other requests: the rate limit does not delay them, and they have a connection of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shim_client.kubernetes.events import Clock
 _MISSING = 404
 _CONFLICT = 409
 _DURATION_UNKNOWN = 3600.0
-"""Seconds to wait for a lease that has a holder but says no duration: such a lease is another program's."""
+"""Seconds to wait for a lease that has a holder but no duration. Another program wrote such a lease."""
 
 
 class KubernetesLease:
@@ -40,7 +40,7 @@ class KubernetesLease:
         self._namespace, self._name = namespace, name
         self._now_ms = now_ms
         self._found: LeaseObject | None = None
-        """The object that was last read or written: what the shim does not know in it stays as it is."""
+        """The object that was last read or written. Fields that the shim does not know stay as they are in it."""
         try:
             self._client = AsyncClient(
                 config,
@@ -109,7 +109,7 @@ class KubernetesLease:
 
 
 def _with_fraction(instant: datetime) -> datetime:
-    """Return the instant, a microsecond later if it is a whole second.
+    """Return the instant as it is, but a microsecond later if it is a whole second.
 
     Python writes a whole second without a fraction, which the API server refuses in a Lease.
     """

@@ -113,8 +113,8 @@ def _confirm(state: State, decision: Released) -> None:
 def withdrawn(state: State, decision: Withdrawn) -> None:
     """Remove the mark from a victim whose capacity is no longer needed.
 
-    A victim that is already ending cannot be kept. The core counts it among the pods that stay, so its end is
-    reported again.
+    A victim that is already ending cannot be kept. The core now counts it among the pods that stay, so the shim reports once
+    more that the pod is being deleted.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.order is None or pod.order.decision != decision.decision:
@@ -205,7 +205,7 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 
 
 def take_up(state: State) -> None:
-    """Resume or give up the evictions that an earlier run of the shim was ordered to do (C8).
+    """Resume or give up the evictions that the core ordered from an earlier run of the shim (C8).
 
     This is called before any report. A marked pod is evicted when its preemptor still waits, or when a quota
     ordered its eviction. Otherwise the pod stays: the preemptor has a node by now or is gone, or the mark for

@@ -1,10 +1,10 @@
 """The existing volumes for a pod's claims whose class waits for the first pod (volumeBindingMode WaitForFirstConsumer).
 
-For such a claim Kubernetes leaves the choice of a volume to the scheduler. The volume must be free, of the claim's
-class, large enough, and one that the pod's node can mount. It must also have the access modes, volume mode and labels
-that the claim demands. Of several the smallest is taken, of equal ones the first by name. A claim without such a volume
-gets a new one if its class provisions volumes for that node. A volume is pledged to a pod when the order to bind the
-pod is given, until the claim is written into the volume.
+For such a claim Kubernetes leaves the choice of a volume to the scheduler. The volume must be free, of the claim's class, large
+enough, and one that the pod's node can mount. The volume must also have the access modes, volume mode and labels that the claim
+demands. Of several the smallest is taken, of equal ones the first by name. A claim without such a volume gets a new one if its
+class provisions volumes for that node. A volume is pledged to a pod when the order to bind the pod is given, until the claim is
+written into the volume.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def lacking(state: State, pod: PodRecord) -> str:
 
 
 def plan(state: State, pod: PodRecord, node: str) -> dict[str, str] | None:
-    """Return by claim the volume for the pod's unbound claims on a node, "" for a new volume.
+    """Return, for each unbound claim of the pod, the volume that it would get on this node, "" for a new one.
 
-    Return None if one gets no volume there.
+    Return None if one of the claims gets no volume on this node.
     """
     chosen: dict[str, str] = {}
     for one in unbound(state, pod):
@@ -150,7 +150,7 @@ def places_of(state: State, key: str) -> Mapping[str, list[str]]:
 def _free(state: State, storage_class: str) -> Mapping[str, list[Sized]]:
     """Return the free volumes of a class by node, in the order in which they are taken.
 
-    Those of all nodes are at `ALL`.
+    All free volumes of the class are at `ALL`.
     """
     known = state.free_volumes.get(storage_class)
     if known is None:
