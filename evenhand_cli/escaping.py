@@ -32,8 +32,7 @@ def escaped(text: str) -> str:
 def escaped_json(text: str) -> str:
     """Return JSON with equal values.
 
-    Characters that a terminal obeys are written as JSON escapes in it. This is possible because they
-    occur only in strings.
+    Characters that control a terminal are written as JSON escapes. This is possible because they occur only in strings.
     """
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
 

@@ -59,7 +59,7 @@ class Shape:
 def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN401 -- typer's own type of an option
     """Return the option that sorts a listing.
 
-    Its help names this column, and shells complete the names of all fields.
+    The help of the option names this column, and shells complete the names of all fields.
     """
     return typer.Option(
         "--sort-by",

@@ -31,7 +31,7 @@ class Pictures:
     def value(self) -> dict[str, Any]:
         """Return the latest state of the managers for the JSON output.
 
-        The value under its key is None when no answer had one.
+        If no answer had a state, the value under the key is None.
         """
         return {"picture": None if self._latest is None else plain(self._latest)}
 

@@ -168,7 +168,7 @@ def folder_imports(folder: str, sources: Sources) -> Folder:
 class PolicyReader:
     """The syntax tree of one module.
 
-    It finds the expressions that are names of policies.
+    The reader finds the expressions that are names of policies.
     """
 
     def __init__(self, module: str, source: str, known: Mapping[str, dict[str, set[str]]]) -> None:

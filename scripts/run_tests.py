@@ -86,7 +86,7 @@ def read(report: Path, status: int, seconds: int) -> Outcome:
 def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None = None) -> Outcome:
     """Run pytest once and return its outcome.
 
-    Its output goes to `output` or, without one, to the output of this process.
+    The output of pytest goes to `output` or, if that is None, to the output of this process.
     """
     command = [sys.executable, "-m", "pytest", "-q", "-m", one.marks, *one.options]
     command += [f"--junitxml={report}", *arguments]

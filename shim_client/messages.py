@@ -218,7 +218,7 @@ class ApplicationReport:
     """
     gang_style: str = ""
     timeout_ms: int = 0
-    """The longest time, in milliseconds, until all placeholders are placed, and for which placed placeholders may stay unused. 0 means the core's default.
+    """The longest time, in milliseconds, until all placeholders are placed, and for which they may then stay unused. 0 means the core's default.
     """
 
 

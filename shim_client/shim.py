@@ -183,8 +183,8 @@ class Shim:
     async def _after(self, leadership: Leadership, term: Term, old: EpochOldError) -> Term:
         """Return the term with which to register after a core refused its epoch.
 
-        The core knows a higher epoch, which comes from an earlier lease or from another lease. While that one's process is
-        connected, this shim waits. Otherwise this shim raises its own epoch above the one that the core knows.
+        The core knows a higher epoch, which comes from an earlier lease or from another lease. While the process with that
+        epoch is connected, this shim waits. Otherwise this shim raises its own epoch above the one that the core knows.
         """
         self._log.warning("the core knows another epoch", epoch=term.epoch, why=str(old))
         if old.is_connected:

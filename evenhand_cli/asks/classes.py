@@ -45,7 +45,7 @@ class Classes:
     def resolves(self, spec: Mapping[str, Any]) -> bool:
         """Return whether the known classes say which priority the pod has.
 
-        They do if its class is known, or if it names none and there is a global default.
+        This is so if the pod's class is known, or if the pod names no class and there is a global default class.
         """
         name = spec.get("priorityClassName")
         if name:

@@ -284,7 +284,7 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
 def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
     """Yield lines that say which configuration is in force, who applied it and when.
 
-    They also say whether it survives a restart.
+    The lines also say whether the configuration survives a restart.
     """
     source = answer.source or "the built-in default"
     digest = f", digest {answer.digest[:12]}" if answer.digest else ""
@@ -301,7 +301,7 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 def _now(core: Core) -> Base:
     """Return the revision in force as the base of an apply.
 
-    So the changes that are shown are those that are made. The request is that of `evenhand version`, because the
+    So the changes that are shown are exactly those that the apply makes. The request is that of `evenhand version`, because the
     role of a shim may send it, too.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)

@@ -126,7 +126,10 @@ def _explain_object(
 def _meant(
     found: list[inspect_pb2.Allocation], name: str
 ) -> tuple[list[str], list[inspect_pb2.Allocation]]:
-    """Return the keys of the pods with a name; if there are none, the key of the pod that speaks for a workload, and its pods."""
+    """Return the keys of the pods with this name.
+
+    If no pod has it, return the key of the pod that is explained for the workload of that name, and the workload's pods.
+    """
     keys = [one.allocation_key for one in found if is_pod(one, name)]
     if keys:
         return keys, []
@@ -223,7 +226,7 @@ def _show_workload(
 def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
     """Return the key of the pod whose answer is shown for a workload, as a list.
 
-    Return an empty list when it has no pods. That pod is the first waiting pod or, when no pod waits, the first
+    Return an empty list if the workload has no pods. The key is that of the first waiting pod or, if no pod waits, of the first
     pod of the list.
     """
     waiting = [one for one in pods if one.state in WAITING_STATES]

@@ -124,6 +124,7 @@ def waits(
     Examples:
         evenhand history waits --queue root.research
         evenhand history waits --since 7d
+
     """
     begin, end = _period(core, since, until)
     request = pb.GetWaitsRequest(partition=partition, queue=queue, since_ms=begin, until_ms=end)

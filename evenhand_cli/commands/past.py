@@ -1,6 +1,6 @@
 """What commands about the present ask the history, for what happened before the core was started.
 
-A core without a history, one that cannot read it, and a role that may not see it leave an answer as it is without the history.
+If the core has no history or cannot read it, or if the user's role may not see it, commands answer without the history.
 """
 
 from collections.abc import Callable
@@ -40,13 +40,13 @@ def past_decisions(
 
 
 def past_decision(core: Core, decision_id: str) -> pb.GetPastDecisionResponse | None:
-    """Return a decision of the history; None if it does not have the decision."""
+    """Return a decision from the history, None if the history does not have it."""
     request = pb.GetPastDecisionRequest(decision_id=decision_id)
     return _tried(lambda: core.ask(_stub(core).GetPastDecision, request))
 
 
 def past_pod(core: Core, name: str, partition: str) -> pb.GetPodHistoryResponse | None:
-    """Return what the history knows of a pod; None if it does not know the pod."""
+    """Return what the history knows of a pod, None if the history does not know the pod."""
     request = pb.GetPodHistoryRequest(partition=partition, pod=name)
     return _tried(lambda: core.ask(_stub(core).GetPodHistory, request))
 
@@ -54,7 +54,7 @@ def past_pod(core: Core, name: str, partition: str) -> pb.GetPodHistoryResponse 
 def past_lost_work(
     core: Core, wanted: reports_pb2.GetLostWorkRequest
 ) -> reports_pb2.GetLostWorkResponse | None:
-    """Return the work lost since an instant, from the history; None without one."""
+    """Return the work lost since an instant, from the history. Return None if there is no history."""
     request = pb.GetPastLostWorkRequest(
         partition=wanted.partition,
         queue=wanted.queue,

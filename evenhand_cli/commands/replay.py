@@ -154,7 +154,7 @@ def replay(
 
 
 def _say_version(recorded: str) -> None:
-    """Print a notice when another version recorded the trace: the version may explain a difference."""
+    """Print a notice if another version recorded the trace, because the version may explain a difference."""
     own = metadata.version("evenhand")
     if recorded != own:
         terminal.say(

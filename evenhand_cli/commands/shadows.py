@@ -21,10 +21,10 @@ from evenhand_cli.render.tables import footer
 ALIKE_LISTED_MAX: Final = 10
 """Maximum number of asks with equal decisions on both sides that are listed.
 
-With more, only asks with a difference are listed.
+If there are more, only asks whose decisions differ are listed.
 """
 LISTED_MAX: Final = 8
-"""Maximum number of asks with a line each; with more, asks with equal lines share one."""
+"""Maximum number of asks that have a line each. If there are more, asks with equal lines share a line."""
 NONE = (
     "no partition has a shadow: write the settings that you think of under `preemption.shadow`, "
     "and both are shown here"

@@ -36,7 +36,7 @@ CoreProcess = Callable[[Ready], Awaitable[None]]
 Beside = Callable[[Shim], Sequence[Coroutine[Any, Any, None]]]
 """A function that returns the work beside the shim.
 
-It is called when the event loop runs.
+The function is called when the event loop runs.
 """
 
 

@@ -73,7 +73,7 @@ class Client:
     ) -> Response:
         """Send one request and return its answer, within TIMEOUT_S seconds. Raises Fault.
 
-        If the object is missing, the Fault is the one that `otherwise` returns.
+        If the object does not exist, the Fault is the one that `otherwise` returns.
         """
         try:
             with terminal.patience(f"waiting for {self.address}"):

@@ -50,7 +50,7 @@ class Bar:
     def _filled(self) -> int:
         """Return the number of filled cells.
 
-        It is at least one when anything is used, and all only when the limit is reached.
+        At least one cell is filled if anything is used, and all cells are filled only if the limit is reached.
         """
         if self.usage <= 0 or self.limit <= 0:
             return 0

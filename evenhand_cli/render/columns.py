@@ -31,7 +31,7 @@ ALWAYS = 0
 ANSWER = 1
 """Priority of a column that carries the answer.
 
-It is left out after all others, even when its cells are all equal.
+Such a column is left out after all others, even when its cells are all equal.
 """
 FIRST = 9
 """Smallest priority of columns that are left out before all others, even before columns with equal cells."""
@@ -105,8 +105,8 @@ def table(
 ) -> RenderableType:
     """Return the table at this width.
 
-    Empty columns are left out without a note, unless their priority is ALWAYS. With `noted` False the table has no
-    note. That is meant for commands without `--output wide`.
+    Empty columns are left out without a note, unless their priority is ALWAYS. With `noted` False the table has no note, as is
+    meant for commands without `--output wide`.
     """
     telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)
@@ -211,7 +211,7 @@ class Hanging:
 def _lines(text: str, width: int) -> list[str]:
     """Return a text as lines.
 
-    They are broken between words or, within a long word such as a path, after dots.
+    Lines are broken between words or, within a long word such as a path, after dots.
     """
     lines = [""]
     for piece in (_WORDS if " " in text else _PARTS).split(text):
@@ -224,7 +224,7 @@ def _lines(text: str, width: int) -> list[str]:
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
     """Return the columns that fit next to each other, in their order.
 
-    Those with the priority ALWAYS stay even if they do not fit.
+    Columns with the priority ALWAYS stay even if they do not fit.
     """
     if width >= PIPE_WIDTH:
         columns = [_unshortened(one) for one in columns]
@@ -314,8 +314,8 @@ class Shortened:
 def shortened(name: str, width: int, sign: str) -> str:
     """Return a name of at most this width, without its middle when it is longer.
 
-    The indent before it stays. A name is returned unchanged when the width has no space for a character
-    beside the indent and the sign.
+    The indent before it stays. If the width leaves no space for a character besides the indent and the sign, the name is
+    returned unchanged.
     """
     lead = _LEAD.match(name)[0]  # type: ignore[index] # It matches the empty text, too.
     kept = width - cell_len(lead) - 1

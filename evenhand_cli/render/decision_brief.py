@@ -150,7 +150,7 @@ def numbers(
 def _held(one: pb.DecidingLevel) -> str:
     """Return a phrase: what a queue held of its guarantee or share.
 
-    It has the max, too, if the queue held more than that or has no guarantee.
+    The phrase also has the queue's max, if the queue held more than the max or has no guarantee.
     """
     kind, name = one.resource_type, heading(one.resource_type)
     told = [f"{amount(kind, one.held)} {name}, no guarantee"]

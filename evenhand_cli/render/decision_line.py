@@ -8,7 +8,7 @@ from evenhand_cli.render.words import plural
 from server.model.policies import facts
 
 NAMED_MAX = 2
-"""Maximum number of victims, and of asks, that a line names unless it may have more."""
+"""Default of the maximum number of victims, and of asks, that a line names."""
 STAY = (pb.VICTIM_STATE_VETOED, pb.VICTIM_STATE_KEPT)
 """States of victims that keep running."""
 ROW_LEAST = 3
@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
 def decision_line(one: pb.Decision, most: int = NAMED_MAX) -> str:
     """Return a line about a decision for an ask, of a quota run, or of a surplus reclaim.
 
-    It has at most this number of names of each kind.
+    The line names at most `most` asks and at most `most` victims.
     """
     if facts(one.policy).shrinks_partition:
         return f"queues above their shares give back {victims(one, most)}"
@@ -63,9 +63,9 @@ def victims(one: pb.Decision, most: int) -> str:
 
 
 def listed(names: Iterable[str], most: int, more: int = 0) -> str:
-    """Return names as text, those that follow one another as a row: `a-1 to a-3, b and 2 more`. There is at least one name.
+    """Return names as text. Names that follow one another are written as a range: `a-1 to a-3, b and 2 more`. There is at least one name.
 
-    At most this number of rows and single names is shown; `more` counts further names, which are not known.
+    At most `most` ranges and single names are shown. `more` is the number of further names, which are not known.
     """
     found = _rows(names)
     shown = [_row(row) for row in found[:most]]

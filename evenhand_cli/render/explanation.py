@@ -50,8 +50,8 @@ def explanation(
 ) -> RenderableType:
     """Return the explanation as text.
 
-    `asked` is the name that the user gave. It may differ from the key. With `full` nothing is left out. `also` is a
-    last line about another object with this name.
+    `asked` is the name that the user gave. The name may differ from the key. With `full` nothing is left out. `also` is a last
+    line about another object with this name.
     """
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
     if asked == answer.waiting.job_key:

@@ -163,7 +163,7 @@ def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
 def event(record: watch_pb2.EventRecord, console: Console) -> Text:
     """Return an event in one line, or in as many as the width requires.
 
-    Its code is added when the text lacks it.
+    The event's code is added if the text does not contain it.
     """
     head = Text.assemble(
         (f"{record.number:>6}  ", "faint"),

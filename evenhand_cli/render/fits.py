@@ -81,7 +81,8 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
     """Return the limits to show: with `full` all of them in their order, else the tightest LIMITS_SHOWN_MAX.
 
-    Without `full`, no limit is shown for a gang with a single one: its sentence already names that limit.
+    Without `full`, no limit is shown for a gang that only one limit keeps waiting, because the gang's sentence already names
+    it.
     """
     if full:
         return fit.limits

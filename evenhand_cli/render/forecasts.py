@@ -255,7 +255,7 @@ def _partition(
 def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
     """Return whether a decision brings the queue within its max.
 
-    Then the queue's own numbers add nothing.
+    If so, the queue's own numbers say nothing more.
     """
     runs = {
         one.decision.quota_run.queue
@@ -432,7 +432,10 @@ class _Row:
     texts: tuple[str, ...]
     """The cells for the columns of `_NAMES` except the queue."""
     rank: tuple[bool, int] = (False, 0)
-    """Sort key of the row's importance, the least first: a changed guarantee or a missing share, then cores, then memory."""
+    """Sort key of the row; the most important row has the least key.
+
+    A changed guarantee or a missing share comes first, then cores, then memory.
+    """
 
 
 def _most_telling(rows: Sequence[_Row], most: int) -> Sequence[_Row]:

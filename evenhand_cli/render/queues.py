@@ -278,7 +278,7 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
 def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
     """Return the share that the queue deserves by weight.
 
-    It is shown as a warning when the queue has less and wants more.
+    The share is shown as a warning if the queue has less than it and wants more.
     """
     share = queue.proportional_share
     under = share.standing.get(kind) == "under"
@@ -288,7 +288,7 @@ def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
 def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:
     """Return the colour of a usage: bad above the max.
 
-    It is a warning if terminating pods will bring the usage below the max.
+    The colour is that of a warning if terminating pods will bring the usage below the max.
     """
     if kind in queue.over_max:
         return "bad"

@@ -25,9 +25,9 @@ def unmet(
 ) -> RenderableType:
     """Return a line for each queue and type.
 
-    Then return for each group of asks what prevents it and what would help. With `whole` nothing is left out. Otherwise
-    only the first rows and groups are shown. If the answer would not fit the screen, one reason is left out, too: why a
-    remedy does not help the next ask.
+    Then return for each group of asks what prevents it and what would help. With `whole` nothing is left out. Otherwise only
+    the first rows and groups are shown. If the answer would still not fit the screen, the reason why a remedy does not help the
+    next ask is left out, too.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)
@@ -84,7 +84,7 @@ def _bindings(queue: pb.UnmetQueue) -> str:
 
 
 _Case = tuple[Sequence[str], pb.UnmetAsks]
-"""Asks with one reason and remedy, with those queues on their path that lack something, in the order of the report."""
+"""A pair: the queues that lack something, in the order of the report, and asks below all of them that share a reason and a remedy."""
 
 
 def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:

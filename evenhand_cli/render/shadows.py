@@ -41,7 +41,7 @@ def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
 
 
 def together(found: Sequence[pb.ShadowDecision]) -> list[Column]:
-    """Return a line for each queue and each way in which the sides differ, with its number of asks, most asks first."""
+    """Return a line for each queue and kind of difference, with the number of asks, the largest number first."""
     groups: dict[tuple[str, str, str], list[pb.ShadowDecision]] = {}
     for one in found:
         sides = (_policy(one, "live"), _policy(one, "shadow"))

@@ -199,7 +199,7 @@ def _block(
 def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
     """Return the sentences of the answer.
 
-    For asks that wait return only the first sentence, because facts say the others.
+    For waiting asks return only the first sentence, because the facts say what the other sentences say.
     """
     if len(one.asks) > 1 and one.is_placed:
         return [f"All {len(one.asks):,} would be placed at once."]

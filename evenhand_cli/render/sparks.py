@@ -31,7 +31,7 @@ class Sparkline:
         return Measurement(self.width, self.width)
 
     def text(self, bars: str = BARS) -> str:
-        """Return the bars as text. A value above zero is never shown as the lowest bar unless there is only one."""
+        """Return the bars as text. A value above zero is never shown as the lowest bar, unless `bars` has only one bar."""
         return "".join(self._bar(one, bars) for one in self.values)
 
     def _bar(self, value: int | None, bars: str) -> str:

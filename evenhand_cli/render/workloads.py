@@ -19,7 +19,7 @@ NODES_NAMED_MAX = 4
 SENTENCES_MAX = 5
 """Maximum number of different sentences about the pods.
 
-Those about only some pods come first. `--all` shows all.
+Sentences about only some pods come first. `--all` shows all.
 """
 PODS_NAMED_MAX = 3
 _OF_FACTS = ("It has run on", "It uses ")
@@ -86,9 +86,9 @@ def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
 def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text]]:
     """Yield each sentence about the pods once, with the number of pods of which it is true.
 
-    Sentences about only some pods come first, the most frequent first. Those about all pods come last. Without ``full``
-    only the first SENTENCES_MAX are shown. Some sentences are left out: those that repeat the table's facts (how long a
-    pod has run, what it uses), and those that give a pod's place in an order.
+    Sentences about only some pods come first, the most frequent first. Sentences about all pods come last. Without ``full``
+    only the first SENTENCES_MAX are shown. Some sentences are left out: those that repeat the table's facts (how long a pod has
+    run, what it uses), and those that give a pod's place in an order.
     """
     total = len(found.answers)
     pods: dict[str, list[str]] = {}
@@ -111,7 +111,7 @@ def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text
 def _told(answer: explain_pb2.ExplainResponse) -> Iterator[str]:
     """Yield the sentences about one pod.
 
-    Those that repeat facts, or give the pod's place in an order, are left out.
+    Sentences that repeat facts, or give the pod's place in an order, are left out.
     """
     placed = answer.placed
     ranked = {one.sentence for one in placed.quota_outlook}

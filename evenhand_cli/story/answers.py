@@ -39,8 +39,8 @@ class Answers:
     def now(self) -> int:
         """Return the instant of the story in Unix milliseconds.
 
-        This method takes the place of the pump (the loop that drives a running core), of which the explain
-        service needs only the instant.
+        The explain service asks the pump (the loop that drives a running core) only for the instant. So this method can take
+        the place of the pump.
         """
         return self.player.now
 

@@ -47,7 +47,7 @@ _RULE: Final = re.compile(r"\b[A-Z][0-9]{1,2}\b")
 class Entry:
     """What was decided, in one line or several: in full and in short.
 
-    It has the queues' numbers and the rule behind it.
+    An entry also has the numbers of the queues and the rule of the decision.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ def decided(
 ) -> list[Entry]:
     """Return the decisions of a step in the order in which they were made.
 
-    `answers` are the decisions of preemption as the core explains them, by id. `names` are the names of earlier ones.
+    `answers` are the decisions of preemption as the core explains them, by id. `names` are the names of earlier decisions.
     """
     every = list(decisions)
     writer = _Writer(answers, names, _ordered(every))
@@ -130,7 +130,7 @@ class _Writer:
                 yield Entry(full, short)
 
     def _name(self, form: str, name: str, short: str = "") -> None:
-        """Add a name to the group of a form; `short` is the form in short."""
+        """Add a name to the group of equal entries with this form of sentence. `short` is the form of the short sentence."""
         self.groups.setdefault(form, []).append(name)
         if short:
             self.short[form] = short
@@ -207,7 +207,7 @@ class _Writer:
 
 
 def _of_shadow(record: ShadowRecord) -> str:
-    """Return what the other settings would do for an ask, beside what those in force do."""
+    """Return what the shadow settings would do for an ask, beside what the settings in force do."""
     if record.ended_ms:
         return f"its decision for {record.key} ended: {record.end_reason}"
     if record.shadow is None:

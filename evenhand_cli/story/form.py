@@ -38,7 +38,7 @@ class Step(BaseModel):
     Before a slash stands the live choice, after it the shadow's choice.
     """
     would: dict[str, str] = Field(default_factory=dict)
-    """What the shadow would do for a waiting ask: the rule that prevents a decision, or the node."""
+    """What the shadow would do for a waiting ask: the rule that prevents a decision, or the node that the ask would get."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
     verdicts: dict[str, str] = Field(default_factory=dict)
@@ -107,7 +107,7 @@ class Text:
 class Moment:
     """A step in its file.
 
-    ``applied`` is the configuration that is applied before its events, and ``lines`` are those of `do`.
+    ``applied`` is the configuration that is applied before the step's events, and ``lines`` are the lines of `do`.
     """
 
     step: Step

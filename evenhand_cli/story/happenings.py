@@ -8,7 +8,7 @@ from evenhand_cli.render.decision_line import listed
 from evenhand_cli.story.words import TYPES, Words, head, row
 
 NAMES_MAX: Final = 2
-"""Maximum number of names that are listed one by one; more are a row."""
+"""Maximum number of names that are listed one by one; more names are written as a range."""
 ALLOWS: Final = {"gone": "is gone", "0": "allows no disruption now", "1": "allows 1 disruption now"}
 
 

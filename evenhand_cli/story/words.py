@@ -383,7 +383,7 @@ def _yes(words: Words, name: str) -> bool:
 def _said(words: Words, name: str, values: dict[str, bool]) -> bool | None:
     """Return the value of an option.
 
-    Return None when the line does not have it.
+    Return None if the line does not have the option.
     """
     words.known.add(name)
     return words.choice(name, values) if name in words.options else None
@@ -475,7 +475,7 @@ def _existing(words: Words, name: str, known: Known) -> Event:
 
 
 def _mark(words: Words, last: str) -> ReleaseMark | None:
-    """Return the mark of a pod; ``last`` is the decision that evicted the pod last, which the word `last` means."""
+    """Return the mark of a pod. The word `last` stands for ``last``, the decision that evicted the pod last."""
     if words.flag("dying"):
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
     if not words.option("mark"):

@@ -1,9 +1,9 @@
 """The Docker engine that the tests use: an engine of this machine, or a private engine of this project.
 
-DOCKER_HOST takes precedence, then the engine that the docker client finds by itself. When neither answers, a private
-engine is started as root. It has its own socket, and its state is below the cache. The private engine changes no
-firewall rule, and publishes ports only on the loopback interface. Its containers reach each other but, without
-masquerading, no other network. So builds use the host's network.
+DOCKER_HOST takes precedence, then the engine that the docker client finds by itself. When neither answers, a private engine is
+started as root. The private engine has its own socket, and its state is below the cache. The private engine changes no firewall
+rule, and publishes ports only on the loopback interface. Its containers reach each other but, without masquerading, no other
+network. So builds use the host's network.
 """
 
 import fcntl
@@ -159,7 +159,7 @@ def borrowed(*, keep: bool = False) -> Iterator[Engine]:
 def _in_use() -> Iterator[TextIO]:
     """Hold a lock that all users of the private engine share.
 
-    It is exclusive while an engine is started or stopped.
+    The lock is exclusive while an engine is started or stopped.
     """
     state().mkdir(parents=True, exist_ok=True)
     with (state() / "users.lock").open("w") as users:
@@ -170,8 +170,8 @@ def _in_use() -> Iterator[TextIO]:
 def _started(users: TextIO) -> Engine:
     """Start the private engine, unless another user has done that meanwhile.
 
-    An engine that other users hold may not answer at once. It is asked again until it does, or until they have
-    gone.
+    An engine that other users hold may not answer at once. Such an engine is asked again until it answers, or until its users
+    have ended.
     """
     while not _is_last(users):
         fcntl.flock(users, fcntl.LOCK_SH)  # the lock was lost in the attempt to make it exclusive

@@ -163,7 +163,7 @@ class Cluster:
     def _etcd_flags(self) -> list[str]:
         """Return the flags of etcd.
 
-        They make it faster, and data may be lost when the machine fails.
+        With these flags etcd is faster, but may lose data when the machine fails.
         """
         peer = f"http://127.0.0.1:{self._peer}"
         return [

@@ -68,7 +68,7 @@ def fetch_go() -> str:
 def environment() -> dict[str, str]:
     """Return the environment variables for Go.
 
-    With them it downloads no other version and needs no C compiler.
+    With these variables Go downloads no other version of itself and needs no C compiler.
     """
     return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 

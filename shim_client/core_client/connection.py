@@ -290,8 +290,7 @@ class Connection:
             return _Ended(str(error), error=error)
 
     def _end_if_hopeless(self, failed: list[_Ended]) -> None:
-        """Raise the error of the first core if every core refuses the shim, or if a core does not answer and the shim was told not to wait.
-        """
+        """Raise the first core's error if every core refuses the shim, or if a core does not answer and the shim was told not to wait."""
         errors = [one.error for one in failed]
         if all(isinstance(one, CoreRefusedError) for one in errors):
             first = errors[0]

@@ -66,7 +66,7 @@ class Candidate:
     def next_write(self, now: float) -> LeaseWrite | None:
         """Return the write that is due: a renewal, or the acquisition of a lease that is free.
 
-        Return None if another candidate holds the lease, or if it has to be read first.
+        Return None if another candidate holds the lease, or if this candidate has to read the lease first.
         """
         if not self._is_known:
             return None
@@ -82,7 +82,7 @@ class Candidate:
     def raising(self, epoch: int, now: float) -> LeaseWrite | None:
         """Return the write that raises the epoch of the present term above the given epoch.
 
-        Return None if the candidate does not hold the lease, or has to read it first.
+        Return None if the candidate does not hold the lease, or has to read the lease first.
         """
         if not self._is_known or self._seen is None or not self.holds(now):
             return None
@@ -95,7 +95,7 @@ class Candidate:
     def release(self, now: float) -> LeaseWrite | None:
         """End the term and return the write that gives the lease back.
 
-        Return None if the candidate does not hold the lease, or has to read it first.
+        Return None if the candidate does not hold the lease, or has to read the lease first.
         """
         held = self.holds(now)
         self.end_term()

@@ -27,7 +27,7 @@ class LeaseTerms:
     renew: float = 2.0
     """The time from the start of one renewal to the start of the next. It is also the longest wait for an answer."""
     margin: float = 1.0
-    """How long before another candidate can take the lease its holder stops acting."""
+    """The holder stops acting this long before another candidate can take the lease."""
     look: float = 0.25
     """How long a candidate waits before it reads the lease again. A holder waits this long after a failed renewal."""
 

@@ -200,8 +200,8 @@ class EmbeddedCluster:
     def create(self, item: dict[str, Any], *, from_manifest: bool = False) -> KubeObject:
         """Create an object, and its namespace when that is missing.
 
-        Raises InvalidError, ConflictError when the name is taken. `from_manifest` records its labels and annotations as
-        those of a manifest, which a later manifest can remove.
+        Raises InvalidError, ConflictError when the name is taken. With `from_manifest` the object's labels and annotations are
+        recorded as those of a manifest, so that a later manifest can remove them.
         """
         self._serial += 1
         kept = self.admitted(item)

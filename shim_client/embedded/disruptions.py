@@ -103,7 +103,7 @@ class Disruptions:
         }
 
     def _expected(self, pods: list[KubeObject]) -> int:
-        """Return how many pods are expected: what the owners of these pods want in all, and each pod without such an owner."""
+        """Return the expected number of pods: what the owners of these pods want in all, plus the pods without such an owner."""
         sets: dict[tuple[str, Key], int] = {}
         alone = 0
         for pod in pods:

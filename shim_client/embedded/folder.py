@@ -50,7 +50,7 @@ class Difference:
     changed: tuple[FileObject, ...] = ()
     removed: tuple[Id, ...] = ()
     doubled: tuple[FileObject, ...] = ()
-    """Objects of which an earlier file, or an earlier part of the same file, has a manifest as well."""
+    """Manifests of objects that an earlier file, or an earlier part of the same file, describes already."""
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ class Folder:
         return self._take_queues(manifests, say)
 
     def _take_queues(self, manifests: Manifests, say: Say) -> bool:
-        """Return whether the text of QUEUES_FILE is another one; a text that is gone does not count, and is a warning."""
+        """Return whether the text of QUEUES_FILE has changed. A text that is gone does not count as a change, and is a warning."""
         if QUEUES_FILE in manifests.broken:
             return False
         lost, self._queues_lost = self._queues_lost, not manifests.queues.strip()

@@ -39,7 +39,7 @@ class Store:
         self._objects: dict[str, dict[Key, KubeObject]] = {}
         self._history: dict[str, list[WatchEvent]] = {}
         self._forgotten: dict[str, int] = {}
-        """For each kind, the version up to which its changes are no longer kept."""
+        """For each kind, the version up to which its changes were dropped from the history."""
         self.noticed: list[Callable[[WatchEvent], None]] = []
 
     def get(self, kind: str, key: Key) -> KubeObject | None:

@@ -54,7 +54,7 @@ class Api:
     """Requests to one API server; watches do not count in the rate.
 
     `seconds_left` returns for how long this process may surely change something (design 7.2). After that time no change is
-    sent, and the client stops waiting for the answers to changes. None: it always may.
+    sent, and the client stops waiting for the answers to changes. None means that it always may.
     """
 
     def __init__(

@@ -88,8 +88,8 @@ class KubernetesCluster:
     async def bind(self, order: Bind) -> None:
         """Bind a pod, unless it is bound to that node already.
 
-        Raises ElsewhereError, ConflictError, MissingError or ClusterError. If one of its claims has no volume, the
-        shim requests a volume for that claim. The error is then a plain ClusterError: try again later.
+        Raises ElsewhereError, ConflictError, MissingError or ClusterError. If one of its claims has no volume, the shim
+        requests a volume for that claim. In that case the error is a plain ClusterError, and a later attempt may succeed.
         """
         ref = order.pod
         unbound = [
@@ -120,9 +120,8 @@ class KubernetesCluster:
     async def _has_volume(self, namespace: str, name: str, volume: str, node: str) -> bool:
         """Return whether a claim is bound.
 
-        If it is not, request ``volume`` for it. Without a ``volume``, request a new one for the node. Raises
-        ConflictError when the claim got another volume, or the volume another claim. Also raises MissingError
-        or ClusterError.
+        If the claim is not bound, request ``volume`` for it. Without a ``volume``, request a new volume for the node. Raises
+        ConflictError when the claim got another volume, or the volume another claim. Also raises MissingError or ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)

@@ -83,7 +83,7 @@ def _end(state: State, application: ApplicationRecord) -> None:
 def _forgotten(state: State, application: ApplicationRecord) -> None:
     """Reset an application that has failed and that the core has forgotten.
 
-    A later pod starts it again.
+    A later pod of the application starts it again.
     """
     application.standing = Standing.UNSENT
     application.placeholders_made = application.placeholders_failed = False

@@ -15,7 +15,7 @@ _NO_LIMITS: Mapping[str, int] = {}
 
 
 class Attached(NamedTuple):
-    """A volume of a CSI driver: its handle, or the claim of a volume that is still to be made."""
+    """A volume of a CSI driver, named by its handle. A volume that is still to be made is named by its claim."""
 
     driver: str
     handle: str
@@ -34,7 +34,7 @@ class Attachments:
         self._used: dict[str, Counter[str]] = {}
         """By node, the number of attached volumes of each driver."""
         self._rooms: dict[str, dict[str, int]] = {}
-        """By driver, the number of volumes that each node with a limit can attach further; negative above the limit."""
+        """By driver, the number of further volumes that each node with a limit can attach. It is negative above the limit."""
         self.version = 0
         """A number that is increased with every change of a room."""
 
@@ -47,7 +47,7 @@ class Attachments:
         return self._places.get(uid, ("", ()))[0]
 
     def limit(self, node: str, limits: Mapping[str, int]) -> None:
-        """Set the limits of a node by driver; an empty mapping: the node has none."""
+        """Set the limits of a node by driver. An empty mapping means that the node has no limits."""
         before = self._limits.pop(node, _NO_LIMITS)
         if limits:
             self._limits[node] = limits
@@ -86,7 +86,7 @@ class Attachments:
         self._update_all(node, volumes)
 
     def full(self, volumes: tuple[Attached, ...]) -> set[str]:
-        """Return the nodes that cannot attach all these volumes; a volume that is attached there already needs no room."""
+        """Return the nodes that cannot attach all these volumes. A volume that a node has attached already does not count again there."""
         found: set[str] = set()
         for driver, count in Counter(volume.driver for volume in volumes).items():
             tight = [node for node, room in self._rooms.get(driver, {}).items() if room < count]

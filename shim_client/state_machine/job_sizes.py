@@ -1,7 +1,7 @@
 """Sizes of jobs without a size label (J1).
 
-The owners of the pods say the size. If they do not, a job has the members that are there when no new one has come for a
-while.
+The owners of the pods say the size. If the owners do not say it, a job consists of the members that are there once no further
+member has come for a while.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _second(state: State, job: JobRecord) -> None:
 def _settle(state: State, job: JobRecord) -> None:
     """Take the number of present members as the size of the job if one of them waits.
 
-    This is called when no member has come for a while.
+    This is called once no further member has come for a while.
     """
     if job.seen != len(job.members) and not _waits(state, job):
         return

@@ -1,8 +1,8 @@
 """Jobs: their members, and the number of members that they will have (J1).
 
-A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If
-the owners do not say it, the size is the number of members that are there when no new one has come for a while. While
-the size is unknown, waiting members are not reported to the core, because the core would place them singly.
+A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If the
+owners do not say the size, it is the number of members that are there once no further member has come for a while. While the
+size is unknown, waiting members are not reported to the core, because the core would place them singly.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def join(state: State, pod: PodRecord) -> None:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove the pod from its job.
 
-    A job without members is forgotten. If a remaining member waits and no label gives the size, the owners are asked
-    for the size again within a second. If a member has no such owner, the members are counted again when no new one
-    has come for a while.
+    A job without members is forgotten. If a remaining member waits and no label gives the size, the owners are asked for the
+    size again within a second. If a member has no such owner, the members are counted again once no further member has come for
+    a while.
     """
     job = pod.job
     if job is None:
@@ -79,7 +79,7 @@ def size(job: JobRecord) -> int | None:
 def size_by_owners(job: JobRecord) -> int | None:
     """Return how many pods the owners of all members want together.
 
-    Return None when one of these owners does not say.
+    Return None if one of these owners does not say how many it wants.
     """
     wanted = [owner.wanted for owner in job.owners.values()]
     known = [number for number in wanted if number is not None]

@@ -211,7 +211,8 @@ def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
 def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
     """Return the demand of a topology spread.
 
-    It allows the places that, with one more pod, have at most `max_skew` pods more than the place with the fewest.
+    The demand allows a topology domain if, with one more pod, it has at most `max_skew` pods more than the domain with the
+    fewest.
     """
     admitted = _admitting(pod) if spread.honours_affinity else _admit_all
     places = {

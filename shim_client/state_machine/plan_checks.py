@@ -35,7 +35,7 @@ def asked(state: State, check: PlanCheck) -> None:
 
 
 def _refusals(state: State, check: PlanCheck) -> Iterator[tuple[str, str]]:
-    """Yield each pod that does not fit, with the reason; keep the places of the others."""
+    """Yield each pod that does not fit, with the reason. Keep a place on the planned node for each other pod."""
     for key, node in check.placements:
         pod = state.pods.get(key)
         why = _obstacle(state, pod, node)

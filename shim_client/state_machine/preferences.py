@@ -1,8 +1,8 @@
 """Preferences of a waiting pod about pods that the core does not count, as weights of topology domains (design 6.15).
 
-The core itself counts the pods of the pod's own groups, such as the replicas of one Deployment. Other pods that a preference selects
-(pods of other owners or schedulers) are counted here: each place where some run becomes part of a term on the node's label. An ask is
-reported again when these counts change (see `recheck`).
+The core itself counts the pods of the pod's own groups, such as the replicas of one Deployment. Other pods that a preference
+selects (pods of other owners or schedulers) are counted here: each topology domain in which such pods run becomes part of a
+term on the node's label. An ask is reported again when these counts change (see `recheck`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from shim_client.state_machine.topology_counts import question_of
 from shim_client.translate.preferences import shared
 
 PLACES_MAX = 1000
-"""Maximum number of places with a weight that are sent for one label; those with the largest weights are sent."""
+"""Maximum number of topology domains with a weight that are sent for one label.
+
+If there are more, those with the largest weights are sent.
+"""
 WEIGHT_MAX = 1_000_000
 """The largest weight that the core accepts."""
 

@@ -1,4 +1,7 @@
-"""The counting of a pod at a node, for the affinity, anti-affinity and spread rules of other pods, and of its volumes."""
+"""The counting of a pod, and of its volumes, at a node.
+
+The affinity, anti-affinity and spread rules of other pods use the counts of pods.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def unsettle(state: State, pod: PodRecord) -> None:
 def volumes_of(state: State, pod: PodRecord) -> tuple[Attached, ...]:
     """Return the volumes of CSI drivers that the pod's claims have or will get, each once.
 
-    A claim counts as a new volume of its class's driver while it has no volume, or one that is not known.
+    While a claim has no volume, or its volume is not known, the claim counts as a new volume of the driver of its class.
     """
     found: dict[Attached, None] = {}
     for name in pod.facts.claims:

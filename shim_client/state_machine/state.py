@@ -72,7 +72,7 @@ class ApplicationRecord:
     placeholders_failed: bool = False
     standing: Standing = Standing.UNSENT
     tags: Mapping[str, str] = field(default_factory=dict)
-    """The tags that were last sent to the core; without the one that forbids to reject the application."""
+    """The tags that were last sent to the core, except the tag that forbids the core to reject the application."""
     members: dict[str, None] = field(default_factory=dict)
 
 
@@ -102,7 +102,7 @@ class JobRecord:
     owners: dict[ObjectRef, OwnerRecord] = field(default_factory=dict)
     without_owner: int = 0
     seen: int = 0
-    """Number of members when no new member had come for a while, and 0 before that."""
+    """Number of members at the moment when no further member had come for a while; 0 before that moment."""
     quiet_s: int = 0
     stale: bool = False
     """Whether members came or went since the owners were asked."""
@@ -149,7 +149,7 @@ class PodRecord:
     When the pod is gone, the order is confirmed.
     """
     soft: bool = False
-    """Whether the order is to mark the pod for another operator, which deletes it (J11)."""
+    """Whether the core ordered only to mark the pod; another operator then deletes it (J11)."""
     marked: bool = False
     """Whether the mark of that order was seen on the pod."""
     void: Releasing | None = None
@@ -159,9 +159,9 @@ class PodRecord:
     demanded: Demands | None = None
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""
     promise: str = ""
-    """The plan check for which the pod's place is kept; empty when there is none."""
+    """The plan check for which the pod counts on its planned node; empty if there is none."""
     promised: str = ""
-    """The node on which the pod's place is kept; empty when there is none."""
+    """The node on which the pod counts for that plan check; empty if there is none."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the shim wrote on the pod."""
     held: bool = False
@@ -169,7 +169,7 @@ class PodRecord:
     dropped: bool = False
     """Whether the pod is a placeholder whose deletion the shim itself ordered."""
     failed: bool = False
-    """Whether the pod failed with its application; it is not reported any more."""
+    """Whether the pod failed with its application. Such a pod is not reported any more."""
     noted: tuple[str, ...] = ()
     """The last eight different events that were recorded on the pod.
 
@@ -215,7 +215,7 @@ class State:
     """Existing volume claims, by namespace/name."""
     volumes: dict[str, VolumeFacts] = field(default_factory=dict)
     pledged_volumes: dict[str, str] = field(default_factory=dict)
-    """By volume the uid of the pod to which it will be bound, until a claim is written into the volume."""
+    """By volume, the uid of the pod to which the volume will be bound. The entry ends when a claim is written into the volume."""
     free_volumes: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
     """Size and name of the free volumes by storage class and node; emptied when nodes or volumes change."""
     storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
@@ -256,7 +256,10 @@ class State:
     queues_from: str = ""
     """Name of the ConfigMap that holds the queue configuration in force; empty when none does."""
     queues_file: ObjectRef | None = None
-    """The file from which a changed queue configuration came; None when ConfigMaps hold it, or while it is as at the start."""
+    """The file from which a changed queue configuration came.
+
+    None if ConfigMaps hold the configuration, or if the file has not changed since the start.
+    """
     configuration_said: ConfigurationAnswer | None = None
     """The core's last answer about that queue configuration, which is recorded on the ConfigMap or the file."""
     bad: dict[str, str] = field(default_factory=dict)
@@ -264,7 +267,7 @@ class State:
     taken_up: list[str] = field(default_factory=list)
     """Uids of victims of an earlier run of the shim.
 
-    They are evicted as soon as the core knows them.
+    These victims are evicted as soon as the core knows them.
     """
     to_announce: dict[str, None] = field(default_factory=dict)
     """Uids of waiting pods for which pods are evicted; one event for each is recorded after the input."""

@@ -1,8 +1,8 @@
 """Counts of pods by place, for the rules of other pods about their neighbours.
 
-A place is a value of a node label. The counts are updated with each change, so that no search is needed. A `Tally`
-has, by place, the number of pods that a demand selects. It exists as long as a pod has that demand. A `Guard` has, by
-place, the number of pods with a required anti-affinity.
+A place is a value of a node label: a topology domain of Kubernetes. The counts are updated with each change, so that no search
+is needed. A `Tally` has, by place, the number of pods that a demand selects. A tally exists as long as a pod has that demand. A
+`Guard` has, by place, the number of pods with a required anti-affinity.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Assignment(NamedTuple):
 class Question(NamedTuple):
     """A key of a tally.
 
-    It names the pods to count (those that all of `whos` select), and the node label whose values are the places.
+    A question names the pods to count (those that all of `whos` select), and the node label whose values are the topology
+    domains.
     """
 
     whos: tuple[Who, ...]
@@ -49,12 +50,12 @@ class Question(NamedTuple):
     staying: bool
     """Whether only pods that are not being deleted are counted."""
     outside: str = ""
-    """A group whose pods are not counted, because the core counts them; empty: all pods are counted."""
+    """A group whose pods are not counted here, because the core counts them. If empty, all pods are counted."""
 
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """The number of pods by place that match a question.
+    """The numbers of pods that match a question, by topology domain.
 
     `users` is the number of pods with that demand.
     """
@@ -258,7 +259,10 @@ def questions(demands: Demands) -> list[Question]:
 
 
 def question_of(preference: Preference) -> Question:
-    """Return the question of a preference: the pods that it selects and that the core does not count as its group."""
+    """Return the question of a preference.
+
+    It counts the pods that the preference selects, except those that the core counts as a group.
+    """
     return Question(
         (preference.who,), preference.topology_key, preference.staying, preference.group
     )

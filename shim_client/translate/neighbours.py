@@ -60,9 +60,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A preference to run near the pods that are selected (weight above 0) or apart from them (below 0).
+    """A preference to run in the same topology domain as the selected pods (weight above 0) or in another one (below 0).
 
-    The weight counts once for each of these pods in the same place.
+    The weight counts once for each selected pod in the domain.
     """
 
     who: Who
@@ -71,7 +71,10 @@ class Preference:
     staying: bool
     """Whether pods that are being deleted do not count, as for topology spread."""
     group: str = ""
-    """The name of the pod's group, if the preference selects the pod itself: all pods that it selects and that have it, too."""
+    """The name of the pod's group, if the preference selects the pod itself.
+
+    The group is all selected pods that have this preference, too.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def _preferred(
 
 
 def _even(spec: Fields, namespace: str, labels: Labels) -> Iterator[Preference]:
-    """Yield the spreads that are preferences; the more skew one allows, the less each pod counts."""
+    """Yield the topology spreads that are preferences. If a spread allows more skew, each pod has a smaller weight."""
     for rule in items(spec, "topologySpreadConstraints", "spec."):
         if rule.get("whenUnsatisfiable") == "ScheduleAnyway":
             spread = _spread(rule, namespace, labels)

@@ -14,7 +14,7 @@ _SHARED_MAX = 8192
 def node_preferences(
     terms: Iterable[PreferredTerm], demands: Demands | None
 ) -> NodePreferences | None:
-    """Return preferences that the core can judge: terms on nodes, and the pod's own groups. None when there are none."""
+    """Return preferences that the core can judge: terms on nodes, and the pod's own groups. Return None if there are none."""
     groups = (
         GroupPreference(one.group, one.topology_key, one.weight)
         for one in (demands.preferred if demands is not None else ())

@@ -65,7 +65,7 @@ class Gang:
     groups: tuple[TaskGroup, ...]
     style: str = SOFT
     timeout_seconds: int = 0
-    """Seconds after which that happens; 0: the core's default."""
+    """Seconds after which the placeholders time out. 0 means the core's default."""
 
     @property
     def members(self) -> int:

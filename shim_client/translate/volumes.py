@@ -47,7 +47,7 @@ class VolumeFacts:
     """A volume: the nodes that can mount it, and what it offers to a claim."""
 
     terms: tuple[SelectorTerm, ...] = ()
-    """Node terms: a node that meets one can mount the volume; without terms every node can."""
+    """A node that meets one of these terms can mount the volume. Without terms every node can mount it."""
     storage_class: str = ""
     size: int = 0
     """Capacity in bytes."""
@@ -71,7 +71,7 @@ class StorageClassFacts:
     waits_for_pod: bool
     terms: tuple[SelectorTerm, ...]
     provisions: bool = True
-    """Whether new volumes can be made; else only existing volumes can be bound."""
+    """Whether new volumes can be made. If not, only existing volumes can be bound."""
     driver: str = ""
     """The provisioner, which is the CSI driver of new volumes."""
 

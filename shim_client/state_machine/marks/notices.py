@@ -25,7 +25,7 @@ def make(state: State, order: Releasing) -> None:
 
 
 def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
-    """Remove the mark of a victim that stays, and count one victim less for the ask."""
+    """Remove the mark of a victim that stays, and lower the ask's number of victims by one."""
     waiting = state.pods.get(order.beneficiary)
     if waiting is not None and waiting.freed and waiting.freed.decision == order.decision:
         waiting.freed = replace(waiting.freed, count=waiting.freed.count - 1)

@@ -142,7 +142,7 @@ def _settings(state: State) -> Settings | None:
 
 
 def _warn(state: State, unclear: str) -> None:
-    """Record which values cannot be used, once as long as these are the same; an empty text says that there are none."""
+    """Record which values cannot be used. The same values are recorded only once. An empty text means that all values can be used."""
     known = state.bad.pop(_UNCLEAR, "")
     if unclear:
         state.bad[_UNCLEAR] = unclear

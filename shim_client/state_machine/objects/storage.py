@@ -86,7 +86,9 @@ def claim_key(item: KubeObject) -> str:
 
 
 def _look_again(state: State, changed: str = "", claim: str = "") -> None:
-    """Report the pods that waited for a claim, a volume or a storage class that exists now, and have the others reviewed.
+    """Report the pods that waited for a claim, a volume or a storage class that exists now.
+
+    Have the nodes of other waiting pods found again.
 
     ``changed`` names the volume or class whose nodes have to be found again. ``claim`` is the claim, or ALL_CLAIMS, whose
     volume has to be counted again at the nodes of its pods.
