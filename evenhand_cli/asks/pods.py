@@ -1,4 +1,4 @@
-"""Kubernetes pods as asks: with the API server's defaults and priorities, and read as the shim reads them.
+"""The conversion of Kubernetes pods to asks. Pods get the API server's defaults and priorities, and are read as the shim reads them.
 
 A pod that already runs is treated as if it were submitted now, and so is one that `kubectl get pod -o yaml`
 printed.

@@ -31,9 +31,9 @@ _FIXED_CLASS = ("value", "preemptionPolicy")
 
 
 def changed(there: KubeObject, given: Mapping[str, Any], admitted: KubeObject) -> KubeObject | None:
-    """Return the existing object `there` after its manifest `given`.
+    """Return the existing object `there` with its manifest `given` applied.
 
-    Return None when that changes nothing. `admitted` is the manifest as a new object, with all defaults. Raises
+    Return None if the manifest changes nothing. `admitted` is the manifest as a new object, with all defaults. Raises
     InvalidError for a field that cannot be changed.
     """
     kind = there["kind"]

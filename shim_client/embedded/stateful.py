@@ -109,7 +109,7 @@ def _missing(ordinals: range, pods: Mapping[int, KubeObject], *, parallel: bool)
 
 
 def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]) -> list[int]:
-    """Return the pod of an old template that is replaced next.
+    """Return the pod that is replaced next because its template is outdated.
 
     Return [] if there is none, if another pod is not ready, or with OnDelete. Raises BadWorkloadError.
     """

@@ -32,7 +32,10 @@ WEIGHT_MAX = 1_000_000
 
 
 def weighed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
-    """Return the report with the weights of the places of other pods. A pod with a node keeps what it was last reported with."""
+    """Return the report with the weights of the places of other pods.
+
+    A pod with a node keeps the preferences with which it was last reported.
+    """
     if pod.node:
         kept = report.preferences if pod.sent is None else pod.sent.preferences
         return report if kept is report.preferences else replace(report, preferences=kept)
