@@ -144,7 +144,7 @@ class Core:
     ) -> Iterator[Response]:
         """Yield the answers of a stream.
 
-        Without a given deadline there is none. Raises Fault when the stream breaks.
+        The call has no deadline unless one is given. Raises Fault when the stream breaks.
         """
         with self.faults():
             call = method(request, timeout=timeout_s, metadata=self.metadata)

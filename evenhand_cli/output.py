@@ -74,7 +74,7 @@ def no_names() -> Fault:
 def console_for(form: Form) -> Console:
     """Return a console for the output stream.
 
-    It is as wide as the terminal or, for `wide`, as wide as the columns need.
+    The console is as wide as the terminal or, for `wide`, as wide as the columns need.
     """
     return terminal.results(terminal.UNLIMITED if form is Form.WIDE else None)
 

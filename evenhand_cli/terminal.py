@@ -68,7 +68,8 @@ THEME = Theme(
 def results(width: int | None = None) -> Console:
     """Return a console for the output stream.
 
-    Without a width it is as wide as the terminal. If the output is no terminal, it is as wide as COLUMNS says, else PIPE_WIDTH.
+    Without a width it is as wide as the terminal. If the output is no terminal, the console has the width that COLUMNS says, or
+    PIPE_WIDTH if COLUMNS is not set.
     """
     if width is None and not sys.stdout.isatty():
         width = shutil.get_terminal_size((PIPE_WIDTH, 50)).columns

@@ -79,8 +79,7 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 def preempted_lines(found: Preempted) -> list[Text]:
     """Return lines of text for people; none without decisions.
 
-    The lines say how many decisions there were and by which policies. They give an example, and say where to read
-    more.
+    The lines say how many decisions there were and by which policies. The lines give an example, and say where to read more.
     """
     if found.example is None:
         return []

@@ -82,7 +82,7 @@ def percent(part: int, whole: int) -> str:
 def span(milliseconds: int) -> str:
     """Return a duration: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 03 h`.
 
-    A negative one is `0.0 s`.
+    A negative time is `0.0 s`.
     """
     seconds = max(0, milliseconds) / 1000
     if seconds < 10:  # noqa: PLR2004

@@ -45,7 +45,7 @@ QUEUES_LOST = "it holds no queues any more; the queues that it held stay in forc
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the files say now and did not say before."""
+    """The changes from what the files said before to what they say now."""
 
     changed: tuple[FileObject, ...] = ()
     removed: tuple[Id, ...] = ()

@@ -32,8 +32,8 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove a pod from its application.
 
-    An application without pods is forgotten if the core does not know it. If the core knows it and none of its
-    pods ever ran, the core is told to remove it. If one of its pods ran, the core completes it by itself.
+    An application without pods is forgotten if the core does not know it. If the core knows such an application and none of its
+    pods ever ran, the core is told to remove the application. If one of its pods ran, the core completes it by itself.
     """
     application = pod.application
     if application is None:

@@ -55,7 +55,7 @@ def _obstacle(state: State, pod: PodRecord | None, node: str) -> str:
 
 @contextmanager
 def _without(state: State, victims: tuple[str, ...]) -> Iterator[None]:
-    """Count the victims nowhere within the context."""
+    """Within the context, count the victims at no node."""
     gone = [pod for key in victims if (pod := state.pods.get(key)) is not None and pod.node]
     for pod in gone:
         settling.unsettle(state, pod)
