@@ -34,14 +34,18 @@ class DomainCount:
 
 
 class DomainCounts:
-    """The counts of all groups of one partition. ``places`` has by allocation the domains in which it counts."""
+    """The counts of all groups of one partition.
 
-    __slots__ = ("by_group", "places", "steps")
+    ``places`` has by allocation the domains in which it counts. ``emptied`` is the last step at which a group lost its last
+    allocation, so that its count was dropped.
+    """
+
+    __slots__ = ("by_group", "emptied", "places", "steps")
 
     def __init__(self) -> None:
         self.by_group: dict[tuple[str, str], DomainCount] = {}
         self.places: dict[Ask, tuple[Place, ...]] = {}
-        self.steps = NEVER
+        self.steps = self.emptied = NEVER
 
     def add(self, ask: "Ask", node: "Node") -> None:
         """Count an ask on a node, once for each group and topology key that its preferences name."""
@@ -71,6 +75,7 @@ class DomainCounts:
                 del count.by_domain[domain]
             if not count.by_domain:
                 del self.by_group[group, key]
+                self.emptied = self.steps
 
     def relabelled(self, node: "Node") -> None:
         """Count the allocations of a node again, because the node's labels may have changed."""

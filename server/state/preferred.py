@@ -2,7 +2,7 @@
 
 from server.model.asks import Preferences
 from server.state.constraints import term_holds
-from server.state.domain_counts import NEVER, DomainCounts
+from server.state.domain_counts import DomainCounts
 from server.state.nodes import Node, NodeEntry
 
 Alike = tuple[str | None, ...]
@@ -92,7 +92,7 @@ class Preferred:
         for one in self.preferences.groups:
             count = domains.by_group.get((one.group, one.topology_key))
             if count is None:
-                found.append(NEVER)
+                found.append(domains.emptied)  # perhaps this group was the one that lost its last allocation
             else:
                 found.append(count.rose if one.weight > 0 else count.fell)
         return tuple(found)
