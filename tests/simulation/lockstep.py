@@ -21,11 +21,17 @@ from server.model.decisions import (
     Decision,
     Noted,
     Placed,
+    PlanCheckRequested,
     Released,
     Termination,
     Withdrawn,
 )
-from server.model.events import ConfigurationApplied, DisruptionsAllowed, ReleaseRequested
+from server.model.events import (
+    ConfigurationApplied,
+    DisruptionsAllowed,
+    PlanChecked,
+    ReleaseRequested,
+)
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
 from server.model.reasons import Code
@@ -67,6 +73,7 @@ class Live:
         self.ended: list[tuple[int, str]] = []
         self.seen: Counter[str] = Counter()
         self.going: dict[tuple[str, str], Termination] = {}
+        self.asked: list[PlanCheckRequested] = []
         for name, partition in core.state.partitions.items():
             for key, ask in partition.asks.items():
                 if ask.node is not None and ask.is_replaced:
@@ -93,7 +100,16 @@ class Live:
         while more:
             tick = self.core.tick(self.now, self.budget)
             self._hear(tick.decisions)
-            more = tick.more or self._end()
+            more = tick.more or self._agree() or self._end()
+
+    def _agree(self) -> bool:
+        """Agree to all plans about which the core asked, as a forecast assumes; return whether there were any."""
+        asked, self.asked = self.asked, []
+        for one in asked:
+            answer = PlanChecked(one.rm_id, one.partition, one.check_id, fits=True)
+            self._hear(self.core.handle(answer, self.now))
+        self.seen["plan checks"] += len(asked)
+        return bool(asked)
 
     def _end(self) -> bool:
         """End all pods that were ordered to end; return whether there were any."""
@@ -121,6 +137,7 @@ class Live:
 
     def _hear(self, decisions: list[Decision]) -> None:
         after = self.now - self.start
+        self.asked += [one for one in decisions if isinstance(one, PlanCheckRequested)]
         for one in decisions:
             if isinstance(one, Decided):
                 record = one.record
