@@ -16,12 +16,12 @@ _FORMS: Final = f"name a file, or {POSTGRESQL}://USER@HOST/DATABASE"
 
 
 class HistoryError(Exception):
-    """The error of a history that cannot be used for a reason that waiting does not remove; ``str()`` says what to do."""
+    """The error of a history that cannot be used, however long one waits. ``str()`` says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The place of a history: a ``file``, or if that is None the database of a URL. ``text`` may hold a password."""
+    """The place of a history: a ``file``, or if that is None, the database with the URL ``text``. A URL may hold a password."""
 
     text: str
     file: Path | None = None
@@ -37,7 +37,7 @@ class Address:
 
 
 def address(text: str) -> Address:
-    """Return the place that a FILE or URL names. Raises HistoryError for another URL, and for one whose client is not installed."""
+    """Return the place that a FILE or URL names. Raises HistoryError for a URL of another kind, or if its client is not installed."""
     scheme, found, rest = text.partition("://")
     if not found:
         return _file(Path(text))

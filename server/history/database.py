@@ -1,6 +1,6 @@
 """Connections to the database of the history: one that writes, others that only read.
 
-SQLite writes ahead (WAL), so that readers do not wait for the writer, nor the writer for them.
+SQLite writes to a log first (WAL), so that readers do not wait for the writer, and the writer does not wait for readers.
 """
 
 import sqlite3
@@ -23,7 +23,7 @@ CONNECT_S: Final = 5
 
 
 def engine(place: Address, *, read_only: bool = False) -> Engine:
-    """Return an engine. A read-only engine of SQLite fails if the file is not there; every write through it fails."""
+    """Return an engine. A read-only engine of SQLite fails if there is no file, and at every write."""
     if place.file is None:
         options = "-c default_transaction_read_only=on" if read_only else ""
         arguments = {"connect_timeout": CONNECT_S, "options": options}
@@ -49,7 +49,7 @@ def _write_ahead(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def upsert(table: Table, dialect: str) -> Insert:
-    """Return the statement that inserts rows, and replaces those whose key is there."""
+    """Return the statement that inserts rows, and replaces existing rows with the same keys."""
     made: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
     keys = [one.name for one in table.primary_key]
     others = {one.name: made.excluded[one.name] for one in table.columns if one.name not in keys}

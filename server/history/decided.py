@@ -1,4 +1,4 @@
-"""The decisions that the writing process follows: whole records, with victims and changes of state, until they have ended."""
+"""The decisions that the writing process follows until they end: whole records, with victims and changes of state."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -24,14 +24,14 @@ def written(record: DecisionRecord) -> str:
 
 
 def record_of(text: str) -> DecisionRecord:
-    """Return the record of a JSON text. Raises BadFormError or ValueError for a text of another version."""
+    """Return the record of a JSON text. Raises BadFormError or ValueError for a text that another version of the program wrote."""
     found = _FORM.read(json.loads(text))
     assert isinstance(found, DecisionRecord)
     return found
 
 
 def claimant_of(record: DecisionRecord) -> str:
-    """Return the queue for which a decision frees capacity, or which it reduces."""
+    """Return the queue for which a decision frees capacity, or whose usage it reduces."""
     if record.beneficiaries:
         return record.beneficiaries[0].queue
     return record.shrink.queue if record.shrink is not None else ""
@@ -51,13 +51,16 @@ class Decisions:
         self._changed: set[tuple[str, str]] = set()
 
     def adopt(self, record: DecisionRecord, names: dict[str, str]) -> None:
-        """Follow a decision of an earlier run that had not ended."""
+        """Follow a decision that was made in an earlier run and had not ended."""
         place = (record.partition, record.decision_id)
         self._open[place], self._names[place] = record, names
         self._victims[place] = list(record.victims)
 
     def decided(self, record: DecisionRecord) -> None:
-        """Take a decision without its victims, which follow. Victims of an earlier plan of the decision, if any, stay."""
+        """Take a decision. Its victims follow in `victims`.
+
+        If the decision was planned again, victims of its earlier plan count as stayed.
+        """
         place = (record.partition, record.decision_id)
         for one in self._victims.get(place, ()):
             self._put_victim(place, one, stayed=True)
@@ -86,7 +89,7 @@ class Decisions:
     def moved(  # noqa: PLR0913, PLR0917 - the fields of a row
         self, partition: str, decision_id: str, state: str, at_ms: int, reason: str, key: str
     ) -> None:
-        """Take a change of a decision's state, or the veto of the victim ``key``."""
+        """Take a change of a decision's state, or, if ``key`` is given, the veto of that victim."""
         number = self._next_number()
         row = {"id": number, "partition": partition, "decision_id": decision_id, "at_ms": at_ms}
         self._put(schema.MOVES, number, row | {"state": state, "reason": reason, "pod_key": key})

@@ -1,7 +1,7 @@
-"""The thread that sends the history to its writing process, and follows how that process fares.
+"""The thread that sends the history to its writing process, and watches that process.
 
-The thread takes what is queued a few times a second, so that no event wakes it. A pipe that is full makes the thread wait, not the
-core. A process that ends is started again, and what it was sent but did not write is counted as lost.
+The thread empties the queue a few times a second, so that no event has to wake it. If the pipe is full, the thread waits, and not
+the core. If the process ends, it is started again. Records that it had got but not written count as lost.
 """
 
 import json
@@ -31,16 +31,16 @@ BEAT_MS: Final = 1_000
 RESTART_S: Final = 5.0
 """The seconds before a process that ended is started again."""
 OPEN_S: Final = 5.0
-"""The seconds for which the start of a core waits to learn whether the history can be used."""
+"""The seconds that the start of a core waits at most to learn whether the history can be used."""
 END_S: Final = 5.0
-"""The seconds that the end of a core waits for the history to be written; after that the process goes on alone."""
+"""The seconds that the end of a core waits at most for the history to be written. After that the process writes on alone."""
 _MODULE: Final = "server.rpc.history_process"
 _READ_BYTES: Final = 1 << 16
 _log = structlog.get_logger("server.history")
 
 
 class Health(NamedTuple):
-    """The health of the history: the number of records that were lost, and why nothing can be written now; "" if writing works."""
+    """The health of the history: the number of records that were lost, and why nothing can be written now ("" if writing works)."""
 
     lost: int
     failing: str
@@ -85,12 +85,12 @@ class Feeder:
         self._thread.start()
 
     def wait_opened(self) -> str:
-        """Wait until the history is open, at most `OPEN_S`; return why it can never be used, "" if it can."""
+        """Wait at most `OPEN_S` until the history is open. Return why it can never be used, or "" if it can."""
         self._opened.wait(OPEN_S)
         return self._status.fatal
 
     def close(self, why: str) -> None:
-        """Send what is queued and the end of the run, and wait until it is written, at most `END_S`."""
+        """Send the queued items and the end of the run, and wait at most `END_S` until both are written."""
         self._stopped = why
         self._wake.set()
         self._thread.join(END_S)
@@ -161,7 +161,7 @@ class Feeder:
         self._told = len(self._lost)
 
     def _feed(self) -> None:
-        """Send what is queued until the end is asked for. Raises _EndedError."""
+        """Send queued items until `close` is called, then the end of the run. Raises _EndedError."""
         while True:
             stopping = self._stopped
             self._empty()
@@ -183,7 +183,7 @@ class Feeder:
             self._beat()
 
     def _look(self, frame: Frame) -> None:
-        """Ask for a picture after the sync of a manager, to learn what has ended since the run before."""
+        """Request a picture if the frame has the end of a manager's sync, to learn which pods ended since the run before."""
         for row in frame.rows:
             if row[0] == Row.MANAGER and row[2] == Code.SYNC_COMPLETE:
                 self._queue.picture_wanted = True
@@ -233,7 +233,7 @@ class Feeder:
                 self._opened.set()
 
     def _finish(self) -> None:
-        """Close the pipe and wait until the process has ended; the caller of `close` waits no longer than `END_S`."""
+        """Close the pipe and wait until the process has ended. The caller of `close` waits at most `END_S` for this."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -245,7 +245,7 @@ class Feeder:
         process.stdout.close()
 
     def _reap(self) -> None:
-        """Note the end of a process that was not asked to end."""
+        """Record that the process ended without being asked to."""
         process, self._process = self._process, None
         assert process is not None
         for pipe in (process.stdin, process.stdout):

@@ -9,9 +9,10 @@ NINETY_NINTH: Final = 99
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """Return the least value within which this part of the values lies; 0 if there are none. The values are in order.
+    """Return a percentile of sorted values: the smallest that at least ``percent`` % of them do not exceed.
 
-    Of n values it is the one at rank ``n * percent / 100``, rounded up: no value between two of them is invented.
+    Return 0 for none. Of n values it is the one at rank ``n * percent / 100``, rounded up. The result is always one of the values,
+    and never lies between two.
     """
     if not ordered:
         return 0

@@ -1,7 +1,8 @@
-"""The ledger: the state of the writing process, which turns rows of events and decisions into rows of tables.
+"""The ledger: the state of the writing process. It turns rows of events and decisions into rows of tables.
 
-The ledger writes nothing itself. `pending` has the rows that are to be written, whole, by table and key; a row that changes before
-it is written is written once. The same rows in the same order give the same pending rows: no clock is read.
+The ledger writes nothing itself. `pending` has the whole rows that are to be written, by table and key. If a row changes several
+times before it is written, it is written once. The ledger reads no clock, so that equal rows in equal order give equal pending
+rows.
 """
 
 import pickle
@@ -34,11 +35,14 @@ _ORDERS: Final[Mapping[str, str]] = {
     "PLACEHOLDER_REPLACED": "replaced",
     "TIMEOUT": "timeout",
 }
-"""How an allocation ends whose release the core orders, by the termination of the order. The pod runs until the shim confirms."""
+"""How an allocation ends if the core orders its release, by the termination of that order.
+
+The pod runs until the shim confirms its end.
+"""
 
 
 class Ledger:
-    """The live state, and the rows to write. ``name_of`` returns the name of a pod from its tags, "" if they have none."""
+    """The live state, and the rows to write. ``name_of`` returns the name of a pod from its tags, "" if the tags have no name."""
 
     def __init__(self, run: int, name_of: Callable[[Tags], str], sample_ms: int) -> None:
         self._name_of = name_of
@@ -53,15 +57,15 @@ class Ledger:
         self._fresh: list[Pod] = []
         self._configured: tuple[int, str] | None = None
         self._gone: dict[tuple[str, str], int] | None = None
-        """While a picture is awaited, the pods and applications that ended, by partition and name, with the number of the item."""
+        """While a picture is awaited: the number of the item with which a pod or application ended, by partition and name."""
         self._placements: dict[tuple[str, str], tuple[str, str, int]] = {}
-        """While a picture is awaited, the node, queue and instant of placements of pods that are not known."""
+        """While a picture is awaited: the node, queue and instant of each placement of a pod that the ledger does not know."""
         self._item = 0
         self._now = 0
 
     @property
     def now(self) -> int:
-        """The latest instant of which the ledger was told."""
+        """The instant of the latest frame."""
         return self._now
 
     def next_number(self) -> int:
@@ -70,11 +74,11 @@ class Ledger:
         return self._counter
 
     def put(self, table: Table, key: object, row: dict[str, Any]) -> None:
-        """Set the row that is to be written for a key of a table."""
+        """Set the pending row for a key of a table."""
         self.pending.setdefault(table, {})[key] = row
 
     def configured(self, revision: int, digest: str) -> None:
-        """Set the latest configuration that is written already."""
+        """Record which configuration was written last, by an earlier run."""
         self._configured = (revision, digest)
 
     def apply(self, frame: Frame) -> None:
@@ -84,7 +88,7 @@ class Ledger:
             _ACTIONS[kind](self, *facts)
 
     def settle(self) -> None:
-        """Make pending what waits for the moment of writing: waits that have become long, and the texts of decisions."""
+        """Make rows that are made only just before writing: waits that have become long enough to keep, and the texts of decisions."""
         for pod in self._fresh:
             wait = pod.wait
             if wait is not None and not wait.is_kept and self._now - wait.since_ms >= BRIEF_MS:
@@ -190,7 +194,7 @@ class Ledger:
         message: str,
         asks_only: bool,  # noqa: FBT001 - a field of a row
     ) -> None:
-        """End the pods that a shim released: one, or all of an application if the key is empty."""
+        """End the pod that a shim released, or all pods of the application if the key is empty."""
         self._note_gone(partition, key or application_id)
         if not key:
             found = self.pods.of_application(partition, application_id)
@@ -210,7 +214,7 @@ class Ledger:
                 self._end(pod, code, text)
 
     def _again(self, before: Pod) -> None:
-        """Begin to wait again with an ask whose binding failed."""
+        """Add a new waiting ask in place of an allocation whose binding failed."""
         pod = replace(
             before,
             number=self.next_number(),
@@ -232,7 +236,7 @@ class Ledger:
     def _ordered(
         self, partition: str, key: str, termination: str, message: str, decision_id: str
     ) -> None:
-        """Note an order of the core, or end what it released without waiting for a shim."""
+        """Note the core's order to release a pod. If the release needs no confirmation by a shim, end the pod."""
         pod = self.pods.get(partition, key)
         code = _ORDERS.get(termination)
         if code is None:
@@ -269,9 +273,10 @@ class Ledger:
             self._gone[partition, name] = self._item
 
     def _picture(self, data: bytes) -> None:
-        """Compare the pods with pictures, and correct what was missed. What was touched after a picture is newer than it.
+        """Compare the known pods with pictures, and correct them.
 
-        Without data a picture is awaited from now on.
+        A pod that was touched after a picture was taken is left as it is. Without data, only note that a picture is awaited from
+        now on.
         """
         if not data:
             self._gone = {}
@@ -293,7 +298,7 @@ class Ledger:
         self._gone = None
 
     def _correct(self, picture: Picture, one: Pictured) -> bool:
-        """Add or place a pod as it is shown; return whether it was not known."""
+        """Add or place a pod as the picture shows it. Return whether the pod was not known before."""
         pod = self.pods.get(picture.partition, one.key)
         is_new = pod is None
         gone = self._gone or {}

@@ -8,12 +8,12 @@ from typing import Any, Final
 NOT_TRIED: Final = "not-tried"
 """The reason of an ask for which the core has reported no reason yet."""
 BRIEF_MS: Final = 1_000
-"""The length below which the first interval of a wait, without a reported reason, is not kept."""
+"""The shortest length, in milliseconds, at which the first interval of a wait, without a reported reason, is kept."""
 
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """The interval in which an ask waits for one reason, since ``since_ms``. ``is_kept``: it has a row."""
+    """The interval in which an ask waits for one reason, since ``since_ms``. ``is_kept`` says that the interval has a row."""
 
     number: int
     code: str
@@ -23,10 +23,11 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Pod:
-    """An ask from its arrival to its end; with a node it is an allocation.
+    """An ask from its arrival to its end. Once it has a node, it is an allocation.
 
-    ``is_brought`` says that it ran already when the history learned of it. ``order`` is what the core ordered: how the pod is to end, why, and by which decision. ``touched`` is the number of the latest
-    item in which the pod came, was placed or began to wait for another reason.
+    ``is_brought`` says that the pod ran already when the history learned of it. ``order`` is the core's order to end the pod: how,
+    why, and by which decision. ``touched`` is the number of the latest item in which the pod arrived, was placed, or got another
+    reason for waiting.
     """
 
     number: int
@@ -78,7 +79,7 @@ class Pod:
 
 @lru_cache(4_096)
 def resource_text(resource: tuple[tuple[str, int], ...]) -> str:
-    """Return a resource as a JSON object. Pods of one template have equal resources."""
+    """Return a resource as a JSON object. The texts are cached, because the pods of one template have equal resources."""
     return json.dumps(dict(resource), separators=(",", ":"))
 
 
@@ -100,11 +101,11 @@ class Pods:
         return len(self._by_key)
 
     def get(self, partition: str, key: str) -> Pod | None:
-        """Return a pod, None if it does not live."""
+        """Return a live pod, or None."""
         return self._by_key.get((partition, key))
 
     def anywhere(self, key: str) -> Pod | None:
-        """Return a pod of any partition, None if it does not live."""
+        """Return a live pod of any partition, or None."""
         found = (self._by_key.get((name, key)) for name in self._partitions)
         return next((one for one in found if one is not None), None)
 
@@ -123,7 +124,7 @@ class Pods:
         return running, len(own) - running
 
     def add(self, pod: Pod) -> None:
-        """Add a pod that lives."""
+        """Add a live pod."""
         self._by_key[pod.partition, pod.key] = pod
         self._by_application.setdefault((pod.partition, pod.application_id), {})[pod.key] = pod
         self._partitions.setdefault(pod.partition, 0)

@@ -1,4 +1,4 @@
-"""Reads of usage, pods and waits. Each read has a connection that cannot write; see `database.reading`."""
+"""Reads of usage, pods and waits. Each read gets a connection that cannot write (see `database.reading`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ Sees = Callable[[str], bool]
 
 
 class Period(NamedTuple):
-    """The period of an answer: what was written by ``written_to_ms``, without the gaps."""
+    """The period of an answer. The history has it up to ``written_to_ms``, except for the ``gaps``."""
 
     since_ms: int
     until_ms: int
@@ -35,7 +35,7 @@ class Period(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The averages of a queue's amounts in an interval, in the order of `schema.MEASURES`, and the peaks."""
+    """The amounts of a queue in one interval: averages in the order of `schema.MEASURES`, and peaks."""
 
     at_ms: int
     covered_ms: int
@@ -45,14 +45,14 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Waits:
-    """The waits of pods that asked in a period: ``placed_ms`` has the waiting times of the placed ones, in order."""
+    """The waits of the pods that arrived in a period. ``placed_ms`` has the sorted waiting times of those that were placed."""
 
     queue: str
     placed_ms: list[int] = field(default_factory=list)
     waiting_ms: list[int] = field(default_factory=list)
     withdrawn: int = 0
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By reason the number of pods and the time that they waited for it."""
+    """By reason, the number of pods that waited for it, and their waiting time in sum (milliseconds)."""
 
     @property
     def percentiles(self) -> tuple[int, int, int, int]:
@@ -63,7 +63,7 @@ class Waits:
 
 
 def period(connection: Connection, since_ms: int, until_ms: int) -> Period:
-    """Return the period of an answer with its gaps, the latest `GAPS_MAX`."""
+    """Return the period of an answer, with at most `GAPS_MAX` gaps, the latest ones."""
     runs, gaps = schema.RUNS, schema.GAPS
     written = connection.execute(select(func.coalesce(func.max(runs.c.seen_ms), 0))).scalar_one()
     inside = (gaps.c.to_ms >= since_ms) & (gaps.c.from_ms <= until_ms)
@@ -80,7 +80,7 @@ def period(connection: Connection, since_ms: int, until_ms: int) -> Period:
 def usage(
     connection: Connection, partition: str, queue: str, when: Period, points: int
 ) -> dict[str, list[Point]]:
-    """Return by resource type the usage of a queue, as points that divide the period evenly."""
+    """Return, by resource type, the usage of a queue in ``points`` equal parts of the period."""
     table = schema.USAGE
     inside = (table.c.from_ms < when.until_ms) & (
         table.c.to_ms.is_(None) | (table.c.to_ms > when.since_ms)
@@ -110,7 +110,7 @@ def whole(points: Sequence[Point]) -> Point:
 
 
 def _span(row: Any, written_to_ms: int) -> Span | None:  # noqa: ANN401 - a row, as a mapping
-    """Return the span of a row; an open one lasts until everything is written."""
+    """Return the span of a row. An open span lasts until ``written_to_ms``. Return None for an open span that begins later."""
     if row["to_ms"] is not None:
         return span_of(row)
     if written_to_ms <= row["from_ms"]:
@@ -151,9 +151,9 @@ def _point(at_ms: int, parts: Sequence[Span]) -> Point:
 def waits(
     connection: Connection, partition: str, queue: str, when: Period, sees: Sees
 ) -> tuple[list[Waits], int]:
-    """Return the waits by queue of the pods that asked in the period, and how many older pods were left out.
+    """Return, by queue, the waits of the pods that arrived in the period, and how many of the oldest pods were left out.
 
-    Pods that ran already when the history learned of them do not count, because nobody knows how long they waited.
+    Pods that ran already when the history learned of them do not count, because their waiting times are not known.
     """
     pods = schema.PODS
     own = (pods.c.partition == partition) & _within(pods.c.asked_ms, when) & (pods.c.brought == 0)
@@ -222,7 +222,7 @@ def _add_reasons(
 def pods_of(
     connection: Connection, partition: str, name: str, sees: Sees
 ) -> list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """Return the rows of the asks with a name or key, the latest first, each with the rows of its waits."""
+    """Return the rows of the asks with this name or key, the latest first, each with the rows of its waits."""
     table = schema.PODS
     named = or_(table.c.name == name, table.c.pod_key == name)
     if "/" not in name:
@@ -247,5 +247,5 @@ def _within(column: ColumnElement[int], when: Period) -> ColumnElement[bool]:
 
 
 def _below(column: ColumnElement[str], queue: str) -> ColumnElement[bool]:
-    """Return the condition that a queue is this queue or below it."""
+    """Return the SQL condition that the column's queue is this queue or below it."""
     return or_(column == queue, column.startswith(f"{queue}.", autoescape=True))

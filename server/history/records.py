@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 def failovers(connection: Connection, when: Period, start: int, size: int) -> list[Row]:
-    """Return rows of starts, ends and registrations in the period, the latest first."""
+    """Return the rows of the core's starts and ends and of the managers' registrations in the period, the latest first."""
     table = schema.FAILOVERS
     inside = (table.c.at_ms >= when.since_ms) & (table.c.at_ms <= when.until_ms)
     ordered = select(table).where(inside).order_by(table.c.at_ms.desc(), table.c.id.desc())
@@ -35,7 +35,7 @@ def failovers(connection: Connection, when: Period, start: int, size: int) -> li
 def configurations(
     connection: Connection, when: Period, start: int, size: int
 ) -> list[tuple[Row, Row | None, Row | None]]:
-    """Return the configurations of the period, the latest first, each with the one before it and the one after it."""
+    """Return the configurations that came into force in the period, the latest first, each with its predecessor and successor."""
     table = schema.CONFIGURATIONS
     every = [
         dict(one)
@@ -52,7 +52,7 @@ def configurations(
 
 
 def configuration(connection: Connection, revision: int) -> Row | None:
-    """Return the latest configuration with this number."""
+    """Return the latest configuration with this revision number."""
     table = schema.CONFIGURATIONS
     ordered = select(table).where(table.c.revision == revision).order_by(table.c.id.desc()).limit(1)
     found = connection.execute(ordered).mappings().first()
@@ -60,7 +60,7 @@ def configuration(connection: Connection, revision: int) -> Row | None:
 
 
 def effects(connection: Connection, since_ms: int, until_ms: int) -> list[tuple[str, int, int]]:
-    """Return by policy the number of decisions made in an interval, and of their victims that did not stay."""
+    """Return, by policy, the number of decisions made in an interval, and the number of their victims that were evicted."""
     table, victims = schema.DECISIONS, schema.VICTIMS
     inside = (table.c.at_ms >= since_ms) & (table.c.at_ms < until_ms)
     made = _counts(connection, table.c.policy, inside)
@@ -83,7 +83,7 @@ def _counts(
 def lost_work(
     connection: Connection, when: Period, partition: str, policy: str, *, owners: bool
 ) -> dict[str, list[LostLine]]:
-    """Return by partition the lines of work that was lost to evictions ordered in the period.
+    """Return, by partition, the lines of the work lost to evictions that were ordered in the period.
 
     With ``owners`` the lines are also split by user and application of the victims.
     """

@@ -1,6 +1,6 @@
 """The rows that the thread of the history sends to the writing process: plain tuples, quick to make and to send.
 
-A row begins with its kind, a word of `Row`. Events and decisions that the history does not keep have no row.
+The first field of a row is its kind (`Row`). Events and decisions that the history does not keep have no row.
 """
 
 import pickle
@@ -65,7 +65,7 @@ class Row(StrEnum):
 
 
 class Frame(NamedTuple):
-    """Rows of one instant; ``number`` is that of their item."""
+    """Rows of one instant. ``number`` is the number of the item from which they were made."""
 
     number: int
     now: int
@@ -79,7 +79,7 @@ def encoded(frame: Frame) -> bytes:
 
 
 def frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
-    """Yield the frames of a stream until it ends, even in the middle of a frame."""
+    """Yield the frames of a stream until it ends. A frame that is cut off at the end is left out."""
     while len(head := read(4)) == 4:  # noqa: PLR2004 - the bytes of a length
         length = int.from_bytes(head, "big")
         content = read(length)

@@ -1,4 +1,4 @@
-"""The beginning of a run in the history: its number, and what earlier runs left open."""
+"""The beginning and end of a run in the history, and the open pods and decisions that a run takes over from earlier runs."""
 
 import json
 from typing import Any
@@ -24,7 +24,10 @@ def latest(connection: Connection) -> Before | None:
 
 
 def begin(connection: Connection, now: int, version: str) -> int:
-    """Add a run that begins at ``now``, and return its number. Series of usage that the run before left open end with it."""
+    """Add a run that begins at ``now``, and return its number.
+
+    End the series of usage that the run before left open at that run's end.
+    """
     before = latest(connection)
     table = schema.USAGE
     if before is not None:
@@ -56,7 +59,7 @@ def ended(connection: Connection, run: int, now: int, why: str) -> None:
 
 
 def load(connection: Connection, ledger: Ledger) -> None:
-    """Give a ledger what earlier runs left open: pods, their waits, decisions; and the latest configuration."""
+    """Give a ledger the pods, waits and decisions that earlier runs left open, and the latest configuration."""
     pods, waits = schema.PODS, schema.WAITS
     found: dict[int, Pod] = {}
     for row in connection.execute(select(pods).where(pods.c.ended_ms.is_(None))).mappings():

@@ -1,4 +1,4 @@
-"""The forms of samples and pictures of a core, which are made in a copy of it and read in the writing process."""
+"""The forms of samples and pictures of a core. They are made in a copy of the core's process, and read in the writing process."""
 
 from typing import Any, Final, NamedTuple
 
@@ -7,7 +7,10 @@ PODS: Final = ""
 
 
 class Sample(NamedTuple):
-    """The usage of all queues of a partition: by queue and resource type the measures of `schema.MEASURES`."""
+    """The usage of all queues of a partition.
+
+    A row has a queue, a resource type, and their values in the order of `schema.MEASURES`.
+    """
 
     partition: str
     at_ms: int
@@ -15,7 +18,7 @@ class Sample(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A pod in a picture; an ask has no node. ``code`` says why it waits."""
+    """A pod in a picture. A waiting ask has no node, and its ``code`` says why it waits."""
 
     rm_id: str
     key: str
@@ -32,7 +35,7 @@ class Pod(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """All pods of a partition, but foreign ones, after the item with this number was queued."""
+    """All pods of a partition except foreign ones. ``number`` is the number of the last item that was queued before."""
 
     partition: str
     number: int

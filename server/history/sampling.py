@@ -1,4 +1,4 @@
-"""The samples of a core for the history, made in a copy of its process, so that no decision waits for them."""
+"""The samples of a core for the history. They are made in a copy of the core's process, so that no decision waits for them."""
 
 import pickle
 from collections.abc import Iterator
@@ -19,7 +19,10 @@ def usage(core: Core, now: int) -> bytes:
 
 
 def pods(core: Core, number: int) -> bytes:
-    """Return the encoded pictures, taken after the item ``number``, of the partitions whose managers have completed their sync."""
+    """Return the encoded pictures of the partitions whose managers have completed their sync.
+
+    ``number`` is the last item before them.
+    """
     managers, partitions = core.state.managers, core.state.partitions
     found = [
         tuple(Picture(name, number, [tuple(one) for one in _pods(core, name)]))

@@ -1,7 +1,7 @@
 """The tables of the history, the same in SQLite and PostgreSQL.
 
-Instants are Unix milliseconds. An end that is not known yet is NULL. Identifiers are numbers that the writer gives: the number of
-the run in the upper bits, a counter below.
+Instants are Unix milliseconds. An end that is not known yet is NULL. The writer assigns identifiers: the upper bits are the number
+of the run, the lower bits a counter.
 """
 
 from typing import Final

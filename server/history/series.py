@@ -14,7 +14,10 @@ Put = Callable[[Table, object, dict[str, Any]], None]
 Place = tuple[str, str, str]
 
 LATE: Final = 3
-"""How many times the time between two samples a sample may take. What precedes a later one is known for one such time only."""
+"""A sample is late if it comes later than this many sampling intervals after the one before.
+
+The values before a late sample then count for one interval only.
+"""
 
 
 class _Open(NamedTuple):
@@ -44,7 +47,7 @@ def usage_row(number: int, series: Place, span: Span, step_ms: int) -> dict[str,
 
 
 class Series:
-    """The open spans: the latest values of each series, since the sample in which they were first seen."""
+    """The open spans: the latest values of each series, and the sample since which the series has these values."""
 
     def __init__(self, put: Put, next_number: Callable[[], int], sample_ms: int) -> None:
         self._put = put
@@ -63,7 +66,10 @@ class Series:
             self._close(series, self._seen[series[0]] + self._sample_ms)
 
     def close(self, now: int) -> None:
-        """Close all open spans, because the core ends. A late end closes them one sample's time after their last sample."""
+        """Close all open spans, because the core ends.
+
+        If the end is late, as a sample may be (`LATE`), close them one sampling interval after their last sample.
+        """
         for series in list(self._open):
             seen = self._seen[series[0]]
             self._close(

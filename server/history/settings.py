@@ -1,4 +1,4 @@
-"""The settings of the history: how often usage is sampled, how long everything is kept, and what the writing process reports."""
+"""The settings of the history (how often usage is sampled, how long everything is kept), and the report of the writing process."""
 
 from typing import Final, NamedTuple
 
@@ -10,9 +10,10 @@ DAY_MS: Final = 24 * HOUR_MS
 
 
 class Settings(NamedTuple):
-    """Durations in milliseconds: between samples of usage, of the retention, and the ages at which usage is downsampled.
+    """Durations in milliseconds: the retention, the ages at which usage is downsampled, and the interval between samples of usage.
 
-    Usage older than ``minutes_after_ms`` has steps of one minute, older than ``ten_minutes_after_ms`` of ten minutes.
+    Usage that is older than ``minutes_after_ms`` has steps of one minute. If it is older than ``ten_minutes_after_ms``, they are
+    ten minutes long.
     """
 
     retention_ms: int = 90 * DAY_MS
@@ -25,9 +26,9 @@ DEFAULT: Final = Settings()
 
 
 class Status(NamedTuple):
-    """What the writing process reports, as a line of JSON: the number of the latest item that is written, and why it cannot write.
+    """The report of the writing process, a line of JSON: the number of the latest item that is written, and why it cannot write.
 
-    ``fatal`` says why the history cannot be used at all; the process has ended then.
+    ``fatal`` says why the history cannot be used at all. The process then ends.
     """
 
     written: int = 0

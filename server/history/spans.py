@@ -1,8 +1,8 @@
 """Spans: intervals of a queue's usage in one resource type, and their downsampling, exact in whole numbers.
 
-A span holds the integral of each measure over the time that it covers. Integrals are added, never averages, so that sums and
-averages over any number of merged spans are those of the samples. In the database an integral is a quotient and a rest, because
-bytes times milliseconds do not fit 64 bits.
+A span holds the integral of each measure over the time that it covers. Merging adds integrals and never averages. Thus the sums and
+averages over any number of merged spans equal those of the samples. The database stores an integral as the average and the rest of
+the division, because bytes times milliseconds do not fit into 64 bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,9 +13,9 @@ Values = tuple[int, ...]
 
 
 class Span(NamedTuple):
-    """An interval from ``from_ms`` up to, and without, ``to_ms``; samples cover ``covered_ms`` of it.
+    """An interval from ``from_ms`` up to, but without, ``to_ms``. Samples cover ``covered_ms`` of it.
 
-    ``sums`` has the integral of each measure in units times milliseconds, ``peaks`` the largest usage and the largest waiting
+    ``sums`` has the integral of each measure, in units times milliseconds. ``peaks`` has the largest usage and the largest waiting
     amount.
     """
 
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 
 def constant(from_ms: int, to_ms: int, values: Values) -> Span:
-    """Return the span in which each measure has one value. The first measure is the usage, the last one what waits."""
+    """Return a span in which no measure changes. The first of ``values`` is the usage, and the last one the waiting amount."""
     length = to_ms - from_ms
     return Span(
         from_ms, to_ms, length, tuple(one * length for one in values), (values[0], values[-1])
@@ -35,7 +35,7 @@ def constant(from_ms: int, to_ms: int, values: Values) -> Span:
 
 
 def level(span: Span) -> Values | None:
-    """Return the values of a span in which no measure changes, and which samples cover wholly; None for any other span."""
+    """Return the values of a span if no measure changes in it and samples cover all of it. Else return None."""
     length = span.to_ms - span.from_ms
     if span.covered_ms != length or any(one % length for one in span.sums):
         return None
@@ -44,9 +44,9 @@ def level(span: Span) -> Values | None:
 
 
 def cut(span: Span, from_ms: int, to_ms: int) -> Span | None:
-    """Return the part of a span in an interval, None if there is none.
+    """Return the part of a span that lies in an interval, or None.
 
-    The part of a span that changes within has its proportion of the integrals, rounded down.
+    If a measure changes within the span, the part gets its share of each integral in proportion to its length, rounded down.
     """
     begin, end = max(span.from_ms, from_ms), min(span.to_ms, to_ms)
     if begin >= end:
@@ -62,7 +62,7 @@ def cut(span: Span, from_ms: int, to_ms: int) -> Span | None:
 
 
 def joined(spans: Sequence[Span]) -> Span:
-    """Return one span with the integrals of several, which are in order and do not overlap."""
+    """Return one span with the summed integrals of several spans, which must be in order and not overlap."""
     return Span(
         spans[0].from_ms,
         spans[-1].to_ms,
@@ -73,9 +73,9 @@ def joined(spans: Sequence[Span]) -> Span:
 
 
 def downsample(spans: Iterable[Span], step_ms: int) -> list[Span]:
-    """Return spans with at most one change in each step: the spans of a step that differ are joined.
+    """Return spans that are exact to one step: spans of the same step with different values are joined into one.
 
-    Neighbours with the same values become one span, however long. The spans are those of one series, in order.
+    Neighbouring spans with equal values become one span, however long. The spans must be those of one series, in order.
     """
     found: list[Span] = []
     for step in _steps(spans, step_ms):
@@ -87,7 +87,10 @@ def downsample(spans: Iterable[Span], step_ms: int) -> list[Span]:
 
 
 def _steps(spans: Iterable[Span], step_ms: int) -> Iterator[list[Span]]:
-    """Yield the spans of each step. A span that does not change is split where steps meet; any other is within one step."""
+    """Yield the spans of each step. A span in which no measure changes is split at steps' ends.
+
+    Any other span must be within one step.
+    """
     step: list[Span] = []
     number = 0
     for span in spans:
@@ -102,7 +105,7 @@ def _steps(spans: Iterable[Span], step_ms: int) -> Iterator[list[Span]]:
 
 
 def _split(span: Span, step_ms: int) -> Iterator[Span]:
-    """Yield the parts of a span: what belongs to its first and last step, and all whole steps between as one part."""
+    """Yield the parts of a span: the part in its first step, all whole steps in between as one part, and the part in its last step."""
     values = level(span)
     first = -(-span.from_ms // step_ms) * step_ms
     last = span.to_ms // step_ms * step_ms
@@ -115,7 +118,7 @@ def _split(span: Span, step_ms: int) -> Iterator[Span]:
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans, with neighbours that have the same values as one."""
+    """Return the spans, with each run of neighbours that have equal values merged into one span."""
     found: list[Span] = []
     for span in spans:
         values = level(span)
@@ -134,5 +137,5 @@ def quotients(span: Span) -> tuple[Values, Values]:
 
 
 def sums_of(averages: Iterable[int], rests: Iterable[int], covered_ms: int) -> Values:
-    """Return the integrals from their quotients and rests."""
+    """Return the integrals that `quotients` divided."""
     return tuple(one * covered_ms + rest for one, rest in zip(averages, rests, strict=True))

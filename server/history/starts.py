@@ -1,4 +1,4 @@
-"""The starts and ends of a core, and the registrations of its managers: what was there before, and what is there after."""
+"""The starts and ends of a core, and the registrations of its managers, with the numbers of pods before and after."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SYNCED = "synced"
 
 
 class Before(NamedTuple):
-    """The end of the run before: when everything was last written, and whether the run ended in order."""
+    """The end of the run before: the instant up to which everything was written, and whether the run ended in order."""
 
     seen_ms: int
     in_order: bool
@@ -36,7 +36,7 @@ class Starts:
         self._awaited: dict[str, Any] | None = None
 
     def started(self, now: int, version: str, before: Before | None) -> None:
-        """Record the start of a core, and the end of the run before if nobody recorded it."""
+        """Record the start of a core. If the run before did not record its end, record that it was killed."""
         away = 0 if before is None else max(now - before.seen_ms, 0)
         if before is not None and not before.in_order:
             self._add(before.seen_ms, KILLED, "", "it did not end in order", {})
@@ -47,13 +47,13 @@ class Starts:
         self._add(now, ENDED if in_order else KILLED, "", why, {})
 
     def registered(self, rm_id: str, now: int, message: str) -> None:
-        """Record a registration: what the manager had until then, as far as the history knows."""
+        """Record a registration, with the numbers of pods that the manager had until then, as far as the history knows."""
         running, asks = self._before[rm_id] = self._pods.counts(rm_id)
         facts = {"allocations_before": running, "asks_before": asks}
         self._add(now, REGISTERED, rm_id, message, facts)
 
     def synced(self, rm_id: str, now: int, message: str) -> None:
-        """Record the end of a manager's sync. What has ended meanwhile is known after the next picture."""
+        """Record the end of a manager's sync. The next picture shows which pods have ended meanwhile (`compared`)."""
         running, asks = self._before.pop(rm_id, (0, 0))
         facts = {"allocations_before": running, "asks_before": asks, "gone": 0, "added": 0}
         self._awaited = self._add(now, SYNCED, rm_id, message, facts)
@@ -71,7 +71,7 @@ class Starts:
         self._put(schema.FAILOVERS, self._awaited["id"], self._awaited)
 
     def settled(self) -> None:
-        """Attribute later comparisons to no sync."""
+        """End the comparisons of the latest sync: later ones are not added to it."""
         self._awaited = None
 
     def _add(

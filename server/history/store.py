@@ -22,7 +22,7 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 class Store:
-    """An open history. `open` locks it against other writers and brings its schema up to date."""
+    """The database of the history. `open` locks it against other writers and brings its schema up to date."""
 
     def __init__(self, place: Address) -> None:
         self._place = place
@@ -60,7 +60,7 @@ class Store:
             os.close(self._lock)
 
     def write(self, pending: Mapping[Table, Mapping[object, dict[str, Any]]]) -> None:
-        """Write rows whole, in one transaction; a row that is there already is replaced. Raises a SQLAlchemyError."""
+        """Write whole rows in one transaction, and replace those that exist. Raises SQLAlchemyError."""
         with self.engine.begin() as connection:
             for table, rows in pending.items():
                 if rows:

@@ -1,6 +1,6 @@
-"""The tap: the pump calls it in place of the core, and it queues events and decisions for the history, unchanged.
+"""The tap, which the pump calls in place of the core. It passes every call on, and queues the events and decisions for the history.
 
-Queueing is an append to a bounded queue. When the queue is full, records are dropped and counted, never waited for.
+Queueing is an append to a bounded queue. When the queue is full, the core does not wait: records are dropped and counted.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Item(NamedTuple):
-    """What the history is given at an instant; ``number`` counts items."""
+    """The values that the history is given at one instant. Items are numbered in order."""
 
     number: int
     kind: Kind
@@ -41,7 +41,7 @@ class Item(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Records that were dropped: how many, from when to when, and why."""
+    """The records that were dropped in one gap: their number, the instants of the first and the last, and why."""
 
     from_ms: int
     to_ms: int
@@ -57,7 +57,7 @@ class InForce(NamedTuple):
 
 
 class Queue:
-    """The queue between the event loop, which puts, and the thread of the history, which takes."""
+    """The queue of the history: the event loop puts items in, and the thread of the history takes them out."""
 
     def __init__(self, most: int = OBJECTS_MAX) -> None:
         self._most = most
@@ -72,7 +72,7 @@ class Queue:
         self.resets = 0
         """How often the history may have missed the configuration in force."""
         self.why = SLOW_WHY
-        """The reason that a gap is given; the thread of the history changes it when it knows a better one."""
+        """The reason that is recorded with a gap. The thread of the history sets it to the present reason."""
         self.picture_wanted = True
         """Whether the history has to be given a picture of all pods, because it may have missed some change."""
 
@@ -82,7 +82,7 @@ class Queue:
         self._items.clear()
 
     def put(self, kind: Kind, now: int, values: Sequence[object]) -> None:
-        """Append an item, or drop it if the queue is full or closed. An item counts as many objects as it has values."""
+        """Append an item, or drop it if the queue is full or closed. Each value of an item counts towards the limit."""
         if self.is_closed:
             self.lost += len(values)
             return
@@ -100,7 +100,7 @@ class Queue:
         self._append(kind, now, values)
 
     def take(self) -> Item | None:
-        """Remove and return the oldest item, None if there is none."""
+        """Remove and return the oldest item. Return None if there is none."""
         try:
             item = self._items.popleft()
         except IndexError:
@@ -109,7 +109,7 @@ class Queue:
         return item
 
     def reset(self) -> None:
-        """Note that the writing process was started again: it has to be given a picture, and the configuration in force, once more."""
+        """Note that the writing process may have missed items: it needs a picture and the configuration in force once more."""
         self.picture_wanted = True
         self.resets += 1
 
@@ -150,7 +150,7 @@ class Tap:
         self._noted: tuple[Revision, int] | None = None
         self.next_due = scheduler.next_due
         self.deciding = False
-        """Whether the scheduler is at work; so it is for good after it has raised."""
+        """Whether the scheduler is at work. After an exception of the scheduler this stays True."""
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
         """Take events as the scheduler does, and queue them and the replies."""
@@ -189,7 +189,7 @@ class Tap:
         return tick
 
     def note_configuration(self, now: int) -> None:
-        """Queue the configuration in force, if it is another one than before."""
+        """Queue the configuration in force, if it has changed or if the history may have missed it."""
         found, resets = self._in_force(), self._queue.resets
         noted = self._noted
         if noted is None or noted[0] is not found.revision or noted[1] != resets:

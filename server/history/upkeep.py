@@ -1,4 +1,4 @@
-"""The upkeep of the history: usage is downsampled with age, and what is older than the retention is deleted.
+"""The upkeep of the history: old usage is downsampled, and rows that are older than the retention are deleted.
 
 Each call does a bounded part, so that the writing process soon writes again.
 """
@@ -29,13 +29,16 @@ _AGES: Final[tuple[tuple[Table, Column[Any]], ...]] = (
     (schema.FAILOVERS, schema.FAILOVERS.c.at_ms),
     (schema.GAPS, schema.GAPS.c.to_ms),
 )
-"""The tables whose rows are deleted with age, and the instant that counts. Configurations are kept: each may be rolled back to."""
+"""The tables whose old rows are deleted, each with the instant that gives the age.
+
+Configurations are kept, because a rollback may need each of them.
+"""
 
 
 def keep_up(
     connection: Connection, now: int, settings: Settings, next_number: Callable[[], int]
 ) -> None:
-    """Delete what is too old, and downsample usage that has become old enough."""
+    """Delete rows that are older than the retention, and downsample usage that has become old enough."""
     for table, column in _AGES:
         _forget(connection, table, column, now - settings.retention_ms)
     for step, age in (
@@ -55,7 +58,7 @@ def _forget(connection: Connection, table: Table, column: Column[Any], before: i
 
 
 def thin(connection: Connection, before: int, step_ms: int, next_number: Callable[[], int]) -> int:
-    """Replace the finer spans that ended by ``before`` with spans of this step; return how many rows were replaced."""
+    """Replace usage that ended by ``before`` and has a smaller step with usage of this step. Return how many rows were replaced."""
     table = schema.USAGE
     fine = (table.c.step_ms < step_ms) & (table.c.to_ms <= before)
     series = (table.c.partition, table.c.queue, table.c.resource_type)

@@ -1,8 +1,8 @@
-"""The writing process: it reads frames from the core, keeps the ledger, and writes it to the database about once a second.
+"""The writing process. It reads frames from the core, updates the ledger, and writes to the database about once a second.
 
-The process reads no clock: each frame has its instant. When a write fails, its rows stay pending and the next beat tries again.
-While too many rows are pending it reads no further, so that the core's queue fills, drops records there and counts them. When the
-stream ends without an end in order, the core was killed, and this process still writes what it was given.
+The process reads no clock: each frame has its instant. When a write fails, its rows stay pending until the next try. While too many
+rows are pending, the process reads no frames. The core's queue then fills up, and drops and counts records. If the stream ends
+without the row of an orderly end, the core was killed. The process then still writes all that it was given.
 """
 
 import json
@@ -21,11 +21,11 @@ from server.history.store import Store
 from server.history.upkeep import keep_up
 
 PENDING_MAX: Final = 100_000
-"""The number of pending rows from which on no frame is read until a write succeeds."""
+"""The number of pending rows at which the process reads no frame until a write succeeds."""
 RETRY_S: Final = 1.0
-"""The seconds between two tries to write while no frame is read."""
+"""The seconds between two attempts to write, while no frame is read."""
 LAST_TRIES: Final = 5
-"""How often the process tries to write when the core has ended."""
+"""How many times the process tries to write when the core has ended."""
 
 KILLED_WHY: Final = "the process was killed"
 
@@ -57,9 +57,9 @@ class Writer:
         return sum(map(len, self._ledger.pending.values())) >= PENDING_MAX
 
     def open(self, now: int, version: str, *, is_start: bool) -> None:
-        """Open the database and begin a run; ``is_start`` says that the core has just started, and not this process alone.
+        """Open the database and begin a run. ``is_start`` says that the core started, and not only this process again.
 
-        Raises HistoryError; any other failure is in ``failing``.
+        Raises HistoryError if the history can never be used. The reason of any other failure is in ``failing``.
         """
         try:
             self._store.open()
@@ -82,7 +82,7 @@ class Writer:
         self._item = max(self._item, frame.number)
 
     def write(self, now: int) -> None:
-        """Write what is pending; on failure it stays pending."""
+        """Write the pending rows. If that fails, they stay pending."""
         ledger = self._ledger
         assert ledger is not None
         ledger.settle()
@@ -99,7 +99,7 @@ class Writer:
             self._keep_up(now)
 
     def end(self, now: int, why: str, *, in_order: bool) -> None:
-        """Write what is pending and the end of the run, with a few tries."""
+        """Write the pending rows and the end of the run, in at most `LAST_TRIES` attempts."""
         ledger = self._ledger
         assert ledger is not None
         ledger.series.close(now)
@@ -138,7 +138,7 @@ def serve(
     settings: Settings,
     name_of: Callable[[Tags], str],
 ) -> int:
-    """Write the history of the core at the other end of the stream until it ends; return the exit code."""
+    """Write the history of the core that writes to ``stream``, until the stream ends. Return the exit code."""
     writer = Writer(place, settings, name_of)
 
     def report(status: Status) -> None:

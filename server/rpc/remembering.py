@@ -25,7 +25,7 @@ FAILED_WHY: Final = "the core failed"
 
 
 class Remembering:
-    """What keeps the history of a core. All methods are called in the event loop."""
+    """The keeper of a core's history. All methods are called in the event loop."""
 
     def __init__(
         self,
@@ -60,7 +60,10 @@ class Remembering:
         self._feeder.start()
 
     async def refused(self) -> str:
-        """Return why the history can never be used, "" if it can, or if its database does not answer for now."""
+        """Return why the history can never be used.
+
+        Return "" if it can be used, also if its database does not answer at the moment.
+        """
         return await asyncio.to_thread(self._feeder.wait_opened)
 
     async def sample(self, reads: Reads) -> None:
@@ -78,7 +81,7 @@ class Remembering:
         return self._feeder.findings()
 
     def close(self) -> None:
-        """Write what is queued and the end of the run."""
+        """Write the queued items and the end of the run."""
         failed = self._tap is not None and self._tap.deciding
         self._feeder.close(FAILED_WHY if failed else ENDED_WHY)
 
@@ -106,9 +109,9 @@ class Remembering:
 def remembering(
     core: Core, option: str, folder: Path | None, settings: Settings, now: Callable[[], int]
 ) -> Remembering | None:
-    """Return what keeps the history; nothing is started yet. None if there is no place for it. Raises BadOptionError.
+    """Return the keeper of the history, not yet started. Return None if the history has no place. Raises BadOptionError.
 
-    ``option`` is the value of `--history`; without one the history is a file in the folder of `--state-dir`, if there is one.
+    ``option`` is the value of `--history`. Without it, the history is a file in the folder of `--state-dir`, if that is given.
     """
     where = option or ("" if folder is None else str(folder / FILE))
     if where in {"", OFF}:

@@ -1,4 +1,4 @@
-"""The saving of the core's state to disk from time to time, and when the server ends, so that the next run goes on from there."""
+"""The saving of the core's state to disk, from time to time and when the server ends, so that the next run continues from it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ from server.rpc.roles import LOCAL_OPERATOR
 _log = structlog.get_logger(__name__)
 
 SAVE_S: Final = 15.0
-"""The seconds between two saves of a state that changes: a crash loses the waiting times and timers of the last ones."""
+"""The seconds between two saves of a state that changes. A crash loses changes of waiting times and timers since the last save."""
 
 
 def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
     """Give the core the state that an earlier run saved, and return whether there is one that can be used.
 
-    The configuration of the core's start, if it has one, is applied to that state if it is another one.
+    If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that state.
     """
     found = saved.read(path)
     if found.why_not:
@@ -72,7 +72,7 @@ class Saving:
         self._note(why.decode(), position)
 
     def close(self) -> None:
-        """Save the state at the end of the server, in this process: the core decides nothing any longer."""
+        """Save the state at the end of the server. This is done in this process, because the core decides nothing any longer."""
         if self._feed.position != self._position:
             self._note(self._write().decode(), self._feed.position)
 
@@ -85,7 +85,7 @@ class Saving:
             )
 
     def _write(self) -> bytes:
-        """Write the file, and return the reason if that failed."""
+        """Write the file. Return the reason if that failed, else b""."""
         try:
             saved.write(self._path, self._feed.checkpoint())
         except OSError as error:

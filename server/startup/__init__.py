@@ -1,1 +1,1 @@
-"""What a server reads before it serves: the configuration and the state that are in force when it starts."""
+"""The configuration and the state with which a server starts, read before it serves."""

@@ -1,4 +1,4 @@
-"""The configuration with which a core starts: that of the file, or the one that was in force before."""
+"""The configuration with which a core starts: that of the file, or the one that was in force when the earlier run ended."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,10 @@ class Files(Protocol):
 
 
 class Begun(NamedTuple):
-    """The configuration at a core's start. ``file`` is the digest of its file. ``note`` says why one of two configurations is in force."""
+    """The configuration at a core's start. ``file`` is the digest of the configuration file.
+
+    ``note`` says which of two configurations was chosen, and why.
+    """
 
     configuration: Configuration | None = None
     beginning: Beginning | None = None

@@ -1,4 +1,4 @@
-"""The state of an earlier run, with which a core starts, and its saving for the next run (design 7.3)."""
+"""The state of an earlier run with which a core starts, and the saving of its own state for the next run (design 7.3)."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from server.rpc.saving import Saving, restore
 
 
 class Places(Protocol):
-    """The options that say where the state is kept, and whom the core follows."""
+    """The options that say where the state is kept, and which cores this core follows."""
 
     @property
     def state_dir(self) -> Path | None:
@@ -47,7 +47,7 @@ def replica(
 ) -> Replica:
     """Give the core the state of an earlier run if one was saved.
 
-    Return whether the core leads from its start. ``process`` is a name that no other process has.
+    Return the `Replica`, which says whether the core leads from its start. ``process`` is a name that no other process has.
     """
     path = _state_file(options)
     is_restored = path is not None and restore(path, feed, core, configuration)
@@ -59,7 +59,7 @@ def saving(
 ) -> list[Callable[[], Iterable[Finding]]]:
     """Begin to save the core's state, if there is a place for it.
 
-    Return the doctor's findings about that.
+    Return functions that yield the doctor's findings about the saving. The list is empty if nothing is saved.
     """
     path = _state_file(options)
     if path is None:

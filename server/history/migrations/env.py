@@ -1,4 +1,4 @@
-"""The environment of Alembic: migrations run on the connection that `store.migrate` gives."""
+"""The environment of Alembic. Migrations run on the connection of `store.migrate`."""
 
 from alembic import context
 
