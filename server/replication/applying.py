@@ -1,4 +1,4 @@
-"""The work of a follower: to give its core what the leader's core was given, and to compare the decisions."""
+"""The work of a follower: to give its core the events and ticks of the leader's core, and to compare the decisions of both."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ class LostError(Exception):
 
 
 class Applied(NamedTuple):
-    """The result of a slice: the decisions of the core, the number of its events, the instant of its tick, and the seconds that it took."""
+    """The result of a slice: the core's decisions, the number of events, the instant of the tick, and the seconds that it all took."""
 
     decisions: list[Decision]
     events: int
@@ -49,9 +49,10 @@ class Applier:
         return header
 
     def apply(self, one: Slice) -> Applied | None:
-        """Give the core the part of a slice that it has not got yet.
+        """Give the core the events and ticks of a slice that the core has not got yet.
 
-        Return None if it has got all of it. Raise LostError if input is missing.
+        Return None if the core has got the whole slice already. Raise LostError if input before the slice is missing, or if the
+        slice cannot be read.
         """
         steps = self._read(one)
         begins = one.position - len(steps)
@@ -120,7 +121,7 @@ def _shown(digest: bytes) -> str:
 
 
 class _Lines(io.BytesIO):
-    """The lines of a trace that have arrived and were not read yet."""
+    """The lines of a trace that have arrived but were not read yet."""
 
     def add(self, lines: bytes) -> None:
         """Add lines behind those that were not read yet."""

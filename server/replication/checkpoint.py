@@ -1,9 +1,9 @@
 """Checkpoints: the whole state of a core as bytes, from which another process makes an equal core.
 
-The bytes are pickles of Python. The reader accepts only the classes of the pure core and plain containers. Those classes do no
-I/O. To read a forged checkpoint therefore runs nothing but constructors of values. Objects with an identity, such as nodes and
-asks, refer to each other in chains. These chains are as long as the cluster is large. The writer therefore first writes each
-object empty, and its content in a later pickle. The depth of a pickle thus does not grow with the cluster.
+The bytes are pickles of Python. The reader accepts only the classes of the pure core and plain containers. Those classes do no I/O.
+Reading a forged checkpoint therefore runs nothing but constructors of values. Objects with an identity, such as nodes and asks,
+refer to each other in chains, which become longer as the cluster grows. The writer therefore first writes each such object empty,
+and its content in a later pickle. The depth of a pickle thus does not grow with the cluster.
 
 Only a program whose classes have the same fields can read a checkpoint. `layout` is the digest of these fields.
 """
@@ -62,14 +62,14 @@ class BadCheckpointError(Exception):
 
 
 class Header(NamedTuple):
-    """The beginning of a checkpoint: its writer, and the position in the input up to which the state is complete."""
+    """The beginning of a checkpoint: the program that wrote it, and how many events and ticks the core had got."""
 
     version: str
     layout: str
     position: int
     """The number of events and ticks that the core had got."""
     decided: int
-    """The number of decisions that it had made."""
+    """The number of decisions that the core had made."""
     at_ms: int
     """The instant of the last tick."""
     digest: str
@@ -154,7 +154,7 @@ def _frames(core: Core, header: Header) -> Iterator[bytes]:
 
 
 class _Writer(pickle.Pickler):
-    """A pickler that writes objects with an identity empty. It collects them, so that their content can be written later."""
+    """A pickler that writes objects with an identity empty. It collects these objects, so that their content can be written later."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -171,7 +171,10 @@ class _Writer(pickle.Pickler):
         return [(one, content(one)) for one in part]
 
     def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - as pickle has it
-        """Return how a value is written, where that is not the usual way."""
+        """Return how pickle is to write a value, for read-only mappings and for objects with an identity.
+
+        All other values are written as usual.
+        """
         kind = type(value)
         if kind is MappingProxyType:
             return _read_only, (dict(value),)
@@ -182,10 +185,13 @@ class _Writer(pickle.Pickler):
 
 
 class _Limited(pickle.Unpickler):
-    """An unpickler that finds only classes of the core and plain containers."""
+    """An unpickler that accepts only classes of the core and plain containers."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class or a function
-        """Return what a checkpoint names. Raises BadCheckpointError for anything that a core does not consist of."""
+        """Return the class or function that a checkpoint names.
+
+        Raises BadCheckpointError unless it is of the core, or a plain container.
+        """
         if (module, name) == (_read_only.__module__, _read_only.__name__):
             return _read_only
         if (module, name) in _PLAIN:
@@ -198,7 +204,7 @@ class _Limited(pickle.Unpickler):
 
 
 class _Frames:
-    """The pickles of a checkpoint, each with its length before it, decompressed as they are read."""
+    """The pickles of a checkpoint, decompressed as they are read. Before each pickle comes its length."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -241,7 +247,7 @@ def content(value: object) -> dict[str, Any]:
 
 @functools.cache
 def _slots(kind: type) -> tuple[str, ...]:
-    """Return the names of a class's slots, those of its bases included."""
+    """Return the names of the slots of a class and of its base classes."""
     names: list[str] = []
     for one in kind.__mro__:
         slots = one.__dict__.get("__slots__", ())
@@ -256,7 +262,7 @@ _PREFIXES: Final = tuple(f"server.{one}." for one in PACKAGES)
 def _has_identity(kind: type) -> bool:
     """Return whether objects of this class of the core are equal only to themselves.
 
-    Then no container needs their content first.
+    Such objects can be put into a set or a dictionary before they have their content.
     """
     return (
         kind.__module__.startswith(_PREFIXES)
@@ -267,7 +273,7 @@ def _has_identity(kind: type) -> bool:
 
 
 def _read_only(values: dict[Any, Any]) -> Mapping[Any, Any]:
-    """Return a view of a dictionary that cannot change it."""
+    """Return a read-only view of a dictionary."""
     return MappingProxyType(values)
 
 

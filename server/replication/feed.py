@@ -20,14 +20,15 @@ from server.replication.checkpoint import layout, written
 from server.state.digest import plain
 
 BACKLOG_BYTES_MAX: Final = 64 << 20
-"""The number of bytes of input that may wait for a follower. One that falls further behind has to join again."""
+"""The number of bytes of input that may wait for a follower. If more bytes wait, the follower has to join again."""
 _DIGEST_BYTES: Final = 16
 
 
 class Slice(NamedTuple):
-    """A slice of input, up to and with a tick: its events and the tick as lines of a trace, and what the core decided.
+    """A slice of input: events and the tick after them as lines of a trace, and the number and digest of the core's decisions.
 
-    ``position`` and ``decided`` are those after the slice. ``digest`` is that of the slice's decisions, replies included.
+    ``position`` counts the events and ticks of the core up to the end of the slice, and ``decided`` its decisions up to then.
+    ``digest`` is the digest of the slice's own decisions, replies included.
     """
 
     position: int
@@ -53,7 +54,7 @@ class Follower:
         self._bytes = 0
 
     def put(self, one: Slice) -> None:
-        """Add a slice, or drop all if too many bytes wait."""
+        """Add a slice. If too many bytes wait, drop all waiting slices."""
         self._bytes += len(one.lines)
         if self._bytes > BACKLOG_BYTES_MAX:
             self.is_behind = True
@@ -63,7 +64,7 @@ class Follower:
         self._wake()
 
     def take(self) -> list[Slice]:
-        """Return the waiting slices, and take them as sent."""
+        """Return the waiting slices. From now on they count as sent."""
         taken = list(self._waiting)
         self._waiting.clear()
         self._bytes = 0
@@ -89,7 +90,10 @@ class Scheduler(Protocol):
 
 
 class Feed:
-    """The feed of one core. ``position`` and ``decided`` count from the first event of the core, or continue where a checkpoint ended."""
+    """The feed of one core. ``position`` and ``decided`` count from the core's first event.
+
+    After `adopt` they continue from the checkpoint.
+    """
 
     def __init__(self, core: Core, version: str) -> None:
         self._core = core
@@ -103,16 +107,16 @@ class Feed:
         self.next_due = core.next_due
 
     def join(self, follower: Follower) -> None:
-        """Feed a follower from now on, or from the next slice on if the core is amid one.
+        """Feed a follower from now on. If the core is within a slice, feed it from the next slice on.
 
-        The lines begin with a header again then, for all followers.
+        The first lines after that begin with a header, for all followers.
         """
         self._joining.append(follower)
         if not self._is_amid:
             self._begin()
 
     def leave(self, follower: Follower) -> None:
-        """Feed a follower no longer."""
+        """Stop feeding a follower."""
         for known in (self._joining, self.followers):
             if follower in known:
                 known.remove(follower)
@@ -147,7 +151,7 @@ class Feed:
         self.position, self.decided, self.now = header.position, header.decided, header.at_ms
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
-        """Take an event in parts as the core does. A follower that joins in a pause is fed from the next slice on."""
+        """Take an event in parts as the core does. A follower that joins between two parts is fed from the next slice on."""
         if self._lines is not None:
             self._lines.event(event, now)
         self._is_amid = True

@@ -1,6 +1,7 @@
 """The file with the state of a core, from which the next run of the core continues (design 7.3).
 
-A new file is written completely beside the old one, synced, and then renamed to its name. A crash thus leaves one of the two.
+A new file is written completely beside the old one, synced, and then renamed to the old one's name. After a crash the folder thus
+has one whole file: the old one or the new one.
 """
 
 import os
@@ -42,7 +43,10 @@ def write(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def read(path: Path) -> Saved:
-    """Return the state that the file holds. A file that is missing or cannot be used leaves the core empty, as before its first run."""
+    """Return the state that the file holds.
+
+    Return none, with the reason in ``why_not``, if the file cannot be used, and without a reason if there is no file.
+    """
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             return Saved(*checkpoint.read(file))

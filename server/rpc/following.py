@@ -1,7 +1,7 @@
-"""A core that follows another one (design 7.3): it holds the leader's state, answers reads, and leads as soon as a manager registers.
+"""A core that follows a leader (design 7.3). It has the leader's state and answers reads. When a manager registers, it leads.
 
-No core decides which one leads. The resource manager does: it registers at the core that it chose, and thereby makes it the
-leader. A core without leaders to follow leads from its start.
+The cores do not elect a leader. The resource manager chooses a core and registers there, which makes that core the leader. A core
+without leaders to follow leads from its start.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 FOLLOW: Final = "/evenhand.v1.ReplicationService/Follow"
 REPLICATION: Final = "/evenhand.v1.ReplicationService/GetReplication"
 WATCH_S: Final = 2.0
-"""The seconds between two questions of a leader whether another core leads as well."""
+"""The seconds between two checks of a leader whether another core leads as well."""
 RETRY_S: Final = 0.5
 """The seconds between two attempts to join a leader."""
 SILENT_S: Final = 5 * ALIVE_S
@@ -54,14 +54,14 @@ LEADING: Final = frozenset(
         "/evenhand.v1.ConfigurationService/Apply",
     }
 )
-"""The calls that only the core that decides accepts. A registration is accepted by a follower too: it makes it the leader."""
+"""The calls that only a leader accepts. A follower also accepts a registration, which makes it the leader."""
 
 
 class State(enum.StrEnum):
-    """What a core does.
+    """The work of a core.
 
-    It decides, it follows another core, it tries to join one and has no state yet, or it has the state of an earlier run and
-    waits for a manager to register.
+    LEADER: it decides. FOLLOWER: it follows a leader. JOINING: it tries to join a leader and has no state yet. RESTORED: it has the
+    state of an earlier run, and waits for a manager to register.
     """
 
     LEADER = "leader"
@@ -71,7 +71,7 @@ class State(enum.StrEnum):
 
 
 class Opened(NamedTuple):
-    """What a follower needs to call its leader: addresses, its own name for people, and its credentials."""
+    """The values with which a follower calls its leader: the leaders' addresses, and the follower's own name and credentials."""
 
     leaders: Sequence[str]
     name: str
@@ -120,18 +120,18 @@ class Joining:
 
 
 class Replica:
-    """The state of a core among several: whether it leads, and otherwise whom it follows and how far it is."""
+    """The state of a core among several: whether it leads, and if not, which leader it follows and how far that leader is."""
 
     def __init__(
         self, leaders: Sequence[str] = (), *, restored: bool = False, process: str = ""
     ) -> None:
         self.process = process
-        """The name of this process, which no other process has; a core may find itself among those that it is to follow."""
+        """The unique name of this process. With it, a core recognizes itself among the cores that it is to follow."""
         self.state = State.JOINING if leaders else State.LEADER
         if restored:
             self.state = State.RESTORED
         self.leader = leaders[0] if leaders else ""
-        """The address of the leader that is or was followed last."""
+        """The address of the leader that this core follows, or followed last."""
         self.leader_position = 0
         self.heard_ms = 0
         """The instant of the leader's last message in Unix milliseconds, or 0 if there was none."""
@@ -170,11 +170,11 @@ class Following:
         self._watching: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """End `run`. Unless the server stops, the core leads then."""
+        """End `run`. The core then leads, unless the server stops."""
         self._ending.set()
 
     async def run(self) -> None:
-        """Follow a leader until this core leads. An exception of the core ends this."""
+        """Follow a leader until this core leads. Raises an exception that the core raises."""
         joining = asyncio.create_task(self._join_any())
         leading = asyncio.create_task(self._ending.wait())
         try:
@@ -191,9 +191,9 @@ class Following:
             _log.info("leads", position=self._feed.position)
 
     def watch(self, is_free: Callable[[], bool]) -> None:
-        """Watch, while this core leads, whether another core leads as well. If so, let this one follow it.
+        """Watch, while this core leads, whether another core leads as well. If so, let this core follow that one.
 
-        ``is_free`` returns whether no manager has a stream here. As long as one has, this core goes on to lead.
+        ``is_free`` returns whether no manager has a stream to this core. As long as a manager has one, this core continues to lead.
         """
         self._watching = asyncio.create_task(self._watch(is_free))
 
@@ -240,7 +240,7 @@ class Following:
             await asyncio.sleep(RETRY_S)
 
     async def _join(self, leader: str) -> str:
-        """Follow one leader as long as it answers, and return why that ended."""
+        """Follow one leader as long as it answers. Return why this core no longer follows it."""
         async with self._channel(leader) as channel:
             call = channel.unary_stream(
                 FOLLOW,
@@ -310,7 +310,7 @@ class Following:
 
 
 async def _next(responses: AsyncIterator[pb.FollowResponse], seconds: float) -> pb.FollowResponse:
-    """Return the next response. Raises TimeoutError after so many seconds, and AioRpcError at the end of the stream."""
+    """Return the next response. Raises TimeoutError after ``seconds``, LostError at the end of the stream, AioRpcError if it fails."""
     with suppress(StopAsyncIteration):
         async with asyncio.timeout(seconds):
             return await anext(responses)

@@ -1,7 +1,7 @@
-"""The search for cyclic garbage in a copy of this process, which finds how much a collection would free without collecting.
+"""The search for cyclic garbage in a copy of this process. It finds how much a collection would free, and collects nothing.
 
-A collection examines every object in one step, and the process does nothing else meanwhile. The search reads the reference counts
-of the copy in Python, so that it runs no finalizers and no callbacks of weak references, which only the parent may run.
+A collection examines every object in one step, and the process does nothing else meanwhile. The search only reads the reference
+counts of the copy. It runs no finalizers and no callbacks of weak references, because only the parent may run these.
 """
 
 import gc
@@ -19,7 +19,7 @@ _QUESTION: Final = Question("garbage", b"", LOCAL_OPERATOR)
 
 
 class Unreachable(NamedTuple):
-    """The container objects that only a collection would free, and the bytes of memory that these and their contents take."""
+    """The number of container objects that only a collection would free, and the bytes of memory that they and their contents take."""
 
     objects: int
     bytes: int
@@ -32,7 +32,7 @@ async def look(reads: Reads) -> Unreachable:
 
 
 def search() -> Unreachable:
-    """Return how much cyclic garbage this process has. Collect nothing; frozen objects are examined, too, and are not frozen afterwards.
+    """Return how much cyclic garbage this process has. Collect nothing. Frozen objects are unfrozen and examined as well.
 
     An object is reachable if it has a reference from anything but container objects, or from a reachable object.
     """
@@ -56,7 +56,7 @@ def search() -> Unreachable:
 
 
 def _size(garbage: Sequence[object]) -> int:
-    """Return the bytes of garbage, and of other objects, such as texts, that only garbage refers to."""
+    """Return the bytes of memory of garbage, and of the other objects, such as texts, to which only garbage refers."""
     times: Counter[int] = Counter()
     contents: dict[int, object] = {}
     for one in garbage:
@@ -76,11 +76,11 @@ def _size(garbage: Sequence[object]) -> int:
 
 
 def _references(objects: Sequence[object]) -> list[int]:
-    """Return the number of references to each object, without those of this sequence and of the count itself."""
+    """Return the number of references to each object. The references of this sequence and of the counting itself are left out."""
     own = sys.getrefcount
     (alone,) = map(own, [_Probe()])
     return [count - alone for count in map(own, objects)]
 
 
 class _Probe:
-    """An object to which only one list refers."""
+    """An object to which only one list refers, to measure how many references the counting itself adds."""

@@ -1,4 +1,4 @@
-"""The preference scores of nodes for one class of asks, and the heap of the nodes that it fits on by score (design 6.15)."""
+"""The preference scores of nodes for one class of asks, and a heap, by score, of the nodes on which the class fits (design 6.15)."""
 
 from server.model.asks import Preferences
 from server.state.constraints import term_holds
@@ -6,7 +6,10 @@ from server.state.domain_counts import DomainCounts
 from server.state.nodes import Node, NodeEntry
 
 Alike = tuple[str | None, ...]
-"""The values of all labels that the preferences of a class read: nodes with equal values always have equal scores."""
+"""The values of all labels that the preferences of a class read.
+
+Nodes with equal values have equal scores, unless `Preferred.reads_names`.
+"""
 Key = tuple[int, NodeEntry]
 """The rank of a node for a class with preferences: its negated score, then its entry. The node with the smallest key is the best."""
 
@@ -14,13 +17,13 @@ Key = tuple[int, NodeEntry]
 class Preferred:
     """The preferences of one class.
 
-    - ``keys`` are the labels that the terms read. The terms' sum is kept by the values of these labels in ``sums``, unless a term
-      reads the name of the node.
-    - ``heap`` has a key for each node that the class fits on, not greater than the node's present key. None: not built yet.
-      ``cursor`` and ``log_epoch`` are explained at `AskClass`.
-    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels: it has a heap of entries for each of
-      these. None: ``heap`` is used. ``size`` is the number of all entries.
-    - ``seen`` is the state of the groups' counts when the heap was built (`steps`).
+    - ``keys`` are the labels that the terms read. ``sums`` keeps, by the values of these labels, the sum of the weights of the
+      terms that hold. It is not used if a term reads the name of the node.
+    - ``heap`` has a key for each node on which the class fits. This key is at most the node's present key. ``heap`` is None until
+      it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
+    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels: it has one heap of nodes for each
+      combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of all entries.
+    - ``seen`` is what `steps` returned when the heap was built.
     """
 
     __slots__ = (
@@ -52,7 +55,10 @@ class Preferred:
         self.seen: tuple[int, ...] = ()
 
     def alike(self, node: Node) -> Alike:
-        """Return the values of the labels that the preferences read. Nodes with equal values have equal scores (see `reads_names`)."""
+        """Return the values of the labels that the preferences read.
+
+        Nodes with equal values have equal scores, unless `reads_names`.
+        """
         return tuple(map(node.labels.get, self.labels))
 
     def score(self, node: Node, domains: DomainCounts) -> int:
@@ -82,12 +88,15 @@ class Preferred:
         )
 
     def key(self, node: Node, domains: DomainCounts) -> Key:
-        """Return the rank of a node; a node without an entry, which only asks that require it may use, comes before its equals."""
+        """Return the rank of a node.
+
+        A node without an entry, which only asks that require it may use, comes first among equal scores.
+        """
         entry = -1 if node.entry is None else node.entry
         return -self.score(node, domains), entry
 
     def steps(self, domains: DomainCounts) -> tuple[int, ...]:
-        """Return by group the last step at which the group's count may have raised a score."""
+        """Return, for each group of the preferences, the last step at which a change of the group's count may have raised a score."""
         found = []
         for one in self.preferences.groups:
             count = domains.by_group.get((one.group, one.topology_key))

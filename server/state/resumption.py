@@ -1,7 +1,8 @@
-"""The state of a partition whose manager registered again and did not complete its sync yet (design 1.10).
+"""The state of a partition whose manager registered again and has not completed its sync yet (design 1.10).
 
-Everything that the manager reported before stays. What it reports again is taken out of this state; what is left at the end of the
-sync has ended. Until then nothing is placed or evicted, timers wait, and capacity of pods that may be gone counts as used.
+The core keeps everything that the manager had reported. Each object that the manager reports again is taken out of this state.
+Objects that are left at the end of the sync count as ended. Until then nothing is placed or evicted, timers wait, and the capacity
+of pods that may be gone counts as used.
 """
 
 from typing import TYPE_CHECKING
@@ -21,16 +22,17 @@ class Resumption:
     """The objects that a manager has not reported again, and the work that waits for the end of its sync.
 
     - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` are the objects that were not reported again yet.
-      An object that was removed meanwhile, or replaced by another with its name, may be left in them: compare identities.
-    - ``announced`` has the nodes that were reported as draining, as long as neither a drain nor an enable followed. ``unchanged``
-      has the nodes that were reported as they were.
+      These tables may still have an object that was removed meanwhile, or whose name now belongs to another object. Therefore
+      compare identities.
+    - ``announced`` has the nodes that were reported as draining, as long as the manager has neither drained nor enabled them
+      afterwards. ``unchanged`` has the nodes that were reported as the core knows them.
     - ``unseen`` are the allocations that the manager reported as waiting asks, because it did not receive their placements.
-    - ``unordered`` are the allocations that have to end, by an order of the core or of their owners, and were reported without a mark.
-    - ``withdrawn`` has by key the decision of a soft eviction that was withdrawn, and whose mark the manager reported.
-    - ``unchecked`` has the nodes whose pledges may not fit any more, each with whether the node itself changed.
+    - ``unordered`` are the allocations that were being released or replaced, and are now reported without a mark.
+    - ``withdrawn`` has by key the decision of each soft eviction that the core had withdrawn, but whose mark the manager reports.
+    - ``unchecked`` has the nodes whose pledges may no longer fit. The value says whether the node itself changed.
     - ``grown`` has the allocations that are new or larger, each with its former demand, for the timers of quota runs (Q7).
-    - ``vacated`` are the replacements whose placeholders have ended, so that their asks can be placed.
-    - ``timers`` are the timers that came due.
+    - ``vacated`` are the replacements whose placeholders have ended during the sync. Their asks can be placed at its end.
+    - ``timers`` are the timers that came due during the sync.
     - ``keeps_quota`` says that the timers of quota runs go on (Q7).
     """
 
@@ -73,7 +75,7 @@ class Resumption:
         self.unchecked[node.node_id] = known or changed
 
     def reported(self, ask: "Ask") -> None:
-        """Take an ask or allocation out of those that were not reported again; the caller notes what else the report says."""
+        """Note that an ask or allocation is reported again. The caller notes what else the report says."""
         self.asks.pop(ask.key, None)
         self.unseen.pop(ask.key, None)
         self.unordered.pop(ask.key, None)

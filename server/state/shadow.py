@@ -75,7 +75,10 @@ class Shadow:
     def __init__(
         self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
     ) -> None:
-        """Start with the pace of ``paced``, the live side's round. Thus earlier releases of rounds count for the shadow too."""
+        """Start with the pace of ``paced``, the live side's round.
+
+        Thus the evictions that earlier live rounds ordered use up the shadow's budgets too.
+        """
         self.live = live
         self.spec = spec
         self.since_ms = since_ms

@@ -240,7 +240,7 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
 
 
 def untag_queue(queue: Queue, names: Set[str]) -> None:
-    """Give properties of a dynamic leaf that tags had set the values of its template again.
+    """Set properties of a dynamic leaf, which tags had changed, back to the values of its template.
 
     ``names`` are the names of the properties in `QueueSpec.tagged`. The caller rebuilds limits and order afterwards.
     """

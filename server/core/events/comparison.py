@@ -1,6 +1,6 @@
-"""The comparison of pods that a manager reports again after a new registration with those that it reported before (design 1.10).
+"""The comparison of a manager's pods after a new registration: what it reports now, and what it had reported before (design 1.10).
 
-A pod that is reported as before changes nothing. A pod that is reported differently is changed as by an ordinary report.
+If a pod is reported as before, nothing changes. If it is reported differently, it is changed as by an ordinary report.
 """
 
 from server.core.events import lifecycle, recovery
@@ -16,7 +16,7 @@ from server.state.partition import Partition
 
 
 def is_unreported(partition: Partition, ask: Ask) -> bool:
-    """Return whether the ask's manager registered again and did not report the ask or allocation since."""
+    """Return whether the ask's manager registered again, and has not reported the ask or allocation since then."""
     resumption = partition.resumption
     return resumption is not None and resumption.asks.get(ask.key) is ask
 
@@ -24,9 +24,9 @@ def is_unreported(partition: Partition, ask: Ask) -> bool:
 def clear_key(
     state: State, partition: Partition, key: str, application: Application | None, now: int
 ) -> None:
-    """End a pod that is now reported as a pod of another kind or application, which counts as a pod of its own.
+    """End a known pod if its key is now reported for a pod of another kind or application. The reported pod counts as a new one.
 
-    ``application`` is that of the new report, None for a foreign pod.
+    ``application`` is the application of the new report, None if it reports a foreign pod.
     """
     resumption = partition.resumption
     if resumption is None:
@@ -46,15 +46,16 @@ def clear_key(
 
 
 def same_spec(partition: Partition, known: Ask, spec: AskSpec) -> AskSpec:
-    """Return the spec that the pod has if a report after a new registration has equal values; else the reported one."""
+    """Return the pod's known spec if its first report after a new registration has equal values. Else return the reported spec."""
     same = is_unreported(partition, known) and values(known.spec) == values(spec)
     return known.spec if same else spec
 
 
 def waits_again(partition: Partition, known: Ask) -> bool:
-    """Note that a pod is reported again as a waiting ask; return whether it is a victim, which then has to wait again.
+    """Note that a pod is reported again as a waiting ask.
 
-    Another allocation that is reported as waiting keeps its node: its placement is sent again at the end of the sync.
+    Return whether it was being released or replaced, and so has to wait again. Any other allocation that is reported as a waiting
+    ask keeps its node: its placement is sent again at the end of the sync.
     """
     resumption = partition.resumption
     if resumption is None or not is_unreported(partition, known):
@@ -69,7 +70,7 @@ def waits_again(partition: Partition, known: Ask) -> bool:
 
 
 def leave_node(partition: Partition, ask: Ask) -> None:
-    """Take an allocation off a node on which it never ran. For a decision that evicts it, it has ended; no work is lost."""
+    """Take an allocation off a node on which it never ran. A decision that evicts it counts it as ended, without lost work."""
     if ask.is_replaced:
         assert ask.released_by is not None
         why = "its placeholder does not run"
@@ -79,7 +80,7 @@ def leave_node(partition: Partition, ask: Ask) -> None:
 
 
 def is_as_before(partition: Partition, known: Ask, event: AllocationAdded) -> bool:
-    """Return whether an allocation that was not reported again yet is reported with the node and the spec that it has."""
+    """Return whether the first report of an allocation after a new registration has the node and the spec that the core knows."""
     is_there = known.node is not None and known.node.node_id == event.node_id
     return is_there and known.spec is event.spec and is_unreported(partition, known)
 
@@ -91,11 +92,12 @@ def compare_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> Non
 
 
 def _compare_mark(partition: Partition, ask: Ask, mark: ReleaseMark | None) -> None:
-    """Compare the mark with which an allocation is reported again with the order of the core.
+    """Compare the mark in the new report of an allocation with the core's order to evict it, if there is one.
 
-    - Without a mark: if the core ordered the release, the order is sent again at the end of the sync.
-    - With the mark of a decision that the core knows and that does not evict the pod any more: a soft eviction is withdrawn
-      again; any other was carried out too early to be stopped, so that the pod counts as releasing.
+    - Without a mark: if the pod was being released or replaced, this is settled at the end of the sync (`resuming`): an order of
+      the core is sent again.
+    - With the mark of a decision that the core knows and that no longer evicts the pod: if the eviction was soft, its withdrawal is
+      sent again. Any other eviction has already begun, so that the pod counts as releasing, unless it was just vetoed.
     - With any other mark: as after a restart of the core (C8).
     """
     resumption = partition.resumption
@@ -115,7 +117,7 @@ def _compare_mark(partition: Partition, ask: Ask, mark: ReleaseMark | None) -> N
 
 
 def is_same_foreign(partition: Partition, known: Foreign, arrived: Foreign) -> bool:
-    """Take a foreign pod out of those that were not reported again; return whether it is reported as it was."""
+    """Note that a foreign pod is reported again. Return whether it is reported with the same node, size and tags as before."""
     resumption = partition.resumption
     if resumption is None or resumption.foreign.get(known.key) is not known:
         return False

@@ -1,7 +1,7 @@
-"""A manager that registers again and keeps what it reported: the beginning and the end of its sync (design 1.10).
+"""The beginning and the end of the sync of a manager that registers again while the core keeps what it had reported (design 1.10).
 
-In between, what it reports is compared with what it reported before (`comparison`). At the end, everything that it did not report
-again has ended, and everything that was sent to it and may be lost is sent again.
+During the sync, the manager's reports are compared with its earlier ones (`comparison`). At the end, everything that the manager
+did not report again counts as ended. What the core had sent to the manager and may be lost is then sent again.
 """
 
 import heapq
@@ -24,8 +24,8 @@ GONE = "its manager registered again and did not report it any more"
 def begin(partition: Partition, known: Manager) -> None:
     """Begin to compare: everything in the partition has to be reported again.
 
-    ``known`` is the manager as it was registered before. If its sync had not been completed, timers of quota runs go on only if
-    they did so in that sync (Q7).
+    ``known`` is the manager as it was registered before. If it had not completed its sync, timers of quota runs go on only if they
+    went on during that sync (Q7).
     """
     before = partition.resumption
     knew = known.synced or (before is not None and before.keeps_quota)
@@ -46,7 +46,7 @@ def begin(partition: Partition, known: Manager) -> None:
 
 
 def end(state: State, partition: Partition, now: int) -> list[Decision]:
-    """End the comparison, because the manager reported everything that exists; return what to report and to send again."""
+    """End the comparison, because the manager has reported everything that exists. Return what to report and to send again."""
     resumption = partition.resumption
     assert resumption is not None, f"partition {partition.name} compares nothing"
     decisions = _end_unreported(state, partition, resumption, now)
@@ -62,7 +62,7 @@ def end(state: State, partition: Partition, now: int) -> list[Decision]:
 
 
 def drop(state: State, partition: Partition) -> None:
-    """Stop comparing, because everything of the manager is removed or its registration is forgotten."""
+    """Stop comparing, because all objects of the manager are removed or its registration is forgotten."""
     resumption, partition.resumption = partition.resumption, None
     for timer in () if resumption is None else resumption.timers:
         heapq.heappush(state.timers, timer)
@@ -71,7 +71,7 @@ def drop(state: State, partition: Partition) -> None:
 def _end_unreported(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> list[Decision]:
-    """End the pods that were not reported again, then what has no pods any more; return what to report."""
+    """End the pods that were not reported again, then such nodes and applications. Return what to report."""
     decisions: list[Decision] = []
     for ask in _there(partition, resumption.asks):
         if ask.node is not None and not (ask.releasing or ask.is_replaced):
@@ -87,7 +87,7 @@ def _end_unreported(
 def _remove_unreported(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> list[Decision]:
-    """Remove the nodes that were not reported again, then the applications if they have no pods; return what to report."""
+    """Remove the nodes that were not reported again, then such applications if they have no pods. Return what to report."""
     decisions: list[Decision] = []
     for node_id, node in resumption.nodes.items():
         if partition.index.nodes.get(node_id) is node:
@@ -115,7 +115,7 @@ def _noted(state: State) -> list[Decision]:
 def _drain_announced(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> Iterator[Decision]:
-    """Drain the nodes that were announced as draining, and neither enabled nor drained after that."""
+    """Drain the nodes that the manager reported as draining, and neither enabled nor drained afterwards."""
     for node_id in list(resumption.announced):
         node = partition.index.nodes.get(node_id)
         if node is not None and node.schedulable:
@@ -125,7 +125,7 @@ def _drain_announced(
 def _do_later(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> Iterator[Decision]:
-    """Do what waited for the end of the sync: orders, replacements, checks of promised capacity, and timers of quota runs."""
+    """Do the work that waited for the end of the sync: orders, replacements, checks of promised capacity, and timers of quota runs."""
     for ask in _there(partition, resumption.unordered):
         yield from _order_again(partition, resumption, ask)
     for commitment in resumption.vacated.values():
@@ -154,7 +154,7 @@ def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decisi
 
 
 def _there(partition: Partition, asks: dict[str, Ask]) -> Iterator[Ask]:
-    """Yield those of the asks and allocations that did not end meanwhile."""
+    """Yield those of the asks and allocations that have not ended during the sync."""
     for key, ask in list(asks.items()):
         if partition.asks.get(key) is ask:
             yield ask
@@ -163,7 +163,7 @@ def _there(partition: Partition, asks: dict[str, Ask]) -> Iterator[Ask]:
 def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iterator[Decision]:
     """Yield the core's order to release an allocation that was reported without the mark of that order.
 
-    A pod that was releasing without an order of the core, and is not any more, stays.
+    If a pod was releasing without an order of the core, and is now reported without a mark, it stays.
     """
     if ask.going is not None:
         yield apply_plan.order_again(partition, ask)
@@ -175,7 +175,7 @@ def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iter
 
 
 def _ask_again(state: State, partition: Partition, now: int) -> Iterator[Decision]:
-    """Yield again the questions about plans that were not carried out: the manager keeps no places for their asks any more."""
+    """Yield again the questions about plans that were not carried out. The manager no longer keeps places for their asks."""
     for check in list(partition.decisions.checks.open.values()):
         if check.decision_id or len(plan_checks.waiting(partition, check)) < len(check.asks):
             continue
