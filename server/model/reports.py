@@ -347,11 +347,11 @@ class Reserved:
 class Explanation:
     """The explanation of a key: why an ask waits, or where an allocation runs.
 
-    ``kind`` is ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that excludes them
-    for the ask. ``examples`` names some of them. ``nearest`` is the node that lacks least. ``brief`` is the summary without
-    information about others. ``gang`` says how the members of its gang fit together. ``limit`` is the first limit that the ask
-    would exceed. ``reserved`` is the node that is reserved for it. ``kept_off_by`` are reservations for other asks without
-    which it would fit now.
+    ``kind`` is ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that excludes them for
+    the ask. ``examples`` names some of them. ``nearest`` is the node that lacks least. ``brief`` is the summary without information
+    about others. ``gang`` says how many members of its gang would get a place if all were placed now, and what the others lack.
+    ``limit`` is the first limit that the ask would exceed. ``reserved`` is the node that is reserved for it. ``kept_off_by`` are
+    reservations for other asks without which it would fit now.
     """
 
     kind: str

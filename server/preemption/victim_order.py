@@ -91,14 +91,20 @@ class Comparator:
     # Keys that are more than a column ---------------------------------------------------------------------
 
     def protection(self) -> Read:
-        """Return the key by which opted-out pods come later. The value is 1 for a pod that opted out or has no disruption left, else 0."""
+        """Return the key by which opted-out pods come later.
+
+        The value is not 0 for a pod that opted out or whose disruption budget is used up.
+        """
         flags, exhausted = self.trial.snapshot.allocations.flags.item, self._exhausted
         if exhausted is None:
             return lambda row: flags(row) & OPTED_OUT
         return lambda row: bool(flags(row) & OPTED_OUT) or exhausted(row)
 
     def kind(self) -> Read:
-        """Return the key of required nodes: 0 plain, 1 opted out or without a disruption left, 2 originator (G11)."""
+        """Return the first key of required-node preemption (G11).
+
+        It is 2 for an originator, 1 for a pod that opted out or whose disruption budget is used up, and else 0.
+        """
         protection, originator = self.protection(), self.originator()
         return lambda row: 2 if originator(row) else int(bool(protection(row)))
 

@@ -85,9 +85,10 @@ def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]
 
 
 def _is_due(partition: Partition) -> bool:
-    """Return whether to offer.
+    """Return whether to offer reserved capacity.
 
-    Something changed, the last round was cut off, or an owner whose node has capacity waits for others.
+    This is so if reserved nodes or the asks that wait for them have changed, if the budget ended the last offers early, or if the
+    owner of a reservation would fit on its node but has to wait for asks that outrank it.
     """
     turn = partition.round
     return (

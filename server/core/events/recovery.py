@@ -38,8 +38,9 @@ def note_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
     """Set an existing allocation to releasing, and store the mark that was reported with it.
 
-    Two kinds of reports change nothing. The first is a repeated report about an allocation that is already being evicted. Its
-    decision may have ended since. The second is a report with a mark from before the veto that lets the allocation stay.
+    Three kinds of reports change nothing: a repeated report about an allocation that is already releasing (its decision may have
+    ended since), a report about a placeholder that is being replaced, and a report with the mark of a decision about an allocation
+    whose eviction was just vetoed. Such a mark is older than the veto.
     """
     if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
         return

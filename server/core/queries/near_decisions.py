@@ -1,6 +1,6 @@
 """The rank of a running allocation in the latest decisions that evicted other pods on its node or in its queue.
 
-The rank says why it was not evicted.
+The rank says why the allocation was not evicted.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ ALLOCATION_KEY: Final = "allocation-key"
 class NotEvicted:
     """The reason why one decision did not evict an allocation.
 
-    ``rule`` is the rule that protected it, or "" if the rule is not known any more. ``place`` is its rank among ``total``
-    candidates, or 0 if it has no rank. ``place`` is its rank among ``total`` candidates, 0 if it is not ranked. ``key`` is the
-    first sort key in which the allocation differs from ``victim``, or in which its node differs from ``node``, the chosen one.
-    ``own`` and ``other`` are the two values of that key. ``before`` says that the allocation ranks before every victim. Then no
-    sort key decided. A set of victims without the allocation was better.
+    ``rule`` is the rule that protected the allocation, or "" if the rule is not known any more. ``place`` is the allocation's rank
+    among ``total`` candidates, 0 if it is not ranked. ``key`` is the first sort key in which the allocation differs from
+    ``victim``, or in which its node differs from the chosen ``node``. ``own`` and ``other`` are the two values of that key.
+    ``before`` says that the allocation ranks before every victim. Then no sort key decided: a set of victims without the allocation
+    was better.
     """
 
     record: DecisionRecord
@@ -45,10 +45,11 @@ class NotEvicted:
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
     """Return why two decisions did not evict an allocation.
 
-    The first is the latest that considered its node, the second the latest other one.
+    The first is the latest decision that considered the allocation's node. The second is the latest that considered its queue, but
+    not its node.
 
-    The other decision considered the allocation's queue, but not its node. Only decisions with victims since the allocation was
-    placed count. A decision that did evict it gives no entry.
+    Only decisions with victims that were made since the allocation was placed count. A decision that did evict the allocation gives
+    no entry.
     """
     here, queue = "", ""
     found: list[NotEvicted] = []

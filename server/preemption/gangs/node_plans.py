@@ -192,7 +192,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """Closer bounds than those of one field.
+    """Bounds for the nodes of one `MemberNodes`, closer than its own.
 
     These bounds are valid until a queue that barred no candidate may have to bar one (`holds`).
     """
@@ -211,9 +211,9 @@ class Closer:
         return self._calm.isdisjoint(strained)
 
     def number(self, place: int) -> int:
-        """Return a lower bound on the number of victims on the node at this place of the field.
+        """Return a lower bound on the number of victims on the node at the index ``place`` of `MemberNodes.order`.
 
-        The place must be one where victims are needed.
+        The node must need victims: ``place`` must be at least `MemberNodes.free_nodes`.
         """
         at = place - self._field.free_nodes
         while at >= len(self._numbers):

@@ -1,14 +1,14 @@
 """The search for a gang's plan (J8, J9). It finds a node for each member in turn, and victims for all of them together.
 
-Nodes are judged in the order of a lower bound on their key, as in a claim (design 6.7). Placing a member normally makes a node
-only worse for the members after it. There are two exceptions, whose nodes are judged again. The first: a node that victims
-leave. If a gang is evicted, these are all nodes with a member of it. The second: all nodes, when victims of the gang's own
-queue increase what may be taken from other queues (J7).
+Nodes are judged in the order of a lower bound on their key, as in a claim (design 6.7). Placing a member normally makes a node only
+worse for the members after it. In two cases nodes may become better, and are judged again. The first: victims leave a node. If a
+gang is evicted, these are all nodes with a member of it. The second: victims of the gang's own queue increase what may be taken
+from other queues (J7). Then all nodes are judged again.
 
-The finished plan must justify each victim of another queue (J7). Suppose all victims of the gang's own queue are gone. The
-victim must then free a type that is still lacking and to which the gang's queue is entitled. If a victim is not justified, the
-search is repeated once. This time the allocations of the gang's own queue come first on every node. If the repeated search
-finds no plan either, the gang has none.
+The finished plan must justify each victim of another queue (J7). Suppose all victims of the gang's own queue are gone. The victim
+must then free a type that is still lacking and to which the gang's queue is entitled. If a victim is not justified, the search is
+repeated once. This time the allocations of the gang's own queue come first on every node. If the repeated search finds no plan
+either, the gang has none.
 """
 
 import heapq
@@ -349,7 +349,7 @@ class _Judged:
         self._marks: dict[int, set[Mark]] = {}
 
     def note(self, node: int, rows: Sequence[int]) -> None:
-        """Record a verdict on a node that depends on these rows."""
+        """Record that the verdict on a node depends on these rows."""
         assignment, is_bound = self._attempt.assignment, self._attempt.units.is_bound
         marks: set[Mark] = {(is_bound(row), tie) for row in rows for tie in assignment.ties(row)}
         if any(map(assignment.is_of_others, rows)):

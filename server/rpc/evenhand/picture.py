@@ -1,6 +1,8 @@
-"""The `Picture` of an answer: its position in the input, whether this core follows another one, and which managers are away.
+"""The `Picture` of an answer says which state the answer shows.
 
-Between the making of an answer and of its picture the event loop runs nothing else. Both therefore show the same state.
+The picture has the number of events and ticks that the core had got (the position), the leader that this core follows, if any, and
+the managers that are away or still syncing. The event loop runs nothing between the making of an answer and of its picture. Both
+therefore show the same state.
 """
 
 from collections.abc import Callable

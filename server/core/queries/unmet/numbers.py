@@ -321,7 +321,7 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
 def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
     """Return the guarantee with 0 in each type in which a configuration may not lower it to this amount.
 
-    A parent may guarantee nothing of a type, but not less than its children do.
+    A parent's guarantee of a type must be 0 (none), or at least the sum of its children's guarantees.
     """
     before = snapshot.queues[path].guaranteed
     return tuple(
