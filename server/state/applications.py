@@ -25,17 +25,16 @@ AskKey = tuple[int, int, int]
 class Ask:
     """An ask. Once it has a node, it is an allocation.
 
-    - ``cycle`` is the number of complete placement passes at the time when the ask began to wait. Each complete pass after that
+    - ``cycle`` is the number of complete placement passes that had ended when the ask began to wait. Each complete pass after that
       is a missed opportunity (P2).
-    - ``code`` is the reason for waiting that was last sent to the shim. It is "" if no reason was sent, or if the reason is to
-      be sent again.
+    - ``code`` is the reason for waiting that was last sent to the shim. It is "" if no reason was sent, or if the reason is to be
+      sent again.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
-    - ``released_by`` is the open decision that evicts the allocation. If the allocation is a placeholder, it may be the
-      decision that replaces it. ``leaves_by`` is the id of the decision that ordered its eviction. ``going`` has the other
-      facts of that order.
+    - ``released_by`` is the open decision that evicts the allocation, or that replaces it if the allocation is a placeholder.
+      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of that order.
     - ``vetoed`` says that the resource manager could not evict the allocation a moment ago.
-    - ``tried_ms`` is when a decision for the ask last failed, 0 for never. ``wait_ms`` is the ask's own back-off if preemption
-      is then refused to it, 0 for the partition's back-off (C6).
+    - ``tried_ms`` is when a decision for the ask last failed, 0 for never. ``wait_ms`` is the ask's own back-off, for a refusal
+      after such a failure. 0 stands for the partition's back-off (C6).
     - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
     - ``was_brought`` says that the pod already ran when the core first learned of it.
     - ``ordinary`` says that the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md).
@@ -162,7 +161,7 @@ class Tried:
     def joined(self, known: "Tried | None") -> "Tried":
         """Add this memory, except its ``rests``, to the memory about another group, and return the result.
 
-        If ``known`` belongs to the same shadow, it is changed in place. Otherwise the result is a new memory.
+        If ``known`` belongs to the same shadow, ``known`` is changed in place. Otherwise the result is a new memory.
         """
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
@@ -173,14 +172,14 @@ class Tried:
 class Group:
     """The waiting asks of one application with one class and one priority, sorted by `Ask.sort_key`.
 
-    - ``asks`` may contain asks that have left the group: their ``group`` is another one. ``live`` is the number of asks that
-      are still in the group.
+    - ``asks`` may contain asks that have left the group. The field ``group`` of such an ask has another value. ``live`` is the
+      number of asks that are still in the group.
     - ``entry`` is the group's current entry in the application's heap. It is None while the group is parked or empty.
-    - If ``in_turn`` is true, every ask has missed at most as many opportunities as the asks before it (P4).
+    - If ``in_turn`` is true, no ask has missed more opportunities than an ask before it (P4).
     - ``untold`` holds the asks whose reason for waiting has yet to be sent to the shim.
     - ``refused_ms`` is when preemption was last refused to the asks of the group that were then due. ``verdict`` says why.
-    - ``rests`` has two values for each policy: the instant until which no ask of the group is due, and the configuration for
-      which that holds. An ask that joins the group ends this wait.
+    - ``rests`` has two values for each policy: the instant until which no ask of the group is due, and the configuration for which
+      this instant is valid. An ask that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -234,10 +233,10 @@ class Job:
     In the application's heap, a job has an entry as a group has. Its rank is that of the job's first member.
 
     - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the job was last found not to fit.
-      ``tried_reserved`` has their values at the last such test that also used the capacity reserved for lower priorities.
+      ``tried_reserved`` has these counters at the last such test that also used the capacity reserved for lower priorities.
     - ``placed`` is the number of members that have a node and keep it.
-    - ``refused_ms`` is when preemption was last refused to the job. ``verdict`` says why. ``beside`` is a shadow's memory about
-      the job.
+    - ``refused_ms`` is when preemption was last refused to the job. ``verdict`` says why. ``beside`` is a shadow's memory about the
+      job.
     - ``example`` is the spec of the member that was reported last.
     - ``counted`` says that no client stated the job's size. Then its members are counted (see `state.gang_sizes`).
     """
@@ -368,7 +367,7 @@ class Application:
         self.limiters: tuple[Limiter, ...] = ()
 
     def limits_of(self, ask_class: "AskClass") -> "tuple[Limiter, ...]":
-        """Return all limits that an ask of this class has to pass. For a firm ask these include the limits of firm use (J4)."""
+        """Return all limits that an ask of this class has to pass. For firm asks the limits of firm use are included (J4)."""
         if not ask_class.firm:
             return self.limiters
         firm = (queue.firm for queue in self.leaf.path_up())
@@ -378,11 +377,10 @@ class Application:
 class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
-    - ``gathering`` has the gangs without a stated size that wait for the remaining members. Each has the instant at which a
-      member last joined. ``came`` has the gangs that the next check considers. Each has a flag that says whether a member
-      joined.
-    - ``holding`` has the applications with asks that wait for placeholders. Each has the partition's counters at the last
-      search for placeholders. The value is None if the next tick has to search.
+    - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant at which a member
+      last joined. ``came`` has the gangs that the next check considers, each with a flag that says whether a member joined.
+    - ``holding`` has the applications with asks that wait for placeholders. The value is the partition's counters at the last
+      search for placeholders, or None if the next tick has to search.
     - ``parked`` are the gangs that did not fit when last tried. ``ready`` are those that may fit.
     """
 

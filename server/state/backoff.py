@@ -1,8 +1,7 @@
 """The records of refused asks, which keep planners from trying these asks again at once (G1).
 
-Two sides plan for the same asks: the live side, and a *shadow*, whose decisions are not carried out. Each side has its own
-memory. A refusal on one side thus does not delay the other side. Each side has its own memory, so that a refusal on one side
-does not delay the other side.
+Two sides plan for the same asks: the live side, and a *shadow*, whose decisions are not carried out. Each side has its own memory,
+so that a refusal on one side does not delay the other side.
 """
 
 from typing import Final, Protocol

@@ -71,7 +71,7 @@ class NodeRows:
         self._reserved = _widened(self._reserved, width)
 
     def fill(self, slots: Sequence[int], nodes: Sequence["Node | None"]) -> None:
-        """Write the rows of the nodes in these slots. None in place of a node means that the slot is empty."""
+        """Write the rows of the nodes in these slots. If a slot is empty, ``nodes`` has None in place of its node."""
         if not slots:
             return
         self._grow(max(slots) + 1)
@@ -337,7 +337,10 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Add the flags that allocations got later to ``flags``, which follow from their specs. Return the changed array."""
+    """Add to ``flags`` the flags that allocations got after placement. The given flags are those of their specs.
+
+    Return the changed array.
+    """
     moved = [
         (at, ask)
         for at, ask in enumerate(placed)

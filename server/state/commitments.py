@@ -19,12 +19,12 @@ from server.state.plan_checks import PlanChecks
 
 
 class Pledge:
-    """The capacity kept for one ask on one node.
+    """The capacity that is kept for one ask on one node.
 
-    ``exclusive`` says that only asks with pledges on the node get capacity of it while the pledge lasts (G11).
+    ``exclusive`` says that only asks with pledges on the node get capacity of the node while this pledge lasts (G11).
 
-    An ask that is to replace a placeholder has nothing promised in its queues. Until the placeholder has ended, the placeholder
-    counts there instead of the ask. On the node, the pledge keeps only what the ask needs beyond the placeholder's amounts.
+    An ask that is to replace a placeholder has nothing promised in its queues. Until the placeholder has ended, the queues count
+    the placeholder instead of the ask. On the node, the pledge keeps only what the ask needs beyond the placeholder's amounts.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -130,7 +130,7 @@ class Commitment:
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
-    """Return the amounts of a node that an ask takes beyond those that its placeholder has there.
+    """Return the amounts that an ask takes on a node beyond those that its placeholder has on this node.
 
     If the placeholder is on another node, these are all amounts of the ask.
     """
@@ -147,11 +147,11 @@ class Decisions:
 
     - ``open`` has the open decisions by id. ``pledges`` has the capacity that they hold, by the key of the ask that gets it.
     - ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
-    - ``suspended`` has the decisions that are replanned because a victim was vetoed. They are listed by the key of each ask.
-      For a quota run it is the path of its queue.
-    - ``records`` has the records of open decisions and of those that ended last. ``rankings`` has the orders in which quota
-      runs took their victims. ``moves`` has the ends and confirmations that are still to be reported.
-    - ``leaving`` has the victims, of open and of ended decisions, that still run. ``marked`` has those of them that are only
+    - ``suspended`` has the decisions that are replanned because a victim was vetoed. The key is that of each ask of the decision,
+      or for a quota run the path of its queue.
+    - ``records`` has the records of open decisions and of those that ended last. ``rankings`` has the orders in which decisions
+      considered their candidates. ``moves`` has the ends and confirmations of decisions that are still to be reported.
+    - ``leaving`` has the victims of open and of ended decisions that still run. ``marked`` has those of these victims that are only
       marked (J11).
     - ``marks`` has the marks that the shim found on victims, for each decision that was open before a restart.
     - ``checks`` has the plan checks that are still open.

@@ -1,11 +1,12 @@
 """The nodes that a constraint allows: evaluated once per kind of node, kept as a mask (design 6.10).
 
-A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that lists node names
-keeps these names instead, so that ten thousand DaemonSet pods cost no masks.
+A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that lists node names keeps
+these names instead, so that ten thousand DaemonSet pods cost no masks.
 
-A constraint that requires a label to have one of some values is *anchored* at these values. Only nodes with such a value are
-ever evaluated for it; the label index finds them. If there are few of them, their names are kept. Thus ten thousand pods that
-each select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its labels.
+A constraint that requires a label to have one of some values is *anchored* at these values. Only nodes with such a value are ever
+evaluated for the constraint. The label index finds these nodes. If there are few of them, their names are kept. Thus ten thousand
+pods that each select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its
+labels.
 """
 
 import re
@@ -168,7 +169,7 @@ def _per_name(constraints: Constraints) -> bool:
 
 
 def _anchors(constraints: Constraints) -> list[Anchor]:
-    """Return the anchors that a constraint offers: the first pairs of its selector, and one anchor for all of its terms.
+    """Return the anchors that a constraint offers: the first pairs of its selector, and one anchor for all its terms together.
 
     The terms have an anchor only if there are at most ANCHORS_MAX terms and each has an `In` requirement.
     """
@@ -223,13 +224,13 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 class NodeMask:
     """The verdict of one constraint on every node: one byte per node slot, or the names of the few nodes that it can allow.
 
-    - ``names`` has the names that the constraint lists, or those of the nodes at its ``anchor`` while these are few. If
-      ``names`` is None, ``allowed`` decides.
-    - ``heap`` is a heap of the allowed nodes alone. It is made once the constraint's classes met too many unsuitable nodes on
-      the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
+    - ``names`` has the names that the constraint lists, or those of the nodes at its ``anchor`` while these are few. If ``names``
+      is None, ``allowed`` decides.
+    - ``heap`` is a heap of the allowed nodes alone. It is made once the constraint's classes have found too many unsuitable nodes
+      on the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` has the verdict for each kind of node, if the kind alone decides.
-    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and length that the log
-      of nodes had then. While both are the same, no node has gained capacity.
+    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and length that the log of
+      nodes had then. While both are the same, no node has gained capacity.
     """
 
     __slots__ = (

@@ -42,7 +42,7 @@ _UNSET: Final = object()
 
 
 class _Batch(NamedTuple):
-    """Objects of one class with the contents that they had when read: one column per slot, or one container per object."""
+    """Objects of one class, with their contents at the time of reading: one column per slot, or one container per object."""
 
     cls: type
     objects: Sequence[Any]
@@ -72,7 +72,7 @@ class Captured(Generic[_Root]):
 
     @property
     def count(self) -> int:
-        """Return the number of objects that were read, without most tuples that contain only shared values."""
+        """Return the number of objects that were read. Most tuples that contain only shared values are not counted."""
         return sum(len(batch.objects) for batch in self._batches)
 
     def rebuild(self) -> _Root:
@@ -143,7 +143,7 @@ _DEEPEST: Final = 4
 def _are_values(line: Sequence[Any]) -> bool:
     """Return whether all tuples of the line contain only shared values, so that both graphs may share them.
 
-    Return False if tuples are nested deeper than is searched.
+    Return False if tuples are nested more deeply than this function searches.
     """
     for _ in range(_DEEPEST):
         line = list(chain.from_iterable(one for one in line if isinstance(one, tuple)))

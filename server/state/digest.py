@@ -68,7 +68,7 @@ def records(partition: Partition) -> Iterator[Record]:
 
 
 def _resumption(partition: Partition) -> Iterator[Record]:
-    """Yield what a manager that registered again has still to report, and what waits for the end of its sync."""
+    """Yield the objects that a manager has to report once more after it registered again, and the work for the end of its sync."""
     known = partition.resumption
     if known is None:
         return
@@ -146,7 +146,7 @@ def _shadow(partition: Partition) -> Iterator[Record]:
 
 
 def _thrashing(partition: Partition) -> Iterator[Record]:
-    """Yield the memory of the thrashing monitor, oldest entries first, because these are forgotten first."""
+    """Yield the memory of the thrashing monitor, oldest entries first, because the oldest are forgotten first."""
     monitor = partition.thrashing
     yield "storms", monitor.total
     for name in ("deficits", "taken", "strikes", "frozen"):

@@ -1,7 +1,7 @@
 """The allocations of each preference group by topology domain, for asks that prefer to be near the group or apart from it (design 6.15).
 
-A *domain* is a value of a node label. The counts follow from the allocations and the labels of their nodes. They change with
-each placement and each end, so that every placement sees all placements before it.
+A *domain* is a value of a node label. The counts follow from the allocations and the labels of their nodes. Each placement and each
+end of an allocation changes them at once, so that the next placement sees it.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,7 +15,7 @@ NEVER: Final = 0
 
 
 class Place(NamedTuple):
-    """A domain in which an allocation counts for a group."""
+    """A topology domain in which an allocation counts for a group."""
 
     group: str
     topology_key: str
@@ -62,7 +62,7 @@ class DomainCounts:
             count.rose = self.steps
 
     def remove(self, ask: "Ask") -> None:
-        """Count an ask no longer. Does nothing for an ask that is not counted."""
+        """Stop counting an ask. Do nothing for an ask that is not counted."""
         found = self.places.pop(ask, ())
         if not found:
             return
@@ -86,7 +86,10 @@ class DomainCounts:
 
 
 def places_of(ask: "Ask", node: "Node") -> tuple[Place, ...]:
-    """Return the domains in which an ask counts on a node. A node without a group's label is in no domain of the group."""
+    """Return the domains in which an ask counts if it is on this node.
+
+    A node without the label ``topology_key`` of a group is in no domain.
+    """
     found = (
         Place(one.group, one.topology_key, domain)
         for one in ask.ask_class.preferences.groups

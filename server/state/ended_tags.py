@@ -11,7 +11,7 @@ TAGS_KEPT_BYTES_MAX: Final = 4_096
 
 
 class EndedTags:
-    """The tags of the pods of one partition that ended last, by key. ``recent`` has the latest ones, ``earlier`` those before them."""
+    """The tags of the last pods of one partition that ended, by key. ``recent`` has the latest ones, ``earlier`` older ones."""
 
     __slots__ = ("earlier", "recent")
 
@@ -20,7 +20,7 @@ class EndedTags:
         self.earlier: dict[str, Tags] = {}
 
     def keep(self, key: str, tags: Tags) -> None:
-        """Keep the tags of a pod that ended or was refused, because its name is read later. Very long tags are not kept."""
+        """Keep the tags of a pod that ended or was refused, because clients may still read its name. Very long tags are not kept."""
         if tags and len(tags[0]) > TAGS_KEPT_BYTES_MAX:
             return
         self.recent[key] = tags

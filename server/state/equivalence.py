@@ -27,7 +27,7 @@ A small quantity is checked against the total of its type only if that total is 
 
 
 def is_small(resource: Resource) -> bool:
-    """Return whether all quantities are below `SMALL`. Such asks need no check while no type is crowded."""
+    """Return whether all quantities are below `SMALL`. Asks with such quantities need no check while no type is crowded."""
     return all(quantity < SMALL for _, quantity in resource)
 
 
@@ -36,11 +36,11 @@ class AskClass:
 
     - ``demand`` is what queues are charged. ``node_demand`` adds the ports, which only nodes count.
     - ``job_class`` is firm or lendable. It is None if the partition has no classes (J4).
-    - ``heap`` is the class's own heap of nodes. It is made when the shared heaps miss too often. ``cursor`` is the position up
-      to which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
-    - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without preferences, as most
-      classes are.
-    - ``waiting`` holds the groups that are parked because no node fits. ``dead`` says that no node fits.
+    - ``heap`` is the class's own heap of nodes. It is made when the shared heaps miss too often. ``cursor`` is the position up to
+      which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
+    - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without preferences, as most classes
+      are.
+    - ``dead`` says that no node fits. ``waiting`` has the groups that are parked because of that.
     """
 
     __slots__ = (
@@ -120,9 +120,9 @@ class EquivalenceClasses:
     """The ask classes of one partition, and the specs whose class is known.
 
     - ``plain`` has the class of each spec whose asks may be added on the fast path.
-    - ``crowded`` names the resource types with very large usage and requests. For these types, even small asks have to be
-      checked (6.13).
-    - ``dead`` are the classes that fit no node.
+    - ``crowded`` names the resource types with very large usage and requests. For these types, even small asks have to be checked
+      (6.13).
+    - ``dead`` are the classes that no node fits.
     - ``groups`` is the number of groups of waiting asks. ``joined`` counts how often an ask joined a group.
     - ``live_asks`` is the number of waiting asks whose classes are not dead. If it is 0, no ask can be placed.
     """
@@ -142,7 +142,7 @@ class EquivalenceClasses:
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         """Remember the class of a spec.
 
-        The fast path uses the class too if the spec is plain, its quantities are small and no type is crowded.
+        The fast path also uses the class if the spec is plain, its quantities are small and no type is crowded.
 
         If SHAPES_MAX specs are known already, forget these first.
         """

@@ -1,8 +1,8 @@
 """The sizes of jobs for which no client stated one (J1). A job gathers members for a while. Then its size is the number of its members.
 
-Until then, a member of such a job has the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
-time, the number of members is written to each member as the size. The job is then like any other. A member that was tried as a
-job of one stays a job of one, even if further members come.
+While the job gathers, its members have the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
+time, the number of members is written to each member as the size, and the job is like any other. A member that was tried as a job
+of one stays a job of one, even if further members come.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,8 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    This is so if the size is yet to be counted. It is also so if counted members are gone and other members wait to replace
-    them. Return False if a client stated the size or if the job is gone. Return False also for the job of placeholders that
-    name no job.
+    This is so if the size was never counted, or if counted members are gone and other members wait to replace them. Return False if
+    a client stated the size, if the job is gone, or for the job of placeholders that name no job.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -48,9 +47,9 @@ def _is_one_of(job: Job, ask: Ask) -> bool:
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
     """Write to a placed ask the size that its job has.
 
-    An ask that was releasing or waited by itself when the size was set may have an old size. If clients stated both the ask's
-    size and the job's, the ask keeps its own. If no other member waits or is placed, the job first gets the size of a pledged
-    member.
+    An ask that was releasing, or that waited outside the job, when the size was set may have an old size. If clients stated both
+    the ask's size and the job's, the ask keeps its own. If no other member waits or is placed, the job first gets the size of a
+    pledged member.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None
@@ -80,9 +79,9 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 def size_placeholders(partition: Partition, application: Application) -> None:
     """Combine placeholders that name no job into one job.
 
-    This is done as soon as they are as many as their application declared.
+    This is done as soon as there are as many as the application declared.
 
-    Placed placeholders count. Once the application goes on, with or without all its placeholders, each placeholder becomes an
+    Placed placeholders count as well. Once the application no longer waits for all its placeholders, each placeholder becomes an
     ordinary ask.
     """
     job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
@@ -99,7 +98,7 @@ def size_placeholders(partition: Partition, application: Application) -> None:
 
 
 def _beside(job: Job) -> list[Ask]:
-    """Return the placed members of a job, and the members that wait outside of it because the placed members are enough."""
+    """Return the placed members of a job, and the members that wait outside the job because enough members are placed."""
     if not job.placed:
         return []
     application = job.application
@@ -110,7 +109,7 @@ def _beside(job: Job) -> list[Ask]:
 
 
 def _regroup_members(partition: Partition, job: Job) -> None:
-    """Enqueue a job's waiting members again: into the job, or outside of it, depending on its size."""
+    """Enqueue a job's waiting members again: into the job or outside it, depending on the job's size."""
     if job.min_members <= 1:
         job.placed = 0  # the members of a job of one are not counted
         pending.drop_empty_job(partition, job)

@@ -85,7 +85,8 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     """Remove an allocation from its node and from all usage. Its ask is not put back among the waiting asks.
 
-    If ``for_good`` is false, the caller writes the allocation again at once. A decision that evicts it then stays unchanged.
+    If ``for_good`` is false, the caller writes the allocation again at once. A decision that evicts the allocation then stays
+    unchanged.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
@@ -217,7 +218,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Promise capacity on a node, and headroom on the path, to a waiting ask before they are free (design 6.6)."""
+    """Promise a waiting ask capacity on a node, and headroom in the queues on its path, before these are free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     pending.dequeue(partition, ask)
     shared = ask.ask_class
@@ -251,7 +252,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
 
 
 def unpledge(partition: Partition, held: Pledge) -> None:
-    """Give the capacity of a pledge back. If its ask still waits, it becomes an ordinary ask again."""
+    """Give the capacity of a pledge back. If the pledge's ask still waits, it becomes an ordinary ask again."""
     ask, group = held.ask, held.ask.group
     waiting = group is not None
     if waiting:
@@ -289,7 +290,7 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 
     This is done for the live side and for the shadow.
 
-    The later of the two times is kept, and a verdict that the new group already has. For gangs, nothing is copied.
+    The new group keeps its own time if that is later, and its own verdict if it has one. For gangs, nothing is copied.
     """
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
@@ -333,7 +334,10 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """Record that a victim's manager was ordered to end the victim, which may only have been marked before. This cannot be withdrawn."""
+    """Record the order to a victim's manager to end the victim, which was perhaps only marked before.
+
+    This order cannot be withdrawn.
+    """
     assert ask.going is not None
     assert delivery != SOFT
     partition.decisions.marked.pop(ask.key, None)
@@ -345,10 +349,10 @@ def replace(
 ) -> None:
     """Let a waiting ask replace a placeholder when the placeholder has ended.
 
-    The ask goes to the placeholder's node or to another.
+    The ask gets the placeholder's node or another one.
 
-    Until then the placeholder's usage counts in place of the ask's. Thus no amount counts twice, and no other ask gets the
-    capacity.
+    Until the placeholder has ended, its usage counts in place of the ask's usage. Thus no amount counts twice, and no other ask
+    gets the capacity.
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment
@@ -370,7 +374,7 @@ def spare(partition: Partition, ask: Ask) -> None:
 
 
 def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
-    """Record that a victim has ended. After its last victim a decision is confirmed, or fulfilled if it has no pledges left."""
+    """Record that a victim has ended. After the last victim, its decision is confirmed, or fulfilled if it has no pledges left."""
     del commitment.victims[ask.key]
     commitment.gone.append(ask.key)
     ask.released_by = None
@@ -395,8 +399,8 @@ def fulfil(partition: Partition, held: Pledge) -> None:
 def suspend(partition: Partition, commitment: Commitment) -> None:
     """Suspend a decision that has to be replanned, because one of its victims could not be evicted (C6, V6).
 
-    Until it is replanned, the decision keeps its pledges, so that no other ask takes the capacity. Like reservations, these
-    pledges give way to claims. The decision is listed under the keys of its asks, or under the queue that it shrinks.
+    Until the decision is replanned, it keeps its pledges, so that no other ask takes the capacity. Like reservations, these pledges
+    give way to claims. The decision is listed under the keys of its asks, or under the queue whose usage it reduces.
     """
     _lose_promises(commitment)
     commitment.suspended = True

@@ -15,8 +15,8 @@ CARRIED_MAX: Final = 65_536
 class LabelIndex:
     """The nodes of a partition by label key and value.
 
-    A key is indexed when its first user comes, by one pass over the nodes. It is forgotten when it has no users left. Nodes may
-    carry a million keys, of which constraints use few. A key that no node ever carried needs no pass.
+    When a first constraint uses a key, one pass over the nodes indexes the key. When no constraint uses the key any more, it is
+    forgotten. Nodes may have a million keys, of which constraints use few. A key that no node ever had needs no pass.
     """
 
     __slots__ = ("_carried", "_keys", "_labels", "_users")

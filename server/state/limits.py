@@ -35,7 +35,7 @@ OWN: Final = ("queue", "firm")
 def kept(left: int, waiting: int) -> int:
     """Return the amount of one type that a queue keeps for waiting firm asks (J4).
 
-    This is what they request, but at most the rest of its guarantee.
+    This is what these asks request, but at most the part of the queue's guarantee that firm asks do not hold yet.
 
     Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
@@ -89,8 +89,9 @@ class Limiter:
 
         An ask that replaces a placeholder always fits, because the placeholder holds the headroom already.
 
-        If a decision freed the capacity for the ask, promises to other asks do not count. The decision already considered them.
-        If another ask takes the headroom first, the victims of its own decision give it back later.
+        If a decision freed the capacity for the ask, promises to other asks do not count, because the decision already considered
+        them. The ask may thus take headroom that was promised to another ask. The other ask then gets the headroom that the victims
+        of this ask's decision free.
         """
         held = ask_class.pledge
         if held is None:
@@ -114,7 +115,10 @@ class Limiter:
         )
 
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
-        """Return whether there is headroom for all asks of a decision together. For a queue's max, its promises are given back first."""
+        """Return whether there is headroom for all asks of a decision together.
+
+        For a queue's max, the decision's promises do not count.
+        """
         promised = self.queue.promised if self.kind == "queue" else None
         return all(
             self.headroom[at] + (promised[at] if promised is not None else 0) >= much
@@ -145,7 +149,7 @@ class Limiter:
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
     """Return the entry for a user at a queue.
 
-    This is the first that names the user, or else the last with the wildcard.
+    This is the first entry that names the user, or else the last entry with the wildcard.
 
     Return None if there is none.
     """
@@ -166,8 +170,8 @@ def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
     """Return the one group that an application counts for, whose limits apply on its whole path.
 
-    This is the first group of the user that the limits name. Limits are read from the leaf up to the root, in file order. If
-    there is none, it is the wildcard if the path limits the wildcard. Otherwise it is no group ("").
+    This is the first group of the user that the limits name. Limits are read from the leaf up to the root, in file order. If the
+    limits name none of the user's groups, return the wildcard if a limit on the path has it, and else no group ("").
     """
     queue: Queue | None = leaf
     wildcard = ""

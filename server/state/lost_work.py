@@ -1,12 +1,12 @@
 """Work that preemption destroyed: how long victims had run when their eviction was ordered, and on how many cores.
 
 The sums run since the core started, by policy, claimant queue and victim queue. A second table also has the victim's user and
-application. A victim counts as soon as it has ended, for any reason. A victim that could not be released does not count. Its
-run begins when its pod started. If no start was reported, its run begins at placement. Its run ends at the order to evict it.
-The time after that does not count, because the victim may have used it to save its work.
+application. A victim counts as soon as it has ended, for any reason. A victim that could not be released does not count. The time
+that counts begins when the victim's pod started or, if no start was reported, at placement. It ends at the order to evict the
+victim. Time after that does not count, because the victim may have used it to save its work.
 
-Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
-for which the table has no free line, are counted together. Applications are counted together once half of the table is used.
+Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues for
+which the table has no free line, are counted together. Applications are counted together once half of the table is used.
 """
 
 from collections.abc import Iterable
@@ -42,8 +42,8 @@ class LossKey(NamedTuple):
 class Going(NamedTuple):
     """The order to evict an allocation: policy, queue that gets the capacity, instant, and delivery ("" means "delete").
 
-    ``softly`` says that the allocation is only marked, and that another operator deletes it (J11). In that case ``awaited`` has
-    the asks for which the allocation is evicted, as long as they may be planned for again. All victims of one order share one
+    ``softly`` says that the allocation is only marked, and that another operator deletes it (J11). In that case ``awaited`` has the
+    asks for which the allocation is evicted, as long as the core may plan for these asks again. All victims of one order share one
     object.
     """
 
@@ -105,7 +105,7 @@ class LostWork:
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
     def since(self, instant: int) -> tuple[dict[LossKey, tuple[Lost, Amounts]], int]:
-        """Return the work lost to evictions ordered since the minute of an instant.
+        """Return the work lost to evictions that were ordered since the beginning of the minute of an instant.
 
         Also return the instant since which the sums are complete.
         """

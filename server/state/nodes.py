@@ -37,12 +37,13 @@ class Node:
     """One node. ``free`` is the capacity less usage, foreign pods and pledges, by type index. It may be negative.
 
     - ``parts`` has the terms of its score.
-    - ``opened`` says that its manager has enabled or drained it since it was added. From then on all its pods are known.
-    - ``holds`` is the number of exclusive pledges on it. While there are any, the node takes only asks that have a pledge on it
-      (G11).
-    - ``changes`` rises when the node opens or closes, when it is updated, and when capacity becomes free on it. It does not
-      rise when capacity is taken. An ask that requires the node and was refused is not tried again while ``changes`` stays the
-      same.
+    - ``opened`` says that the node's manager has enabled or drained the node since it was added. From then on all its pods are
+      known.
+    - ``holds`` is the number of exclusive pledges on the node. While there are any, the node takes only asks that have a pledge on
+      it (G11).
+    - ``changes`` rises when the node opens or closes, when it is updated, and when capacity becomes free on it. It does not rise
+      when capacity is taken. If preemption was refused to an ask that requires the node, the ask is not tried again while
+      ``changes`` stays the same.
     """
 
     __slots__ = (
@@ -93,7 +94,7 @@ class Node:
         return (ask for ask in self.allocations.values() if ask.releasing)
 
     def free_without(self, going: "Iterable[Ask]") -> Amounts:
-        """Return by type the free capacity of the node once these allocations on it are gone."""
+        """Return by type the free capacity of the node once the allocations in ``going``, which run on it, are gone."""
         free = list(self.free)
         for ask in going:
             for index, quantity in ask.ask_class.node_demand:
@@ -109,10 +110,10 @@ class Node:
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
     def takes_required(self, constraints: Constraints) -> bool:
-        """Return whether the node takes asks with these constraints because they require it by name. The node may be drained.
+        """Return whether the node, drained or not, takes asks with these constraints because they require a node by name.
 
-        Whether they require this node and not another is checked elsewhere. Return False until the node's manager has enabled
-        or drained it.
+        Whether this is the node that they require is checked elsewhere. Return False until the node's manager has enabled or
+        drained the node.
         """
         return self.opened and bool(constraints.required_node)
 
@@ -251,7 +252,8 @@ class NodeIndex:
     def fill(self, node: Node, demand: Demand) -> None:
         """Subtract a demand from the node's free capacity.
 
-        The node becomes worse in fair order. In binpacking order it becomes better for classes that still fit on it.
+        In fair order the node thereby gets a worse rank. In binpacking order it gets a better rank for classes that still fit on
+        it.
         """
         free = node.free
         for index, quantity in demand:
@@ -390,7 +392,10 @@ class ForeignPods:
 
 
 class NodeSlots:
-    """The nodes of one partition by their row in the columns. A row without a node has None and is in ``free``. A new node gets it."""
+    """The nodes of one partition by their row in the columns.
+
+    A row without a node has None and is in ``free``, for the next new node.
+    """
 
     __slots__ = ("free", "nodes")
 

@@ -29,25 +29,25 @@ from server.state.types import NO_LIMIT, ResourceTypes
 class Partition:
     """The state of one partition. Amounts are lists by type index.
 
-    State that belongs together is an object of its own: ``classes``, ``gangs``, ``decisions``, ``limits``, ``lost``,
-    ``foreign``, ``node_slots``, ``ended``, ``columns`` and ``round``.
+    State that belongs together is an object of its own: ``classes``, ``gangs``, ``decisions``, ``limits``, ``lost``, ``foreign``,
+    ``node_slots``, ``ended``, ``columns`` and ``round``.
 
-    - ``unqueued`` are the plain asks that arrived since the last tick and are still to be added to groups.
-    - ``relief`` counts events that may have freed capacity. ``placements`` counts the asks that were placed. A parked gang is
-      tried again when either has changed. A placement matters because it can change which nodes the other members take (design
-      6.11).
+    - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.
+    - ``relief`` counts events that may have freed capacity. ``placements`` counts the asks that were placed. A parked gang is tried
+      again when either has changed. A placement matters because it can change which nodes the other members take (design 6.11).
     - ``owner`` is the resource manager to which the partition belongs. It is "" while the partition has no nodes and no
       applications.
     - ``disruptions`` has the number of pods of each disruption group that may be evicted.
     - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
-    - ``deserved`` bounds leaves that share by plain weights (W2). ``shared_for`` is the state for which these bounds were
-      computed.
-    - ``resumption`` is the comparison of what the manager reports after it registered again, or None without such a sync.
+    - ``deserved`` has the bounds of leaves that share by plain weights (W2). ``shared_for`` is the state for which these bounds
+      were computed.
+    - ``resumption`` is the state of a sync after the manager registered again, in which its reports are compared with earlier ones.
+      It is None without such a sync.
     - ``shadow`` is the memory of the partition's shadow, or None without a shadow.
     - ``thrashing`` is the memory of the thrashing monitor.
 
-    A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``thrashing`` and ``deserved``. Therefore
-    these four have to stay attributes of the partition itself.
+    A shadow reads a shallow copy of its partition in which ``spec``, ``round``, ``thrashing`` and ``deserved`` are the shadow's
+    own. Therefore these four have to stay attributes of the partition itself.
     """
 
     __slots__ = (
@@ -141,8 +141,8 @@ class Partition:
     def decision_id(self, letter: str, now: int) -> str:
         """Return a new id for a decision. It is made of instant, number and partition, so that it is unique across restarts.
 
-        The id names the partition unless that is `default`. After the clock was set back, a number may give an id that was in
-        use before a restart. Such a number is skipped.
+        The id names the partition unless that is `default`. If the clock was set back, an id that was in use before a restart could
+        come again. Its number is skipped.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"

@@ -16,7 +16,7 @@ from server.state.queues import Queue
 def enqueue(partition: Partition, ask: Ask) -> None:
     """Add a waiting ask to its application.
 
-    It joins the asks that wait for placeholders, its gang, or else its group.
+    The ask joins the asks that wait for placeholders, its gang, or else its group.
 
     A gang member joins a group instead of its gang in two cases: enough members are placed already, or the ask has a pledge.
     """
@@ -163,7 +163,7 @@ def claims_in_turn(ask: Ask) -> tuple[int, int, int, int]:
 
 
 def _join_hold(partition: Partition, ask: Ask) -> None:
-    """Add an ask to those that wait for a placeholder of its application. The next tick looks for one."""
+    """Add an ask to those that wait for a placeholder of their application. The next tick looks for a placeholder."""
     application, name = ask.application, ask.spec.task_group
     hold = application.holds.get(name)
     if hold is None:
@@ -175,7 +175,7 @@ def _join_hold(partition: Partition, ask: Ask) -> None:
 
 
 def let_go(partition: Partition, ask: Ask) -> None:
-    """Turn an ask that waits for placeholders into an ordinary ask, which does not."""
+    """Turn an ask that waits for placeholders into an ordinary ask, which waits for none."""
     dequeue(partition, ask)
     ask.ordinary = True
     enqueue(partition, ask)
@@ -217,7 +217,7 @@ def park_job(partition: Partition, job: Job) -> None:
 
 
 def regroup(partition: Partition, job: Job) -> None:
-    """Enqueue a job's waiting members again, because the number of placed members became enough, or too small.
+    """Enqueue a job's waiting members again, because enough members are placed now, or no longer enough.
 
     If enough members are placed, the others become ordinary asks. If not, they wait for further members again.
     """
@@ -234,8 +234,8 @@ def regroup(partition: Partition, job: Job) -> None:
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     """Take a waiting ask (placed, released or changed) out of its group or job.
 
-    An ask that is gone for good may leave a hole in its group. The hole is removed when it comes to the front. An ask that may
-    come back with another place in the order must not leave a hole.
+    If the ask is gone ``for_good``, it may stay in the list of its group, and is removed when it comes to the front. An ask that
+    may come back with another place in the order must be removed from the list at once.
     """
     group = ask.group
     ask.group = None
@@ -280,7 +280,10 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask less. Its class must be neither dead nor blocked on the path. `_count_gone` handles such classes."""
+    """Count one waiting ask less.
+
+    Its class must be neither dead nor blocked on the path: `_count_gone` is for dead and blocked classes.
+    """
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
     ask_class.pending -= 1
@@ -362,7 +365,7 @@ def wake(groups: list[Group]) -> None:
 
 
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
-    """Mark a class that no node can take now as dead, until capacity becomes free somewhere (design 6.5)."""
+    """Mark a class as dead, because no node can take it now. It stays dead until some node has more free capacity (design 6.5)."""
     ask_class.dead = True
     partition.classes.dead.add(ask_class)
     partition.classes.live_asks -= ask_class.pending

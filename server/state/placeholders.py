@@ -1,8 +1,8 @@
 """The placeholders of applications, with which the published interface declares gangs (docs/gang-placeholders.md).
 
-A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state remembers what was
-declared. The placeholders that exist are read from the application's asks and allocations. Thus no ask waits for a placeholder
-that was preempted, deleted or timed out.
+A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state remembers what was declared.
+Which placeholders exist is read from the application's asks and allocations. Thus no ask waits for a placeholder that was
+preempted, deleted or timed out.
 """
 
 import enum
@@ -42,10 +42,10 @@ class GangStyle(enum.Enum):
 class Reserve:
     """The placeholders that an application declared.
 
-    ``wanted`` is the sum, by type, that they have to reach before any other ask of the application is placed. A placeholder
-    that ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395). ``came`` is the sum
-    of the existing placeholders, waiting and placed, by type. ``count`` is their number. ``since_ms`` is when the first of them
-    was made, 0 if there are none.
+    ``wanted`` is the sum, by type, that the placeholders have to reach before any other ask of the application is placed. A
+    placeholder that ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395). ``came`` is
+    the sum of the existing placeholders, waiting and placed, by type. ``count`` is their number. ``since_ms`` is when the first of
+    them was made, 0 if there are none.
     """
 
     __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
@@ -95,7 +95,7 @@ class Hold(Job):
 def is_reserving(application: "Application") -> bool:
     """Return whether the application still waits for placeholders: it has declared some, and is Accepted.
 
-    Until then only its placeholders are placed.
+    While it waits, only its placeholders are placed.
     """
     reserve = application.reserve
     return (
@@ -106,9 +106,9 @@ def is_reserving(application: "Application") -> bool:
 
 
 def is_complete(partition: "Partition", application: "Application") -> bool:
-    """Return whether an application uses as much as its placeholders have to reach. Until then no other ask of it is placed.
+    """Return whether an application uses as much as its placeholders have to reach.
 
-    Return True if it declared no placeholders.
+    Before that, only placeholders of it are placed. Return True if it declared no placeholders.
     """
     reserve, index = application.reserve, partition.types.index
     usage = application.usage

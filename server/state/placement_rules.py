@@ -1,9 +1,9 @@
 """The choice of an application's queue: the partition's placement rules, in order, with a small interface to the queues.
 
-A rule is skipped, and the reason remembered, in five cases. It gives no queue, a queue that it may not create, a parent queue,
-a queue that takes no applications, or a queue to which the user may not submit. After the last rule `root.default` is tried if
-it exists. For applications that are recovered by force, the recovery queue follows. If no queue is found, the application is
-refused with all remembered reasons.
+In five cases a rule is skipped, and the reason remembered: if it gives no queue, a queue that it may not create, a parent queue, a
+queue that takes no applications, or a queue to which the user may not submit. After the last rule, `root.default` is tried if it
+exists. For applications that are recovered by force, the recovery queue follows. If no queue is found, the application is refused
+with all remembered reasons.
 """
 
 import re

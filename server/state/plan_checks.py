@@ -1,7 +1,7 @@
 """The open plan checks: questions to resource managers about planned evictions (design 1.8).
 
-Some managers judge constraints that the core cannot evaluate. Such a manager is asked before any pod is evicted for an ask with
-such constraints. The question is: would these asks fit on these nodes if these allocations were gone? The core orders the
+Some managers judge constraints that the core cannot evaluate. The core asks such a manager before any pod is evicted for an ask
+with such constraints. The question is: would these asks fit on these nodes if these allocations were gone? The core orders the
 evictions only after the answer "it fits".
 """
 
@@ -27,8 +27,8 @@ class Placements(NamedTuple):
 class PlanCheck:
     """A question to a manager about one plan.
 
-    ``asks`` are the asks that it is about. The answer is late from ``overdue_ms`` on. ``fits`` says that the manager answered that
-    the asks fit. ``decision_id`` is the decision that carries the plan out, "" as long as there is none.
+    ``asks`` are the asks that the question is about. The answer is late from ``overdue_ms`` on. ``fits`` says that the manager
+    answered: the asks fit. ``decision_id`` is the decision that carries the plan out, "" as long as there is none.
     """
 
     check_id: str
@@ -48,9 +48,9 @@ class PlanChecks:
     """The checks of one partition that have not ended.
 
     - ``open`` has the checks by id. ``by_ask`` has them by the key of each of their asks. An ask has at most one check.
-    - ``refused`` counts for each ask the checks that its manager refused in a row.
-    - ``answers`` counts the checks that were answered, and those whose answer did not come in time. When this number rises,
-      asks that had to wait may be planned for.
+    - ``refused`` counts, for each ask, how many checks in a row its manager answered with "it does not fit".
+    - ``answers`` counts the checks that were answered, and those whose answer did not come in time. When this number rises, asks
+      that had to wait may be planned for.
     """
 
     __slots__ = ("answers", "by_ask", "open", "refused")
@@ -80,7 +80,7 @@ class PlanChecks:
         return check is not None and not check.fits
 
     def is_granted(self, key: str) -> bool:
-        """Return whether the ask's manager answered that it fits, and the plan was not carried out yet."""
+        """Return whether the ask's manager answered that the ask fits, and the plan was not carried out yet."""
         check = self.by_ask.get(key)
         return check is not None and check.fits and not check.decision_id
 

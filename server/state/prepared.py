@@ -1,8 +1,9 @@
-"""Queues that are made before the configuration that adds them comes into force. To apply the configuration then takes less time.
+"""Queues that are made before the configuration that adds them comes into force. Applying the configuration then takes less time.
 
-Making 10,000 queues takes about as long as all other work of a configuration of so many queues. A prepared queue equals the one
-that the event would make. A queue that no longer fits the state is not used. Therefore preparations change no decision, and a
-replay works without them. The memory of what the event removes is kept here as well, because freeing it takes time too.
+Making 10,000 queues takes about as long as all other work of applying a configuration with so many queues. A prepared queue equals
+the queue that the event would make. A prepared queue that no longer fits the state is not used. Therefore preparations change no
+decision, and a replay works without them. The queues that the event removes are kept here as well, because freeing their memory
+takes time too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,12 +32,12 @@ _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one
 class Prepared:
     """The prepared queues, limiters and measures of one partition for one specification.
 
-    ``before`` is the specification in force when they were made. ``spec`` is the new one. If both are equal, ``is_same`` is
-    set, and ``before`` stays in force. ``names`` are the partition's resource types once the new specification is in force.
-    ``capacity`` is its capacity in these types. ``made`` has each queue to be added, by the identity of its specification.
-    ``used`` gets those that the event adds. ``limiters`` has for each other queue the limiters that it has while it is empty.
-    ``measures`` has its measure with the scales. ``removed`` gets the queues that the event removes.
-    If the partition is new, ``is_applied`` says that the specification is in force in it, so that the event only adds it.
+    ``before`` is the specification in force when they were made. ``spec`` is the new one. If both are equal, ``is_same`` is set,
+    and ``before`` stays in force. ``names`` are the partition's resource types once the new specification is in force. ``capacity``
+    is its capacity in these types. ``made`` has each queue to be added, by the identity of its specification. ``used`` gets those
+    of them that the event adds. For each queue that exists already, ``limiters`` has the limiters that it has while it is empty,
+    and ``measures`` its measure with the scales. ``removed`` gets the queues that the event removes. If the partition is new,
+    ``is_applied`` says that the specification is in force in it, so that the event only adds it.
     """
 
     __slots__ = (
@@ -68,13 +69,13 @@ class Prepared:
         self.made: dict[int, Queue] = {}
 
     def make(self) -> Iterator[None]:
-        """Make everything in pieces. After each piece the caller may let other work go on, even if that changes the state."""
+        """Make everything in pieces. After each piece the caller may do other work, even if that work changes the state."""
         yield from self._compare()
         yield from self._learn_types()
         yield from self._make_queues()
 
     def fits(self) -> bool:
-        """Return whether the amounts fit the partition, once it has the types of the specification: it has no others."""
+        """Return whether the prepared amounts have exactly the partition's resource types, once these include the specification's."""
         return self.partition.types.names == self.names
 
     def has_measures(self) -> bool:

@@ -31,19 +31,18 @@ class Queue:
 
     - ``firm_held`` is the part of usage and promises that belongs to firm asks. ``firm_waiting`` is the sum of the requests of
       waiting firm asks without a pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in or below the queue is known to
-      be placeable. ``best`` is the highest priority of these asks, as seen inside the queue. ``priority`` is that priority as
-      the parent sees it. Both may be too high for a while, and are corrected when the queue comes to the top. Neither is ever
-      too low (design 6.4).
-    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has those
-      for the queue's own usage. The two differ only where shares are in proportion to weights (W5). ``measure_scales`` and
-      ``basis_scales`` are the divisors that are computed from them.
+    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in or below the queue is known to be
+      placeable. ``best`` is the highest priority of these asks, as seen inside the queue. ``priority`` is that priority as the
+      parent sees it. ``best`` and ``priority`` may be too high for a while, and are corrected when the queue comes to the top of
+      the heap. They are never too low (design 6.4).
+    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has the amounts
+      by which the queue's own usage is divided. The two differ only where shares are in proportion to weights (W5).
+      ``measure_scales`` and ``basis_scales`` are the divisors that are computed from them.
     - ``climb`` has (queue, parent) pairs for the queue and each ancestor but the root, for updates on every level.
     - ``above`` is the queue's parent, None if the parent is the root. Waiting asks are counted in queues that have a limit or
-      siblings: by class in ``pending``, and together in ``pending_asks``. A root has no limit and no siblings. It counts only
-      the asks that wait in it, and `waiting` adds the asks below it.
-    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (invariant 18). The sum never
-      falls.
+      siblings: by class in ``pending``, and together in ``pending_asks``. A root has no limit and no siblings. It counts only the
+      asks that wait in it, and `waiting` adds the asks below it.
+    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (invariant 18). The sum never falls.
     """
 
     __slots__ = (

@@ -1,9 +1,8 @@
 """The timers of quota runs: when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
 
-A timer belongs to a configured queue with a delay and a max. Three events arm a timer. The first is a configuration that lowers
-the max, sets another delay or turns quota preemption on. The second is the end of a sync. The third is usage that was forced
-over the max. This module decides when a run is due. Another module plans which pods are evicted, and commitments say whether a
-run is open.
+A timer belongs to a configured queue with a delay and a max. Three events arm a timer: a configuration that lowers the max, sets
+another delay or turns quota preemption on; the end of a sync; and usage that is forced over the max. This module decides when a run
+is due. Another module plans which pods are evicted, and commitments say whether a run is open.
 """
 
 import enum
@@ -158,17 +157,15 @@ def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
 
 
 def on_restart(partition: Partition) -> None:
-    """Clear all timers, because the shim registers again: they are armed when its sync is complete (Q7)."""
+    """Clear all timers, because the shim registers again. They are armed again when its sync is complete (Q7)."""
     partition.quota_due.clear()
 
 
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
     """Arm timers after a restored or resized allocation raised the usage of these types (Q7).
 
-    This is done even if the allocation fits.
-
-    Each queue on the path gets a timer if it is over its max in one of these types and has no timer yet. Call this only after
-    the sync.
+    Each queue on the path gets a timer if it is over its max in one of these types and has no timer yet. Call this only after the
+    sync.
     """
     names = {partition.types.names[index] for index in grown}
     notes: list[QuotaNote] = []
@@ -249,10 +246,10 @@ def is_running(partition: Partition, path: str) -> bool:
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
     """Return whether ordered evictions alone bring a queue to its max (Q5).
 
-    This is the case while a run of the queue is open. Without a run, two conditions must hold. The queue's max is enforced.
-    Either no timer is set, or a queue in ``shrinking`` is this queue or below it. Evictions that a run ordered continue
-    whatever the queue's timer does. Configuration changes neither stop nor restart a run. ``shrinking`` are the queues whose
-    usage the runs reduce. After a restart this may be a queue below the one that had the run.
+    This is the case while a run of the queue is open. Without a run, two conditions must hold: the queue's max is enforced, and
+    either no timer is set or a queue in ``shrinking`` is this queue or below it. Evictions that a run ordered continue whatever the
+    queue's timer does. Configuration changes neither stop nor restart a run. ``shrinking`` are the queues whose usage the runs
+    reduce. After a restart, such a queue may be below the queue that had the run.
     """
     if is_running(partition, queue.path):
         return True

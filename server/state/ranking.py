@@ -1,9 +1,9 @@
 """The heaps of queues, applications and groups, which say which ask is next (O2, O3, O4; design 6.3 and 6.4).
 
 The order is exact although the heaps are updated lazily. A *share* in an entry is always current, because every change of usage
-renews the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it.
-The search checks it on the way down and lowers it there. A priority is never too low. When something that may be placeable is
-added, the priorities on its path are raised at once.
+renews the entries on the path. A *priority* in an entry may be too high, because asks below the entry leave and classes are parked.
+The search checks and lowers priorities on its way down. A priority is never too low. When something that may be placeable is added,
+the priorities on its path are raised at once.
 """
 
 import heapq
@@ -122,7 +122,7 @@ def leave(queue: Queue, child: Child) -> None:
 def leave_empty(application: Application) -> None:
     """Remove the entry of an application that has no waiting asks left.
 
-    Also remove the entries of queues that have none left.
+    Also remove the entries of queues on its path that have no waiting asks left.
 
     The next search would remove these entries too. Until then, each change of usage would renew them, which costs time.
     """
@@ -181,7 +181,7 @@ def _best_inside(queue: Queue) -> int:
 def _present(queue: Queue) -> bool:
     """Return whether the queue and all its ancestors have entries.
 
-    If so, every entry has at least the priority of the entries below it.
+    If they do, every entry on the path has at least the priority of the entries below it.
     """
     for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
         if one.entry is None:
@@ -203,7 +203,7 @@ def push_group(group: Group | Job) -> None:
 
 
 def reenter(queue: Queue) -> None:
-    """Add the entry of a queue that left its parent's heap while the entries below it stayed."""
+    """Add the entry of a queue that had none in its parent's heap although the entries below the queue stayed."""
     child = first_child(queue)
     if child is None:
         return

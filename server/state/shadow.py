@@ -1,6 +1,7 @@
 """The memory of a shadow: the decisions that it would have open, its records, and the asks that it refused.
 
-This memory belongs to one configuration, and is forgotten with it and at a restart. A shadow changes no other state.
+The memory belongs to one configuration. It is forgotten when another configuration comes into force, and at a restart. A shadow
+changes no other state.
 """
 
 from collections import Counter
@@ -50,8 +51,8 @@ class Shadow:
     """The memory of one shadow. ``live`` is the specification in force. ``spec`` is the specification with the shadow's settings.
 
     - ``round`` has the pace of the shadow's own rounds.
-    - ``held`` has its open decisions by first subject. ``checked`` is the decision that was last checked against the rules
-      again. ``checked_ms`` is the instant of that check.
+    - ``held`` has its open decisions by first subject. ``checked`` is the decision that was last checked against the rules after it
+      was made. ``checked_ms`` is the instant of that check.
     - ``records`` has the records by subject, oldest first. ``forgotten`` is the number of records that were dropped.
     - ``sums`` has totals by policy and side (live or shadow). ``told`` counts the records by how live and shadow differ.
     - ``seen`` has the counters of the state at which ended decisions were last looked for.

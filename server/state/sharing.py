@@ -25,7 +25,7 @@ def total(partition: Partition) -> FrozenAmounts:
 
 
 def whole(partition: Partition) -> FrozenAmounts:
-    """Return the total with drained nodes included, because pods that run on these nodes need no other capacity (W3)."""
+    """Return the total with drained nodes included, because pods that run on drained nodes need no other capacity (W3)."""
     return _without_ports(partition, _whole(partition))
 
 
@@ -52,7 +52,7 @@ def is_too_much_used(partition: Partition) -> bool:
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
     """Return the requests of each leaf's waiting asks (W1).
 
-    The capacity that is pledged to them and counts as used is subtracted.
+    Capacity that is pledged to these asks and counts as used is subtracted.
 
     Leaves without waiting asks are left out. Pledges that give way to claims do not count as used.
     """

@@ -18,8 +18,8 @@ _Value = TypeVar("_Value")
 class Deficit(NamedTuple):
     """The amount by which a queue was below its entitlement in one type after its last claim was fulfilled.
 
-    ``entitled`` is its entitlement at that time. ``lost`` is the total that it had lost until then by external events
-    (`Queue.lost`).
+    ``entitled`` is the queue's entitlement at that time. ``lost`` is the total that the queue had lost until then by external
+    events (`Queue.lost`).
     """
 
     left: int
@@ -66,7 +66,7 @@ class ThrashingTables:
             del self.taken[pair]
 
     def forget_queues(self, paths: Iterable[str]) -> None:
-        """Forget the deficits of queues that are gone. New queues of these names have lost nothing yet."""
+        """Forget the deficits of queues that are gone, because new queues with the same names have lost nothing yet."""
         gone = frozenset(paths)
         for key in [key for key in self.deficits if key[0] in gone]:
             del self.deficits[key]

@@ -46,9 +46,9 @@ def apply_spec_in_parts(
 ) -> Parts[list[str]]:
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
-    Return the paths of queues that were deleted because they were empty. If the specification equals the one in force, that one
-    stays. A shadow, which belongs to its specification, then continues. What was ``prepared`` for the specification makes this
-    faster and changes nothing else.
+    Return the paths of queues that were deleted because they were empty. If the specification equals the one in force, the latter
+    stays, so that a shadow, which belongs to it, continues. What was ``prepared`` for the specification makes this faster and
+    changes nothing else.
     """
     if prepared is not None and prepared.before is partition.spec:
         is_same = prepared.is_same
@@ -137,9 +137,9 @@ def _intern(partition: Partition, spec: QueueSpec) -> None:
 def drain(queue: Queue) -> None:
     """Drain a queue that is no longer configured, and the configured queues below it.
 
-    They take no new applications then.
+    Drained queues take no new applications.
 
-    Dynamic queues below it keep their state.
+    Dynamic queues below the drained queue keep their state.
     """
     if queue.managed:
         queue.state = _DRAINING
@@ -263,7 +263,7 @@ def relimit(partition: Partition) -> None:
 def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[None]:
     """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`).
 
-    The ``prepared`` limiters are for queues that are empty and that no deserved share bounds.
+    The ``prepared`` limiters are used for empty queues without a bound by a deserved share.
     """
     has_classes = _has_classes(partition)
     usable = None if partition.deserved else prepared

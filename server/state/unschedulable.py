@@ -17,9 +17,9 @@ GAPS_MIN: Final = 64
 class Unschedulable:
     """The classes that no node takes now, in the order in which they came.
 
-    There may be many such classes, and to test each of them whenever a pod ends would be slow. Therefore `within` compares all
-    demands with free capacity at once. Each class has a row. When a class is removed, its row stays as a gap. ``requiring`` has
-    the classes whose asks require one node by name.
+    There may be many such classes. Testing each of them whenever a pod ends would be slow. Therefore `within` compares all demands
+    with free capacity at once. Each class has a row. When a class is removed, its row stays empty. ``requiring`` has the classes
+    whose asks require one node by name.
     """
 
     __slots__ = ("_classes", "_demands", "_rows", "_used", "requiring")
@@ -68,7 +68,7 @@ class Unschedulable:
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
         """Return the classes whose demand is at most ``most`` in every type.
 
-        Also return those classes of ``also`` that are in the table.
+        Also return the classes of ``also`` that are in the table.
         """
         count = len(self._classes)
         found = self._used[:count].copy()

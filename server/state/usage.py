@@ -20,7 +20,7 @@ _ALIKE: Final = attrgetter("application", "ask_class")
 
 
 def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
-    """Add a demand to the amounts and return the new share, which `share` would return, too. Only the types that grew can raise it."""
+    """Add a demand to the amounts and return the new share, as `share` would. Only the types that grew can raise the share."""
     largest = before
     for index, quantity in demand:
         used = amounts[index] = amounts[index] + quantity

@@ -14,7 +14,10 @@ from server.state.partition import Partition
 
 
 def check_columns(partition: Partition) -> None:
-    """Assert that each row agrees with its allocation or node, unless that one has changed. No other row of allocations may be in use."""
+    """Assert that each row agrees with its allocation or node, unless this has changed since.
+
+    No other allocation row may be in use.
+    """
     columns = partition.columns
     allocations = columns.allocations.freeze()
     pending = {id(ask) for ask in partition.columns.changed}

@@ -12,7 +12,7 @@ from server.state.types import NO_LIMIT
 def check_firm(partition: Partition) -> None:
     """Assert the firm use of each queue.
 
-    It is the sum of the queue's firm allocations and pledges, and its headroom is the rest of its guarantee.
+    The firm use is the sum of the queue's firm allocations and pledges. Its headroom is the queue's guarantee less that use.
 
     An ask that is to replace a placeholder does not count, because the placeholder already counts.
     """

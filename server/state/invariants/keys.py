@@ -15,7 +15,7 @@ from server.state.partition import Partition
 def check_keys(partition: Partition) -> None:
     """Assert that each key waits in one application or is placed on one node.
 
-    It must not also name a foreign pod.
+    No such key may also be the key of a foreign pod.
     """
     waiting = 0
     for key, ask in partition.asks.items():
@@ -60,7 +60,7 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
-    """Assert that every listed ask is in the table of keys. The counts must be equal, because each key of the table was checked before."""
+    """Assert that every listed ask is in the table of keys. Each key of the table was checked before, so that equal counts suffice."""
     for name, application in partition.applications.items():
         _check_application(partition, name, application)
     listed = sum(len(one.asks) for one in partition.applications.values())

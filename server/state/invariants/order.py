@@ -95,7 +95,7 @@ def _check_entry(queue: Queue, child: Child) -> None:
 def _check_entries(application: Application) -> None:
     """Assert that groups and complete jobs have their entries.
 
-    Those that are parked are excepted.
+    Parked groups and jobs are excepted.
     """
     name = f"application {application.application_id}"
     assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"

@@ -105,9 +105,10 @@ def _free_for(ask_class: AskClass, node: Node) -> Amounts:
 
 
 def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
-    """Return a test that says whether the class's own heap must contain a node.
+    """Return a function that says whether the class's own heap must contain a node.
 
-    A node that is pledged to the class may be missing there. Its pledge counts as free only when the ask is tried.
+    A node that is pledged to an ask of the class may be missing in the heap, because the pledge counts as free only when the ask is
+    tried.
     """
     held = ask_class.pledge
     return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
@@ -118,7 +119,7 @@ def _check_heap(
 ) -> None:
     """Assert that each node that can be taken is in the heap, or in the unread part of the log.
 
-    In the heap it has its rank or a better one.
+    In the heap, the node has its rank or a better one.
 
     The heap is that of the class or mask.
     """
@@ -214,9 +215,9 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take a dead class.
 
-    Two exceptions are left out. The first: nodes whose capacity became free, while the dead classes are still to be tested on
-    them. The second: the class of a reserved ask, while other asks may use its node first in this tick. All of these are tested
-    again in the next tick.
+    There are two exceptions. The first: nodes whose capacity became free, as long as the dead classes are still to be tested on
+    them. The second: the class of an ask with a reservation, as long as other asks may use its node first. Both are tested again in
+    the next tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return

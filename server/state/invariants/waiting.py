@@ -147,7 +147,7 @@ def _check_size(partition: Partition, ask: Ask) -> None:
 def check_parked(partition: Partition) -> None:
     """Assert that a parked group is in one list only, that of its own class.
 
-    Its cause must still hold.
+    The cause for which it is parked must still hold.
     """
     lists = _waiting_lists(partition)
     seen = Counter(group for groups in lists.values() for group in groups if is_known(group))
