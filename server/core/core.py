@@ -2,8 +2,8 @@
 
 `handle` applies an event, `tick` decides, and `next_due` returns when to call again.
 
-``now`` is Unix milliseconds and never decreases. Events that come in one order, at one set of instants, always give one result,
-byte for byte. A budget counts steps (placements and candidates examined), never time (design 1.3).
+``now`` is Unix milliseconds and never decreases. Equal events in equal order and at equal instants always give equal results, byte
+for byte. A budget counts steps (placements and candidates examined), never time (design 1.3).
 """
 
 import hashlib
@@ -188,8 +188,8 @@ class Core:
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
         """Apply many events, in order, before a tick, and return the replies. The tick then places the plain asks among them in a batch.
 
-        Plain asks stay unqueued, in no group, until that tick. They are enqueued earlier if an event needs that, or if too many
-        are unqueued.
+        Plain asks stay unqueued, in no group, until that tick. They are enqueued earlier if an event needs them in their groups, or
+        if too many are unqueued.
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
@@ -308,8 +308,8 @@ class Core:
     def _may_burst(self, partition: Partition) -> bool:
         """Return whether unqueued asks may stay unqueued until placement, which then places them in a batch.
 
-        They are enqueued first if ticks leave the partition out or if shares follow weights. They are also enqueued first if
-        open decisions wait for their recovery, asks for placeholders, or gangs for members.
+        They are enqueued first in these cases: ticks leave the partition out, shares follow weights, decisions from before a
+        restart are still to be reopened, asks wait for placeholders, or gangs wait for members.
         """
         if sharing.is_shared_out(partition):
             return False
@@ -327,7 +327,7 @@ class Core:
         return min((one for one in dues if one is not None), default=None)
 
     def _shadows_go_on(self) -> bool:
-        """Return whether the budget cut a shadow's turn off, so that it must continue.
+        """Return whether a shadow's turn has to continue, because the budget ended it early.
 
         The shadow of a partition that is not included in ticks gets no turn.
         """
@@ -361,8 +361,8 @@ class Core:
     def digest(self) -> str:
         """Enqueue unqueued asks, and return a hash of the state in hexadecimal: equal states have equal hashes.
 
-        Of timers the kind, the subject and the instant count. Earlier configurations are left out, and of each partition what
-        `server.state.digest` leaves out.
+        Of a timer, the kind, the subject and the instant count. Earlier configurations do not count, and neither does the part of a
+        partition that `server.state.digest` leaves out.
         """
         self._take_in_fresh()
         state = self.state
@@ -429,7 +429,7 @@ class Core:
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
         """Place every ask that fits, and return the budget that is left.
 
-        While parked classes still have to be requeued, only asks with pledges are placed, and the answer is 0.
+        While parked classes still have to be requeued, place only asks with pledges and return 0.
         """
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
@@ -468,7 +468,10 @@ class Core:
         return decisions
 
     def _fire(self, timer: Timer, now: int) -> list[Decision]:
-        """Carry out a timer that is due, or keep it for the end of a sync in which the manager's objects are compared."""
+        """Carry out a timer that is due.
+
+        During a sync in which the manager's objects are compared, keep the timer for the end of the sync.
+        """
         _, _, kind, name, subject = timer
         partition = self.state.partitions.get(name)
         if partition is None:
@@ -480,6 +483,6 @@ class Core:
 
 
 def _rank(partition: Partition) -> Parts[bool]:
-    """Rank the queues of a partition, and return whether that is enough for one tick."""
+    """Rank the queues of a partition. Return whether they are so many that the tick does nothing else."""
     yield from reranking.rebuild_in_parts(partition)
     return len(partition.queues) + len(partition.applications) >= RANKED_ALONE

@@ -48,13 +48,13 @@ Timer = tuple[int, int, str, str, str]
 class State:
     """The whole state of the core.
 
-    ``configured`` says that a file, and not registrations, configures the core. Otherwise ``configured_by`` names the manager
-    whose registrations configure the core: the first manager that brought a configuration. It is empty before there is such a
-    manager, and again when that manager is forgotten. ``given`` has for each manager the digest of the configuration text that
-    it sent last. It has the digest even if that text did not come into force. Only the last `configuration.GIVEN_MAX` managers
-    are stored. ``past`` has earlier configurations by revision number. ``notes`` are decisions that the present event or tick
-    still has to report. ``prepared`` has for each partition the queues that were made for a configuration that may come into
-    force next. ``ended`` are removed partitions whose memory is freed together with that.
+    ``configured`` says that a file, and not registrations, configures the core. Otherwise ``configured_by`` names the manager whose
+    registrations configure the core: the first manager that brought a configuration. ``configured_by`` is empty before there is
+    such a manager, and again when that manager is forgotten. ``given`` has, for each manager, the digest of the configuration text
+    that it sent last, even if that text did not come into force. Only the last `configuration.GIVEN_MAX` managers are stored.
+    ``past`` has earlier configurations by revision number. ``notes`` are decisions that the present event or tick still has to
+    report. ``prepared`` has for each partition the queues that were made for a configuration that may come into force next.
+    ``ended`` are removed partitions, whose memory is freed together with what was prepared.
     """
 
     def __init__(
@@ -102,7 +102,10 @@ class State:
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
 
     def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
-        """Set a timer for each pair of an instant and the id of a decision. The decision expires then, unless it ended before."""
+        """Set a timer for each pair of an instant and the id of a decision.
+
+        At that instant the decision expires, unless it has ended before.
+        """
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
 

@@ -37,8 +37,8 @@ class Look:
     """A *look*: a search for asks that may reserve, which takes several ticks because there are many groups.
 
     ``mark`` has the counters of the state when the look began. ``groups`` has the groups that are still to be searched. ``found``
-    has the asks that may reserve and that the round has not tried yet, as many as fit, first in order. ``due_ms`` is the next
-    instant at which another ask may reserve. ``cut`` says that more asks were found than ``found`` keeps.
+    has, in order, the first asks that may reserve and that the round has not tried yet. ``due_ms`` is the next instant at which
+    another ask may reserve. ``cut`` says that more asks were found than ``found`` keeps.
     """
 
     mark: tuple[int, ...]

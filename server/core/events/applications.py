@@ -63,7 +63,7 @@ class QueueLookup:
 def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
     """Add an application: placement rules choose its queue, and the limits of that queue decide whether it is accepted.
 
-    An application that its manager reports again after a new registration stays in its queue, with its state.
+    If the manager reports an application again after a new registration, the application keeps its queue and its state.
     """
     partition = state.partitions.get(event.partition)
     known = None if partition is None else _unreported(partition, event.application_id)
@@ -82,7 +82,7 @@ def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
 
 
 def _unreported(partition: Partition, application_id: str) -> Application | None:
-    """Return the application if its manager registered again and did not report it since; else None."""
+    """Return the application if its manager registered again and has not reported it since then. Else return None."""
     resumption = partition.resumption
     known = None if resumption is None else resumption.applications.get(application_id)
     is_there = known is not None and partition.applications.get(application_id) is known
@@ -92,9 +92,10 @@ def _unreported(partition: Partition, application_id: str) -> Application | None
 def _compare(
     state: State, partition: Partition, known: Application, event: ApplicationAdded, now: int
 ) -> list[Decision]:
-    """Accept an application that is reported again; changed tags count as if they had been reported alone (design 1.10).
+    """Accept an application that is reported again. Changed tags are handled as in a separate report of tags (design 1.10).
 
-    The tag that forces an application in is not compared: a manager sends it once pods of the application run.
+    The tag that forces the acceptance of an application is not compared, because a manager sends it only once pods of the
+    application run.
     """
     assert partition.resumption is not None, f"no sync of {event.rm_id} is in progress"
     del partition.resumption.applications[known.application_id]
@@ -208,8 +209,8 @@ def retag(state: State, event: ApplicationRetagged) -> list[Decision]:
 
     The quota is applied as when an application enters the queue.
 
-    A value that the former tags set and the new ones do not becomes again that of the queue's template. The application stays
-    in its queue, even if the tags would lead a new application to another one.
+    If the former tags set a value and the new tags do not, the value of the queue's template applies again. The application stays
+    in its queue, even if these tags would lead a new application to another queue.
     """
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
@@ -254,8 +255,8 @@ def _take_tags(
 def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:
     """Return which limit on the number of applications is reached, "" for none.
 
-    `maxapplications` of every queue on the path is checked first, then the limits of user and group. In a sync in which objects
-    are compared, applications that were not reported again yet do not count: they may have ended.
+    `maxapplications` of every queue on the path is checked first, then the limits of user and group. In a sync in which objects are
+    compared, applications that were not reported again yet do not count, because they may have ended.
     """
     for queue in leaf.path_up():
         most = queue.spec.max_applications

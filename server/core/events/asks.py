@@ -100,9 +100,9 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
 
 
 def owned_by_other(partition: Partition) -> str:
-    """Return why a manager may not use the partition (design 1.10).
+    """Return why a manager that does not own the partition may not use it (design 1.10).
 
-    The partition has no nodes yet, or serves another manager's cluster.
+    There are two reasons: the partition has no nodes yet, or it serves another manager's cluster.
     """
     if not partition.owner:
         return f"partition {partition.name!r} has no nodes yet: register them first"
@@ -183,8 +183,8 @@ def _update(
 ) -> list[Decision]:
     """Update a known ask or allocation in place. A waiting ask keeps its place in the order (design 6.3), but loses its pledge.
 
-    Only an ask that still replaces its placeholder keeps its pledge. If the event has the spec that the ask already has,
-    nothing changes.
+    Only an ask that can still replace its placeholder keeps its pledge. If the event has the spec that the ask already has, nothing
+    changes.
     """
     if ask.spec is spec:
         return []
@@ -219,7 +219,7 @@ def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 
 def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
-    """Apply the resize of a running pod. The new size is charged even if it exceeds a limit (Q7)."""
+    """Apply the resize of a running pod. The new size is charged even if usage then exceeds a limit (Q7)."""
     if ask.spec is spec:
         return
     node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
@@ -272,7 +272,10 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
 def _runs_elsewhere(
     partition: Partition, event: AllocationAdded, known: Ask | None, node: Node
 ) -> str:
-    """Return why an allocation may not be on the node: it runs on another; "" if it may, or is compared with what was reported."""
+    """Return why an allocation may not be on the node, because it runs on another one.
+
+    Return "" if it may, or if it is compared with what was reported before.
+    """
     if known is None or known.node in (None, node) or comparison.is_unreported(partition, known):
         return ""
     return f"allocation {event.key!r} runs on node {known.node.node_id!r}, not on {event.node_id!r}"
@@ -315,7 +318,10 @@ def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
 def _wait_unplaced(
     state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """Turn a victim that its manager reports as a waiting ask back into one: it never ran, so that its capacity is free."""
+    """Turn a victim that its manager reports as a waiting ask back into a waiting ask.
+
+    The pod never ran, so that its capacity becomes free.
+    """
     comparison.leave_node(partition, ask)
     partition.arrivals += 1
     ask.arrival = partition.arrivals

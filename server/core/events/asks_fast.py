@@ -39,10 +39,11 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
-    """Add the asks of the events from ``first`` on. Stop before any other event, and before an ask that affects more than its queue.
+    """Add the asks of the events from ``first`` on.
 
-    These asks stay unqueued, in no group, because the next tick places most of them as they are. If there are more than
-    GATHERED_MAX, they are enqueued. Return the number of the event after the last one taken.
+    Stop before an event of another kind, and before an ask that affects more than its queue. These asks stay unqueued, in no group,
+    because the next tick places most of them as they are. If there are more than GATHERED_MAX, they are enqueued. Return the number
+    of the event after the last one taken.
     """
     at = first
     while at < len(events):

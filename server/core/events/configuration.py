@@ -2,7 +2,7 @@
 
 The configuration that was sent last wins, unless it is based on an outdated revision.
 
-A manager sends its text again in each of its sessions. It may have been replaced since the manager's last session. The
+A manager sends its text again in each of its sessions. Another configuration may have been applied since its last session. The
 manager's text then comes into force again only if it has changed.
 """
 
@@ -52,7 +52,8 @@ def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[De
 def prepare(state: State, configuration: Configuration) -> Iterator[None]:
     """Make, in pieces, the partitions and queues that a configuration adds, so that it takes less time to apply (see `Prepared`).
 
-    Other events may come between two pieces. The caller applies the configuration next, or not, and calls `drop_prepared`.
+    Other events may come between two pieces. Afterwards the caller applies the configuration, or does not, and calls
+    `drop_prepared`.
     """
     state.prepared = {}
     for spec in configuration.partitions:
@@ -67,7 +68,7 @@ def prepare(state: State, configuration: Configuration) -> Iterator[None]:
 
 
 def drop_prepared(state: State) -> Iterator[None]:
-    """Free, in pieces, what was prepared and not used, and the queues and partitions that the configuration removed."""
+    """Free, in pieces, the prepared objects that were not used, and the queues and partitions that the configuration removed."""
     dropped, state.prepared = state.prepared, {}
     for name, prepared in dropped.items():
         yield from prepared.drop()
@@ -149,7 +150,10 @@ def past(state: State, base: Base) -> Configuration | None:
 def _replace(
     state: State, configuration: Configuration, revision: Revision, now: int
 ) -> Parts[list[Decision]]:
-    """Apply a configuration as a revision. If its text equals the present one, the revision stays, and it is applied again."""
+    """Apply a configuration as a revision.
+
+    If its text equals the present one, the revision stays, and the configuration is applied again.
+    """
     if not _is_same(state.configuration, configuration):
         _keep_past(state)
         state.revision = revision

@@ -10,8 +10,9 @@ from server.model.events import ManagerRegistered
 def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
     """Return why a registration is refused because of its epoch, or "" if it is not refused.
 
-    The manager is the one that registered before, if any. A lower epoch is refused, and the same epoch of another process. A shim
-    without an epoch that asks the core to forget it is not refused: a cluster may give its election up.
+    ``manager`` is the manager as it registered before, if it did. A registration is refused if its epoch is lower, or if its epoch
+    is equal but it comes from another process. A registration without an epoch that asks the core to forget the manager is not
+    refused, so that a cluster may give its election up.
     """
     if manager is None or event.epoch > manager.epoch or not manager.epoch:
         return ""

@@ -1,8 +1,8 @@
 """The rule that members of a gang agree on class and preemption policy (J1).
 
-All members are in one queue because they belong to one application. Classes have a meaning only if policy `job` is listed.
-Otherwise no ask is rejected because of its class (J4). A running member is never rejected (design 1.10). A later change of
-labels is accepted.
+All members are in one queue because they belong to one application. Classes have a meaning only if policy `job` is listed. If it is
+not, no ask is rejected because of its class (J4). A running member is never rejected (design 1.10). A later change of labels is
+accepted.
 """
 
 from server.model.asks import AskSpec, JobClass, job_class

@@ -1,9 +1,9 @@
 """The size of gangs that declare no size. Such a gang is complete when no new member has arrived for `job.gathering` (J1).
 
-A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a
-member is lost before all members are placed, the gang waits for members again (it *gathers*). Running members that are reported
-count at once. They were placed together, and their sender knows all of them. A gang of one is treated as an ordinary ask and
-not recorded as a gang. A member that arrives after it starts a new gang that gathers.
+A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a member
+is lost before all members are placed, the gang waits for members again (it *gathers*). Running members that are reported count at
+once. Such members were placed together, and the manager that reports them knows all of them. A gang of one is treated as an
+ordinary ask and not recorded as a gang. A member that arrives later starts a new gang that gathers.
 """
 
 from dataclasses import replace
@@ -64,8 +64,8 @@ def joins(
 ) -> int | None:
     """Note that a member joins its gang. Nothing happens if the gang has a stated size.
 
-    A gathering gang then restarts its wait, or ends the wait if the member states a size. A ``known`` member of the gang does
-    not count as new. For such a member, return the instant since which its gang gathers, or None.
+    A new member restarts the wait of a gathering gang, or ends it if the member states a size. A ``known`` member of the gang does
+    not count as new. For a known member, return the instant since which its gang gathers, or None.
     """
     job = application.jobs.get(spec.job_key)
     if job is None or not job.counted:
@@ -108,7 +108,7 @@ def existing(
 def note(partition: Partition, now: int) -> None:
     """Update which gangs gather, and since which instant each of them has got no new member.
 
-    It is called after an event or a tick.
+    Call it after each event and tick.
     """
     changed, partition.gangs.came = partition.gangs.came, {}
     for job, further in changed.items():
@@ -126,7 +126,7 @@ def count(partition: Partition, now: int) -> None:
 
 
 def whole(partition: Partition, job: Job) -> None:
-    """Set the size of the gang to its present number of members, all of which it then needs."""
+    """Set the size of the gang to its present number of members. The gang then needs all of them."""
     gang_sizes.resize(partition, job, gang_sizes.present(partition, job), counted=True)
 
 

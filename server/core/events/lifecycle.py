@@ -88,9 +88,8 @@ def for_held(partition: Partition, application: Application) -> None:
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
     """Start to complete an application whose last ask and allocation are gone.
 
-    The application becomes Completing. If no ask arrives within COMPLETING_MS, the application becomes Completed. This is so
-    even if none of its asks ever got a node. A Failing application becomes Failed at the next tick. The update for its client
-    is added to the notes of the state.
+    The application becomes Completing, even if none of its asks ever got a node. If no ask arrives within COMPLETING_MS, it becomes
+    Completed. A Failing application becomes Failed at the next tick. The update for its client is added to the notes of the state.
     """
     if application.asks or application.allocations:
         return
@@ -192,7 +191,7 @@ def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     """Remove an ask or allocation for good. End its decision, free what it holds, and start to complete an empty application.
 
-    Decisions that follow from this are added to the notes of the state. One is the placement of the ask that replaces a
+    Decisions that follow from this are added to the notes of the state, such as the placement of the ask that replaces a
     placeholder.
     """
     drop_pledge(partition, ask, "its ask is gone")
@@ -213,7 +212,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Let the application wait for one placeholder less, because this one has ended for whatever reason (YUNIKORN-1395)."""
+    """Let the application wait for one placeholder less, because ``placeholder`` has ended, for whatever reason (YUNIKORN-1395)."""
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)
@@ -224,7 +223,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 
 
 def _vacated(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the ask of a replacement whose placeholder has ended; in a sync in which objects are compared, at its end."""
+    """Place the ask of a replacement whose placeholder has ended. During a sync in which objects are compared, wait for its end."""
     if partition.resumption is None:
         take_over(state, partition, commitment, now)
     else:
@@ -232,7 +231,7 @@ def _vacated(state: State, partition: Partition, commitment: Commitment, now: in
 
 
 def take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the real ask now that its placeholder is gone; abort the decision if the node has no capacity for it any more."""
+    """Place the real ask, because its placeholder is gone. Abort the decision if the node no longer has capacity for the ask."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_pledged_capacity(ask.ask_class, held):

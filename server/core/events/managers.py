@@ -34,10 +34,10 @@ WIPED: Final = 50
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
-    """Register a shim, in parts. If a shim with that id reported objects before, they are kept and compared, or removed.
+    """Register a shim, in parts. If a shim with this id reported objects before, these are kept and compared, or removed.
 
-    They are kept if the shim will say when it has reported everything, and does not ask to forget them. The configuration that it
-    brings is ignored if a file configures the core. It is refused if another manager configures the core. A registration of an
+    The objects are kept if the shim will say when it has reported everything, and does not ask to forget them. The shim's
+    configuration is ignored if a file configures the core, and refused if another manager configures the core. A registration of an
     old epoch changes nothing (design 7.2).
     """
     if why := epochs.obstacle(state.managers.get(event.rm_id), event):
@@ -72,7 +72,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
 
 
 def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
-    """Remove, in parts, what a known manager reported, except what is kept and compared; return what to report."""
+    """Remove, in parts, the objects that a known manager reported, except those that are kept and compared. Return what to report."""
     notes: list[Decision] = []
     for partition in state.partitions.values():
         if not event.resumes and partition.owner == event.rm_id:
@@ -86,9 +86,9 @@ def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
 
 
 def take_leadership(state: State) -> list[Decision]:
-    """Let every manager count as not synced: this process knows what the process before it knew, but has no connection to a manager.
+    """Let every manager count as not synced. This process has the state of the process before it, but no connection to a manager.
 
-    What a manager had reported is compared with what it reports from now on, and timers wait for the end of its sync (C9).
+    The objects that a manager had reported are compared with its next reports, and timers wait for the end of its sync (C9).
     """
     for manager in state.managers.values():
         for partition in state.partitions.values() if manager.synced else ():
@@ -119,7 +119,7 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
     """Drop the registration of a shim that has no objects left. Keep it if the shim registered after ``event.since``.
 
-    If that shim configured the core, the next shim that brings a configuration does.
+    If that shim configured the core, the next shim that brings a configuration configures it.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
@@ -151,7 +151,7 @@ def _configure(
 
 
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> Parts[list[Decision]]:
-    """Remove everything that a manager reported. Return the decisions for other managers with pods on its nodes."""
+    """Remove all objects that a manager reported. Return the decisions for other managers with pods on its nodes."""
     decisions: list[Decision] = []
     for at, application in enumerate(_applications(partition, rm_id)):
         if not at % WIPED:
@@ -185,9 +185,9 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
     """Complete a shim's sync, so that placement may start. Reopen its decisions from before a restart, and start quota timers.
 
-    If objects that it reported before were kept, those that it did not report again end now, and the timers go on (Q7). If the
-    shim counts other numbers of objects than the core, report this and accept the sync. A shim that sends only zeros does not
-    count.
+    If the shim's earlier objects were kept, those that it did not report again end now, and timers go on (Q7). If the shim sends
+    other numbers of objects than the core has, report this and accept the sync. If it sends only zeros, it does not count its
+    objects.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None:
@@ -237,8 +237,8 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
 class _Resumed(NamedTuple):
     """The decisions at the end of comparisons.
 
-    ``unseen`` is the number of allocations that the manager reported as asks, ``keeps_quota`` the names of the partitions whose
-    timers of quota runs went on.
+    ``unseen`` is the number of allocations that the manager reported as waiting asks. ``keeps_quota`` has the names of the
+    partitions whose timers of quota runs went on.
     """
 
     decisions: list[Decision]

@@ -20,9 +20,9 @@ NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
 
 def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
-    """Add a node (CREATE and CREATE_DRAIN); return its acceptance, or a rejection that says why it is refused.
+    """Add a node (CREATE and CREATE_DRAIN). Return its acceptance, or a rejection with the reason.
 
-    A node that its manager reports again after a new registration is compared with what is known.
+    If its manager registered again and reports a known node, the node is compared with the report.
     """
     place = state.partitions.get(event.partition)
     node = None if place is None else _unreported(place, event.node_id)
@@ -52,13 +52,13 @@ def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
 
 
 def _count(state: State, rm_id: str) -> None:
-    """Count a node that was accepted from a manager since it registered."""
+    """Count one more node that was accepted from a manager since the manager registered."""
     counts = state.managers[rm_id].counts
     counts["nodes"] = counts.get("nodes", 0) + 1
 
 
 def _unreported(partition: Partition, node_id: str) -> Node | None:
-    """Return the node if its manager registered again and did not report it since; else None."""
+    """Return the node if its manager registered again and has not reported it since then. Else return None."""
     resumption = partition.resumption
     node = None if resumption is None else resumption.nodes.get(node_id)
     return node if node is not None and partition.index.nodes.get(node_id) is node else None
@@ -69,7 +69,8 @@ def _compare(
 ) -> list[Decision]:
     """Compare a node that is reported again with the node that is known; a difference counts as an update (design 1.10).
 
-    A node that is created draining keeps its standing until the manager drains or enables it, or completes its sync.
+    If the node is now reported as draining, it takes placements as before until its manager drains or enables it or completes its
+    sync.
     """
     resumption = partition.resumption
     assert resumption is not None, f"no sync of {event.rm_id} is in progress"
@@ -193,7 +194,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
 
 
 def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) -> list[Decision]:
-    """Let a node take placements, or no new ones; return notes about reservations that end."""
+    """Let a node take placements if ``enabled``, else no new ones. Return notes about reservations that end."""
     if _stands(partition, node, enabled=enabled):
         return []
     excluded_nodes.forget(partition, node.node_id)
@@ -209,7 +210,7 @@ def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) 
 
 
 def _stands(partition: Partition, node: Node, *, enabled: bool) -> bool:
-    """Return whether a node that was announced again gets the standing that it has; if so, nothing changes."""
+    """Return whether a drain or enable of a node that was reported again sets the state that the node has. If so, nothing changes."""
     resumption = partition.resumption
     if resumption is None or node.node_id not in resumption.announced:
         return False

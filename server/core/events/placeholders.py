@@ -1,8 +1,8 @@
 """The life of placeholders: real asks replace them, and unused ones are released after a while (docs/gang-placeholders.md).
 
 The states and their messages are part of the published interface. If not all placeholders are placed in time, the application
-becomes Resuming (gang style Soft) or Failing (gang style Hard). If the application runs by then, its unused placeholders are
-released.
+becomes Resuming (gang style Soft) or Failing (gang style Hard). If the application already runs when the time-out comes, only its
+unused placeholders are released.
 """
 
 from dataclasses import replace as _with
@@ -121,7 +121,7 @@ def replace(state: State, partition: Partition, now: int) -> list[Decision]:
 
 
 def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
-    """Release a placeholder that is smaller than the real pod, whose ask becomes an ordinary one."""
+    """Release a placeholder that is smaller than the real pod. The ask of the real pod becomes an ordinary ask."""
     ask, placeholder = swap.ask, swap.placeholder
     pending.let_go(partition, ask)
     message = (
@@ -152,8 +152,8 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
     """Return whether a changed ask still replaces its placeholder. If so, the ask has its new spec afterwards.
 
-    This is so if its size and priority are unchanged and the node of its pledge still suits it. Whether other nodes suit the
-    ask does not matter. On those it would not use the capacity that its placeholder frees.
+    This is so if its size and priority are unchanged and the node of its pledge still suits it. Other nodes do not matter, because
+    there the ask would not use the capacity that its placeholder frees.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
@@ -191,7 +191,7 @@ def _released(
 
 
 def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
-    """Order the release of a placeholder again, because it has not ended. The real ask waits as before."""
+    """Order the release of a placeholder again, because the placeholder has not ended yet. The real ask waits as before."""
     decisions: list[Decision] = [
         _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
         for placeholder in commitment.victims.values()
@@ -202,7 +202,10 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
 
 
 def order_again(partition: Partition, placeholder: Ask) -> Decision:
-    """Return the order to release a placeholder that is being replaced, or that no ask used in time, for a manager that lost it."""
+    """Return once more the order to release a placeholder that is being replaced or was not used in time.
+
+    Its manager may have lost that order.
+    """
     commitment = placeholder.released_by
     if commitment is None:
         message = "its application did not use it in time"
@@ -216,7 +219,7 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
 ) -> list[tuple[int, str]]:
     """Continue, if possible, a replacement that was under way before a restart (C8). Return its expiry and id, or [] if it ends.
 
-    If that is not possible, the placeholder ends anyway, and the real ask waits as before.
+    If the replacement cannot continue, the placeholder still ends, and the real ask waits as before.
     """
     node = partition.index.nodes.get(node_id)
     if node is None or ask.pledge is not None or not placeholders.fits_into(ask, placeholder):
@@ -269,7 +272,7 @@ def _is_told(state: State, partition: Partition) -> bool:
 def _release_unused(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Release unused placeholders, except those that are preempted or replaced already and so end anyway."""
+    """Release unused placeholders, except those that already end because they are preempted or replaced."""
     message = "its application did not use it in time"
     decisions: list[Decision] = [
         _release_unreplaced(partition, one, message)

@@ -103,10 +103,10 @@ def _is_complete(ask: Ask) -> bool:
 def _mark_with_capacity(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
-    """Return the first mark on whose node the ask fits once the decision's own victims are gone. If there is none, return the first mark.
+    """Return the first mark whose node has room for the ask once the decision's own victims are gone.
 
-    The marks of a decision name several nodes if it was planned again after a veto. A victim that was already being evicted
-    then still names the earlier node.
+    If there is none, return the first mark. If a decision was planned again after a veto, its marks may name several nodes: the
+    mark of a victim that was already being evicted still names the earlier node.
     """
     found = list(marks.values())
     for mark in found:

@@ -44,7 +44,7 @@ class Written(NamedTuple):
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     """Write one plan into the state, or continue the suspended decision that the plan replans. Return what to report.
 
-    In a partition that only observes, only a record is made. Even that is left out if the decision was shown before (P8).
+    In a partition that only observes, only a record is made, and none if the decision was shown before (P8).
     """
     if plan.facts.reserves:
         return _reserve(partition, plan, now)
@@ -221,9 +221,10 @@ def _released(
 
 
 def order_again(partition: Partition, ask: Ask) -> Released:
-    """Return the order to release a victim, for a manager that may have lost it: of an open decision as it was first sent.
+    """Return once more the order to release a victim, for a manager that may have lost it.
 
-    The order of a decision that has ended names no preemptor, so that the manager carries it out in any case.
+    For an open decision, it equals the first order. The order of a decision that has ended names no preemptor, so that the manager
+    carries it out in any case.
     """
     record, going = partition.decisions.records.get(ask.leaves_by), ask.going
     assert going is not None, f"{ask.key} is no victim"
@@ -245,10 +246,10 @@ def order_again(partition: Partition, ask: Ask) -> Released:
 def _beneficiaries(
     record: DecisionRecord, victims: Sequence[Victim]
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
-    """Return for each victim the key of its preemptor, and that preemptor's node.
+    """Return two sequences: for each victim the key of its preemptor, and for each victim that preemptor's node.
 
-    The preemptor is the first one that gets the victim's node, else the first of the decision. Both are empty if the decision
-    has no preemptor.
+    The preemptor is the first one that gets the victim's node, else the first of the decision. Both are empty if the decision has
+    no preemptor.
     """
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))
@@ -269,7 +270,7 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
     """Store the record and the order in which victims were taken. Return the record to report.
 
-    Of ended decisions, the oldest records above KEPT_MAX are dropped.
+    If more than KEPT_MAX records are kept, the oldest ones of ended decisions are dropped.
     """
     known = partition.decisions.records
     known[record.decision_id] = record
@@ -295,7 +296,7 @@ def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
 
 
 def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
-    """Reserve the node for the ask, for `reservations.timeout`, or without limit if that is 0. Return what to report.
+    """Reserve the node for the ask, for the time `reservations.timeout`, or without limit if it is 0. Return what to report.
 
     The ask must wait, and have no pledge.
     """

@@ -90,7 +90,7 @@ def _waits(group: Group) -> bool:
 
 
 def _look(partition: Partition, now: int) -> GroupsLook:
-    """Return the look that is in progress. If the last one is over and something changed since it began, begin another."""
+    """Return the look that is in progress. If the last look is over and something changed since it began, begin another look."""
     state, mark = partition.round, due.marks(partition)
     look = state.groups_look
     if look is None or look.spec is not partition.spec or _is_outdated(look, mark, now):
@@ -117,7 +117,7 @@ def _in_order(partition: Partition) -> list[Group]:
 
 
 def _planned_again(partition: Partition) -> Iterator[Group]:
-    """Yield the groups that wait for no part or round.
+    """Yield the groups that every tick looks at, whichever its part, without waiting for a round.
 
     An ask of such a group is planned again after a veto, or after its manager agreed (design 1.8).
     """

@@ -1,8 +1,8 @@
 """The claims of a round, in chunks that its budget can try (G1, P4, design 6.2). A snapshot has no claims beyond the chunk.
 
 If at most LOOK_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *look* at all of them takes
-several ticks. Only then does the round plan claims, gangs and what comes after them (O6). Otherwise a tenant whose asks have
-many different sizes would make each tick long.
+several ticks. Only after the look does the round plan claims, gangs and what comes after them (O6). Otherwise a tenant whose asks
+have many different sizes would make each tick long.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ If more leaves than this have claims, one claim of each leaf is read.
 
 
 class Claims:
-    """The claims of a round that it has not refused, by leaf in the order of P4. They are read in chunks that a budget can try.
+    """The claims that the round has not refused yet, by leaf in the order of P4. They are read in chunks that a budget can try.
 
-    Most claims cost at least one step, so that a tick seldom needs another chunk. Claims that cost no step come one after the
-    other until the budget is spent. Therefore chunks change no decision.
+    Most claims cost at least one step, so that a tick seldom needs another chunk. If claims cost no step, further chunks are read
+    until the budget is spent. Therefore chunks change no decision.
     """
 
     is_looking = False
@@ -124,7 +124,7 @@ class ClaimsOfLook(Claims):
     def settle(self, *, cut: bool) -> bool:
         """Keep the claims that the tick did not try.
 
-        Return whether another look has to begin, because the state has changed since this one began.
+        Return whether another look has to begin, because the state has changed since the present look began.
         """
         look, state = self._look, self._partition.round
         untried: dict[str, list[Ask]] = {}
@@ -140,7 +140,7 @@ class ClaimsOfLook(Claims):
         return look.is_over and look.mark != due.marks(self._partition)
 
     def _next(self, leaf: str) -> Sequence[Ask]:
-        """Return the next claims of a leaf, when its last claim read so far has its turn.
+        """Return the next claims of a leaf. It is called when the last claim of the leaf that was read has its turn.
 
         That claim is kept among the untried ones, because the budget may be too small to try it.
         """
@@ -151,7 +151,10 @@ class ClaimsOfLook(Claims):
         return chunk
 
     def _read(self, leaf: str) -> list[Ask]:
-        """Return the untried claims of a leaf, and the next ones up to the size of a chunk. Check at most `_left` of the latter."""
+        """Return the untried claims of a leaf, and the next found ones up to the size of a chunk.
+
+        Check at most `_left` of the found ones.
+        """
         look = self._look
         chunk = [ask for ask in look.untried.pop(leaf, ()) if self._may_claim(ask)]
         found = look.found.get(leaf, [])
@@ -200,7 +203,10 @@ def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterat
 
 
 def _is_due(partition: Partition, shortage: Shortage, ask: Ask, now: int) -> bool:
-    """Return whether an ask waits for preemption and may claim now. If it may claim only after a delay, schedule a round for then."""
+    """Return whether an ask waits for preemption and may claim now.
+
+    If it may claim only after a delay, schedule a round for the end of the delay.
+    """
     group, leaf = ask.group, ask.application.leaf
     if not (
         isinstance(group, Group)

@@ -37,8 +37,8 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 ) -> DecisionRecord:
     """Return the record of a plan as it is ordered.
 
-    A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the asks that the plan releases.
-    ``gone`` are the victims of the open decision that have already ended.
+    A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the allocations that the plan
+    releases. ``gone`` are the victims of the open decision that have already ended.
     """
     before = partition.decisions.records.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
@@ -108,7 +108,7 @@ def refused(
 
 
 def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tuple[Victim, ...]:
-    """Return the plan's victims in the form that decision records have. Running times are 0 unless ``ran_ms`` gives them."""
+    """Return the plan's victims in the form that decision records have. Without ``ran_ms``, the running times are 0."""
     columns, releases, rows = trial.snapshot.allocations, plan.releases, plan.rows.tolist()
     found_specs = list(map(columns.specs.__getitem__, rows))
     assert None not in found_specs, "a victim has no spec"

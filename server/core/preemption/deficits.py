@@ -50,8 +50,8 @@ class Shortage:
         """Return an upper bound on how many more asks of this demand may claim (G2, W6). Return 0 if none may.
 
         A queue is *open* to an ask while it decides for a requested type and is below its entitlement in that type. An ask may
-        claim while any queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for which
-        this queue decides. Therefore the bound is the sum over the queues' deficits.
+        claim while any queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for which this
+        queue decides. Therefore the bound is the sum of the numbers of asks that the queues' deficits admit.
         """
         most: dict[str, int] = {}
         for index, quantity in demand:
@@ -62,7 +62,7 @@ class Shortage:
     def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
         """Yield (path, deficit) in a type for each queue that decides for it (W6).
 
-        Include queues that may decide once the queues below have their floors.
+        Queues that may decide once the queues below them have their floors are included.
         """
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:

@@ -1,7 +1,7 @@
-"""The asks that are due for a round, found in the live state. Thus a snapshot is taken only when there is work.
+"""The asks that are due for a round. They are found in the live state, so that a snapshot is taken only when there is work.
 
-The checks here are necessary conditions and cheap. Policies and rules decide later. For reservations, each group of equal asks
-is checked once, not each ask.
+The checks here are necessary conditions and cheap. Policies and rules decide later. For reservations, each group of equal asks is
+checked once, not each ask.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def instants(partition: Partition) -> tuple[int | None, int | None]:
 def begin(partition: Partition) -> None:
     """Begin a round.
 
-    The masks keep refused asks from being tried again. The masks are cleared if no round is open, or if something has changed
+    The round's masks keep refused asks from being tried again. They are cleared if no round is open, or if something has changed
     since the open round began.
     """
     state, now = partition.round, counters(partition)

@@ -1,7 +1,6 @@
-"""The asks that are due for preemption (G1, G2, G11), found in the live state. Thus a snapshot is taken only when there is work.
+"""The asks that are due for preemption (G1, G2, G11), found in the live state, so that a snapshot is taken only when there is work.
 
-The checks here are necessary conditions for a claim, and cheap: one for each group of equal asks. Policies and rules decide
-later.
+The checks here are necessary conditions for a claim, and cheap: one for each group of equal asks. Policies and rules decide later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +20,7 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return the asks that may claim now, of each group as many as the deficits of its queues admit.
+    """Return the asks that may claim now: of each group, as many as the deficits of its queues admit.
 
     If some asks may claim only later, schedule a round for the first of them.
     """
@@ -129,7 +128,8 @@ def _instants(
 ) -> Iterator[tuple[Ask, int]]:
     """Yield the asks of a group, in the order of P4. Each comes with the instant from which it may preempt.
 
-    Asks that may not preempt are left out. If all asks of the group are sorted by age, stop after the first within its delay.
+    Asks that may not preempt are left out. If all asks of the group are sorted by age, stop after the first ask whose delay is not
+    over.
     """
     delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = _refused_ms(partition, group, policy)
@@ -148,8 +148,8 @@ def _instants(
 def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
     """Return the instant at which preemption was last refused to a group, 0 for never.
 
-    For replacements within a queue, a refusal since the present look began does not count. In that round a claim was refused,
-    and the ask may still replace pods of its queue.
+    For replacements within a queue, a refusal since the present look began does not count: it refused a claim of this round, and
+    the ask may still replace pods of its queue.
     """
     refused_ms, look = partition.round.tries.refused_ms(group), partition.round.groups_look
     is_of_look = look is not None and refused_ms >= look.began_ms and facts(policy) in REPLACING

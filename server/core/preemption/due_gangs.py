@@ -79,7 +79,7 @@ def again(commitment: Commitment) -> JobDue:
 def promised(partition: Partition) -> dict[str, JobDue]:
     """Return the gangs of several members for which an open decision holds capacity, by the key of each member.
 
-    Decisions that are being planned again are included.
+    Decisions that are being planned again count as well.
     """
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
@@ -117,7 +117,7 @@ def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[A
 
 
 def _worth_a_look(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
-    """Yield groups in whose leaf another application runs (I2), and groups for which capacity is becoming free anyway (G8).
+    """Yield groups in whose leaf another application runs (I2), and groups for which ordered evictions free capacity already (G8).
 
     For each leaf, two running applications are looked up: at least one of them is not the group's own.
     """
@@ -136,7 +136,7 @@ def _runs(application: Application) -> bool:
 
 
 def _coming(partition: Partition) -> list[Coming]:
-    """Return the nodes from which pods are being evicted, each with its free capacity once they are gone."""
+    """Return the nodes from which pods are being evicted, each with its free capacity once these pods are gone."""
     nodes = dict.fromkeys(
         ask.node for ask in partition.decisions.leaving.values() if ask.node is not None
     )
@@ -146,7 +146,7 @@ def _coming(partition: Partition) -> list[Coming]:
 def _gets_capacity(group: Group, coming: Iterable[Coming]) -> bool:
     """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4).
 
-    If limits lack headroom now, only these limits are checked, and not the nodes.
+    If limits lack headroom now, only these limits are checked. The nodes are not.
     """
     ask_class = group.ask_class
     full = [

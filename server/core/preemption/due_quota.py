@@ -44,7 +44,7 @@ def configured(
 ) -> Parts[list[Decision]]:
     """Update the timers, in parts, after a configuration was applied, and return notes.
 
-    No timer changes before the sync is complete (Q7), unless it is one in which timers go on.
+    Before the sync is complete no timer changes (Q7), unless timers go on during this sync.
     """
     resumption = partition.resumption
     if not state.synced(partition) and (resumption is None or not resumption.keeps_quota):
@@ -65,8 +65,8 @@ def forced(
 ) -> list[Decision]:
     """Update the timers after an allocation was added or grew without a check of the maximum (Q7). Return notes.
 
-    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared this waits for the end,
-    because pods that still count may be gone.
+    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared, this waits for the end of
+    the sync, because pods that still count may be gone.
     """
     if partition.resumption is not None:
         partition.resumption.grown.setdefault(ask.key, (ask, before))

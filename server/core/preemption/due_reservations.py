@@ -140,9 +140,10 @@ def _is_plain(ask: Ask, group: Group) -> bool:
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Yield the asks, which must be sorted by age, up to the first that may not reserve yet. Set the instant from which that one may.
+    """Yield the asks, which must be sorted by age, up to the first that may not reserve yet.
 
-    An ask may reserve `reservation.RESERVE_AFTER_MS` after it began to wait, and not before its application may reserve again.
+    Set the instant from which that ask may. An ask may reserve `reservation.RESERVE_AFTER_MS` after it began to wait, and not
+    before its application may reserve again.
     """
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
@@ -160,7 +161,7 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 def is_looking(partition: Partition) -> bool:
     """Return whether the look has groups left.
 
-    In these groups the look may find asks that come before those found so far.
+    In these groups the look may still find asks that come before the asks found so far.
     """
     look = partition.round.look
     return look is not None and bool(look.groups)
@@ -169,8 +170,8 @@ def is_looking(partition: Partition) -> bool:
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
     """Remove the asks that the round tried from the look. Return whether the next tick has to continue the look or begin another.
 
-    ``all_tried`` says that the round tried every ask of the look. Neither the budget nor a takeover stopped it. An ask that the
-    snapshot did not have counts as tried only if no more nodes may be reserved. In other cases the asks before them used up the
+    ``all_tried`` says that the round tried every ask of the look: neither the budget nor a takeover stopped it early. An ask that
+    the snapshot did not have counts as tried only if no more nodes may be reserved. In other cases the asks before them used up the
     budget. When a reservation ends, the masks are cleared, because its end counts as relief.
     """
     state = partition.round
@@ -193,10 +194,10 @@ def _masks(ask: Ask) -> tuple[str, str]:
 def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: int) -> Look:
     """Return the look after this tick's share of the work. Begin another look when the last one is over and something changed.
 
-    Groups that are larger than every node are left out by one comparison. When all other groups were checked, the round tries
-    the asks that were found. It tries them in order, over as many ticks as its budget requires. Each ask is checked again
-    before it is tried. Therefore a reservation may be made some ticks later than with fewer groups. An ask may become old
-    enough, or able to reserve, after its group was checked. The next look finds it.
+    Groups that are larger than every node are left out by one comparison. When all other groups were checked, the round tries the
+    asks that were found, in order, over as many ticks as its budget requires. Each ask is checked again before it is tried.
+    Therefore a reservation may be made some ticks later than with fewer groups. An ask may become old enough, or able to reserve,
+    after its group was checked. The next look finds it.
     """
     state = partition.round
     _requalify(partition)

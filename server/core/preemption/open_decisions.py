@@ -76,7 +76,7 @@ def _vetoed(
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
     """Let the victim run on, and keep plans from choosing it until the back-off is over. Return a note for its owner.
 
-    Call this before its decision ends. Otherwise, when a replacement ends, its placeholder would be set to releasing.
+    Call this before the victim's decision ends. Otherwise the end of a replacement would set its placeholder to releasing.
     """
     journal.spare(partition, ask)
     ask.vetoed = True
@@ -119,7 +119,10 @@ def veto_over(partition: Partition, key: str) -> None:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """Expire a decision that lasted too long (C5). Order the release of its victims again, and let its asks be planned for again."""
+    """Expire a decision that lasted too long (C5).
+
+    Order the release of its victims once more, and let its asks be planned for again.
+    """
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():
@@ -130,7 +133,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 
 
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
-    """Return by key the victims of ended decisions whose capacity this decision waits for."""
+    """Return, by key, victims of ended decisions whose capacity this decision still waits for."""
     nodes = {held.node for held in commitment.pledges.values()}
     known = partition.decisions.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
@@ -169,7 +172,7 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """End a pledge and the decision that made it, unless that decision ended already. Its asks are planned for again.
+    """End a pledge, and the decision that made it unless that has ended already. The decision's asks are planned for again.
 
     For a reservation, return a note with ``code``. The end of any other decision is reported by `decision_events.moves`.
     """
@@ -188,7 +191,8 @@ def check_pledges(
 ) -> list[Decision]:
     """End the pledges that no longer fit because a node has ``changed`` or lost capacity to a pod (G10); return notes.
 
-    In a sync in which objects are compared this waits for the end, because pods that seem to use the capacity may be gone.
+    In a sync in which objects are compared, this waits for the end of the sync, because pods that seem to use the capacity may be
+    gone.
     """
     if partition.resumption is not None:
         partition.resumption.check_later(node, changed=changed)
@@ -216,9 +220,9 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 
 
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
-    """End pledges that no longer fit their node or queues, newest first (G10). A maximum was lowered, or capacity was lost.
+    """End pledges that no longer fit their node or queues, newest first (G10), because a maximum was lowered or capacity was lost.
 
-    ``node`` is the node that changed, if nothing else changed.
+    ``node`` is the node that changed. It is None if something else changed as well.
     """
     for held in _unfit(partition, node):
         why = f"its capacity on node {held.node.node_id} or in its queues is no longer there"

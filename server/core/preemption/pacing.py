@@ -1,9 +1,8 @@
 """The pace of rounds: when the next round of claims may begin, and what the rounds so far have released (P1, P5).
 
 The record starts when the core starts. After a restart the first round may thus begin at once, with its whole budget. Claims,
-gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. Some
-decisions are planned again after a veto, or after their manager agreed to them. These do not wait either. It belongs to the
-round that made it.
+gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. A decision that
+is planned again, after a veto or after its manager agreed, does not wait either. It belongs to the round that made it.
 """
 
 from collections import Counter
@@ -89,7 +88,7 @@ def begin(partition: Partition, now: int) -> None:
 
     Do nothing if a round continues, or if the next round may not begin yet.
 
-    Plans that are made before the next round may begin count as releases of the last round.
+    Plans that are made before the instant at which the next round may begin count as releases of the last round.
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):
@@ -103,7 +102,7 @@ def begin(partition: Partition, now: int) -> None:
 def over_use(partition: Partition, trial: Trial) -> OverUse:
     """Return the amounts by which queues exceeded their entitlements when the round began (P9). Call this before the round decides anything.
 
-    A round that its step budget cut off keeps the amounts from its start.
+    If the step budget ended a round early, its continuation keeps the amounts from the round's start.
     """
     if not pace.is_natural(partition.spec.preemption):
         return {}

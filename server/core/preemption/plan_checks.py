@@ -1,8 +1,8 @@
 """Plan checks: before pods are evicted for an ask with `rmCheck`, its manager says whether the ask would fit (design 1.8).
 
-The round that plans the eviction asks the question and writes nothing. Until the answer, the asks are not planned for. After
-the answer "it fits" they are planned for again, without waiting for a new round (P1). If that gives the checked plan, it is
-carried out. Another plan is another question. `server.core.events.plan_answers` handles the answers.
+The round that plans the eviction asks the question and writes nothing. Until the answer, the asks are not planned for. After the
+answer "it fits" they are planned for again, without waiting for a new round (P1). If the new plan equals the checked one, it is
+carried out. If it differs, the core asks about the new plan. `server.core.events.plan_answers` handles the answers.
 """
 
 from typing import Final, NamedTuple
@@ -38,7 +38,7 @@ def waits(partition: Partition, plan: Plan) -> bool:
 
 
 class Asked(NamedTuple):
-    """The question about a plan, after the ends of other checks of its asks.
+    """The question about a plan, sent after messages that end other checks of the same asks.
 
     ``overdue_ms`` is the instant at which the answer is overdue.
     """
@@ -78,7 +78,7 @@ def decided(partition: Partition, plan: Plan, decision_id: str) -> None:
 
 
 def _of(partition: Partition, plan: Plan) -> PlanCheck | None:
-    """Return the check about exactly this plan. All of its asks must still wait. Return None if there is none."""
+    """Return the check about exactly this plan, if all asks of the check still wait. Return None if there is none."""
     check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key) if plan.pledges else None
     if check is None or check.about != _about(plan) or not _is_current(partition, check):
         return None
@@ -96,10 +96,10 @@ def _about(plan: Plan) -> Placements:
 def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
     """End the checks that have lost their purpose.
 
-    This is so if one of their asks ended or got a node, or if their decision ended.
+    A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
 
-    ``all_planned`` says that every claim was planned again since the last answer. Then an agreed plan that was not made again
-    is out of date.
+    ``all_planned`` says that every claim was planned again since the last answer. Then an agreed plan that was not made again is
+    out of date.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []
@@ -122,7 +122,7 @@ def _purpose_lost(partition: Partition, check: PlanCheck, *, all_planned: bool) 
 
 
 def _is_current(partition: Partition, check: PlanCheck) -> bool:
-    """Return whether all asks of the check still wait. A new ask with the key of one that ended is another ask."""
+    """Return whether all asks of the check still wait. A new ask with the key of an ended ask is another ask."""
     return len(waiting(partition, check)) == len(check.asks)
 
 
@@ -142,6 +142,6 @@ def _waits(partition: Partition, key: str) -> bool:
 
 
 def end(partition: Partition, check: PlanCheck, why: str) -> list[Decision]:
-    """End a check, and return what its manager reads."""
+    """End a check, and return the message about that for its manager."""
     partition.decisions.checks.drop(check)
     return [PlanCheckEnded(partition.owner, partition.name, check.check_id, why)]

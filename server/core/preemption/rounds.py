@@ -3,9 +3,9 @@
 The order is fixed (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a queue,
 reservations. Reservations evict nothing. Each policy plans as if the plans before it were carried out already.
 
-A round is held only when something may have become possible since the last one. A counter of the state changed, an ask joined,
-or a set instant was reached. A snapshot is taken only if an ask is due then. With `rounds.interval` claims wait for their next
-round (P1, see `pacing`). A round that its budget cuts off continues in the next tick on a new snapshot (design 6.2).
+A round is held only when something may have become possible since the last one, because a counter of the state changed, an ask
+joined, or a set instant was reached. A snapshot is taken only if an ask is due. With `rounds.interval`, claims wait for their next
+round (P1, see `pacing`). If the budget ends a round early, the round continues in the next tick on a new snapshot (design 6.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -60,10 +60,10 @@ class RoundResult:
 
     - ``cut`` says that the round goes on in the next tick. Its budget of steps ended, or one of its plans waits for an answer.
     - ``refused`` counts intents by the rule that refused them.
-    - ``moves`` is the takeover that was found before planning. The takeover is searched again if the round made plans. The
-      takeover is not made while ``more`` is set, or while a look for asks that may reserve is open.
-    - ``held_back`` says that asks that may reserve were not offered a node. A takeover comes first, or a look is still open.
-    - ``looks`` says that the next tick looks on: for asks that may reserve, or for asks that claim.
+    - ``moves`` is the takeover that was found before planning. If the round made plans, the takeover is searched for again. It is
+      not made while ``more`` is set, or while a look for asks that may reserve is open.
+    - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a look is still open.
+    - ``looks`` says that a look, for asks that may reserve or for asks that claim, continues in the next tick.
     - ``expiring`` has pairs: the instant at which a decision expires, and the decision's id.
     - ``asked`` has pairs: the instant at which the answer to a plan check is overdue, and the id of the check.
     - ``tentative`` says that the Trial has a plan that waits for its manager's answer. Later plans of this tick are then not
@@ -111,8 +111,8 @@ def next_due(partition: Partition, now: int) -> int | None:
 def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
     """Run one round, or its continuation, if one is called for. Call it when nothing more is placeable.
 
-    No attempt begins after ``budget`` steps. The last one may exceed them. ``beside`` plans on the same state, after this round
-    has planned and before anything is written.
+    No attempt begins after ``budget`` steps. The last attempt may exceed this number. ``beside`` plans on the same state, after
+    this round has planned and before anything is written.
     """
     result = RoundResult()
     partition.thrashing.forget_old(now)
@@ -147,7 +147,7 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
 def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
     """Carry out the takeover of a reservation, once nothing else is left to decide.
 
-    A tick carries out at most one, so that asks that become placeable are placed before the next takeover.
+    A tick carries out at most one takeover, so that asks that become placeable are placed before the next one.
     """
     found = result.moves
     if result.more or found is None or due_reservations.is_looking(partition):
@@ -212,7 +212,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 def _due(
     partition: Partition, part: Part, now: int, budget: int, result: RoundResult
 ) -> snapshotting.Due:
-    """Return the asks that are due, apart from those that claim alone. Find also the takeover that may be made."""
+    """Return the asks that are due, except single asks that claim. Also find the takeover that may be made."""
     asks = due.beside_claims(partition, part.groups, now)
     if not part.is_last:
         result.held_back = True
@@ -347,11 +347,10 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
 def _is_masked(side: PlanningSide, intent: Intent) -> bool:
     """Return whether the intent is not to be tried now.
 
-    There are three reasons. It was already refused in this round. It waits for the answer of its manager (design 1.8). Or it is
-    a reservation for a class that no node could hold.
+    There are three reasons: it was already refused in this round, it waits for the answer of its manager (design 1.8), or it is a
+    reservation for a class that no node could hold.
 
-    Without this check, a round that its budget cut off would try these intents again in each tick. It would never reach the
-    later ones.
+    Without this check, a round that takes several ticks would try these intents again in each tick, and never reach the later ones.
     """
     state = side.partition.round
     waits = side.watched and side.partition.decisions.checks.is_unanswered(intent.ask.key)
@@ -365,9 +364,10 @@ def _is_masked(side: PlanningSide, intent: Intent) -> bool:
 def _try(
     side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Attempt an intent. Return the refusal, or None for success. A claim is attempted again as a gang of one if gangs protected victims.
+    """Attempt an intent. Return the refusal, or None for success.
 
-    If the second attempt fails as well, the refusal of the first is returned.
+    If gangs protected victims of a claim, attempt it again as a gang of one. If the second attempt fails as well, the refusal of
+    the first is returned.
     """
     refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
@@ -418,9 +418,9 @@ def _decide(
 ) -> Refusal | None:
     """Count a plan as carried out and return None. If a budget puts it off, return a refusal (P5).
 
-    A plan that was already shown and not carried out uses no budget again (P8). A plan on top of one that waits for its
-    manager's answer might need capacity that the waiting plan frees. Such a plan is dropped. It is made again in the next tick,
-    without the waiting plan (design 1.8).
+    A plan that was already shown and not carried out uses no budget again (P8). A plan that is made while an earlier plan of the
+    tick waits for its manager's answer might need capacity that the waiting plan frees. It is therefore dropped, and made again in
+    the next tick without the waiting plan (design 1.8).
     """
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)

@@ -1,8 +1,8 @@
-"""The shares by weight as placement uses them: the order of queues, and their bounds (W2, W5).
+"""The shares by weight in placement: the order of queues, and the bounds of queues (W2, W5).
 
 The queue with the lowest usage / entitlement is served first (W5). With plain shares by weight, a leaf is also bounded by its
-deserved share. Unused shares thus stay idle (W2). The bounds of leaves are bounds for their ancestors as well, because each
-leaf stays within its deserved share.
+deserved share. Unused shares thus stay idle (W2). The bounds of leaves are bounds for their ancestors as well, because each leaf
+stays within its deserved share.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ NOT_SHARED: Final = 1 << 94
 def refresh(partition: Partition) -> bool:
     """Update order and bounds before placement, from demand, usage and capacity.
 
-    Return whether a bound changed, so that promises may no longer have headroom. The call is cheap if nothing changed.
+    Return whether a bound changed. If so, promises may no longer have headroom. The call is cheap if nothing changed.
     """
     if not sharing.is_shared_out(partition):
         if partition.shared_for is not None or partition.deserved:

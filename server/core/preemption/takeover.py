@@ -1,20 +1,19 @@
 """The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask may use the capacity that a reservation of a lower priority keeps. That does not help an ask that is larger than any
-node's free capacity. Without a reservation of its own, other asks of its priority would use all capacity that becomes free.
-Therefore the ask takes the reservation over, under these rules:
+An ask may use the capacity that a reservation of a lower priority keeps. That does not help an ask that is larger than any node's
+free capacity. If it had no reservation of its own, other asks of its priority would use all capacity that becomes free. Therefore
+the ask takes the reservation over, under these rules:
 
-1. Its priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no takeover.
-   Otherwise two asks could exchange a node forever.
-2. The ask may reserve. It has waited long enough, and no queue on its path is stopped. Its limits have headroom without all
-   reservations that it outranks.
-3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
-   little, it gets the one that arrived first. Those reservations may be all that keeps the ask from reserving another node,
-   because they use up its limits. Then it reserves that node, and takes no reservation over.
-4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the partition no more than before.
+1. Its priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no takeover,
+because two asks could exchange a node forever. 2. The ask may reserve. It has waited long enough, and no queue on its path is
+stopped. Its limits have headroom without all reservations that it outranks. 3. Asks take turns in the order of reservations. An ask
+gets the node that lacks least for it. If several nodes lack equally little, it gets the one that arrived first. If only
+reservations that the ask outranks keep it from reserving a node without pledges, because they use up its limits, it reserves that
+node and takes no reservation over. 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the
+partition no more than before.
 
-Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be reserved for
-one of them, and this ask would take it over at the same instant.
+Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be reserved for one
+of them, and this ask would take it over at the same instant.
 
 A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a class are
 computed once, until nodes or reservations change.
@@ -42,7 +41,7 @@ SCALE: Final = 2**20
 
 
 class Takeover(NamedTuple):
-    """The ask, its node, and the reservation that moves to it. The reservation is None if the node has none."""
+    """The ask, its node, and the reservation that moves to it. The reservation is None if the node is not reserved."""
 
     ask: Ask
     node: Node

@@ -70,8 +70,8 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
     """End freezes after an accepted configuration, in all partitions, or after an accepted change of nodes, in their partition.
 
-    A configuration also clears the recorded deficits, because entitlements may have changed. A node that is reported again as it
-    was, because its manager registered again, is no change.
+    A configuration also clears the recorded deficits, because entitlements may have changed. If a manager registers again and
+    reports a node unchanged, that is no change.
     """
     if isinstance(event, ConfigurationApplied):
         if any(
@@ -151,7 +151,7 @@ def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
 
     It does if a deficit grew since its last claim without an external cause, or if the claim lowers no deficit.
 
-    Record the deficits after this claim.
+    In any case, record the deficits after this claim.
     """
     grown = lowers = False
     for level in plan.levels:
@@ -167,7 +167,10 @@ def _short(level: Level) -> int:
 
 
 def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
-    """Return the level's deficit after the plan. Victims inside the queue, evicted for other types, add to the deficit (G2)."""
+    """Return the level's deficit after the plan.
+
+    Victims inside the queue, which were taken for other types, add to the deficit (G2).
+    """
     wanted = sum(
         quantity
         for one in plan.pledges

@@ -1,17 +1,17 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
-Only `delivery: soft`, and for gangs `podShouldBeDeletedWhenPreempted: false`, mark victims. The check runs at the end of a
-tick. By then, asks that lost a decision could get a new plan. A marked victim counts as leaving, so that a new decision may use
-its capacity. A mark stays while one of these holds:
+Victims are only marked with `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`. The check runs at the
+end of a tick, when asks that lost a decision have had the chance to get a new plan. A marked victim counts as leaving, so that a
+new decision may use its capacity. A mark stays while one of these holds:
 
-1. The decision that ordered it is being planned again.
-2. Its decision expired, and one of the decision's asks waits to be planned for again.
-3. The decision that ordered it, or another one, has pledged capacity or headroom that would not exist if the victim stayed.
-4. If the victim stayed, usage would be too high. A queue with a quota run would be over its maximum (Q5), or usage would exceed
-   capacity (W3).
+1. The decision that ordered it is being planned again. 2. The decision that ordered it expired, and one of the decision's asks
+waits to be planned for again. 3. The decision that ordered it, or another one, has pledged capacity or headroom that would not
+exist if the victim stayed. 4. If the victim stayed, usage would be too high. A queue with a quota run would be over its maximum
+(Q5), or usage would exceed capacity (W3).
 
-Members of a gang that is broken by their marks stay together or are evicted together (J12). A decision that continues elsewhere
-after a veto, or gets capacity elsewhere, needs fewer victims than it ordered. This is checked when capacity was freed.
+Members of a gang that is broken by their marks stay together or are evicted together (J12). If a decision continues on another node
+after a veto, or other capacity becomes free for it, it needs fewer victims than it ordered. This is checked when capacity was
+freed.
 """
 
 from collections import Counter
@@ -93,7 +93,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """Add to the records of decisions which victims stay, with one update per decision. Records that were dropped are skipped."""
+    """Note in the records of decisions which victims stay, with one update per decision. Dropped records are skipped."""
     staying: dict[str, list[str]] = {}
     for one in found:
         staying.setdefault(one.decision_id, []).append(one.key)
@@ -119,8 +119,8 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units that stay or leave together.
 
-    A unit is the victims of a quota run, the rest of a gang, or one pod. Units without a victim of an open decision for asks
-    come first. These are thus the first that may stay.
+    A unit is the victims of a quota run, the rest of a gang, or one pod. Units without a victim of an open decision for asks come
+    first, so that they are the first that may stay.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -207,7 +207,7 @@ def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
 
 
 def _is_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
-    """Return whether a pledge on the node would no longer fit if these amounts came back (3)."""
+    """Return whether a pledge on the node would no longer fit if the victims with these amounts stayed (3)."""
     held = [one for one in node.pledges.values() if not one.reserves]
     if not held:
         return False
@@ -218,7 +218,7 @@ def _is_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
 def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
     """Return whether promises in the queue would exceed its bound (3).
 
-    The amount that the queue keeps for firm asks counts as well (J4).
+    The amount that the queue keeps for waiting firm asks counts as well (J4).
     """
     for index, most in enumerate(tree.bound(needs.partition, queue) or ()):
         promised = queue.promised[index] - needs.weak[queue, index]

@@ -45,7 +45,7 @@ CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource ma
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The facts that are outside the core: the instant at which it started, and the managers that are away."""
+    """The facts that the core does not know: the instant at which it started, and the managers that are away."""
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
@@ -196,7 +196,7 @@ def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[F
 
 
 def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
-    """Return sentences that say whether and when pods are evicted for a queue over its maximum, and what to do instead."""
+    """Return sentences that say whether and when pods are evicted because a queue is over its maximum, and what to do otherwise."""
     why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
     if why is not None:
         return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
@@ -212,7 +212,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
     """Yield a finding for each node with victims that should have ended by now.
 
-    They should end within their grace period and RELEASE_MS.
+    Victims should end within their grace period and RELEASE_MS.
     """
     late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.records.values():
@@ -232,7 +232,10 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 
 
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
-    """Return the victims of a decision that are releasing and still run. Return none if the decision is fulfilled or only observed."""
+    """Return the victims of a decision that still run although their release was ordered.
+
+    Return none if the decision is fulfilled or only observed.
+    """
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
     victims = (partition.asks.get(one.key) for one in record.victims)

@@ -79,7 +79,7 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 def near_matches(partition: Partition, key: str) -> list[str]:
     """Return up to NEAR_MAX known keys that resemble this one.
 
-    These are the shortest that contain it, or else the most similar of NEAR_AMONG.
+    These are the shortest keys that contain the given one. If no key contains it, these are the most similar of NEAR_AMONG keys.
     """
     if not key:
         return []
@@ -132,7 +132,10 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Return a sentence if the allocation is being released, with the open decision that ordered it. Return [] if it is not."""
+    """Return a sentence if the allocation is being released, with the open decision that ordered the release.
+
+    Return [] if it is not.
+    """
     decision = ask.released_by
     if decision is not None:
         return [f"It is being released by decision {decision.commitment_id} ({decision.policy})."]

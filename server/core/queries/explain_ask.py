@@ -173,7 +173,7 @@ def _in_full(
 def only_node(constraints: Constraints) -> str:
     """Return the only node on which an ask may run.
 
-    Return "" unless its constraints name one node, as those of a DaemonSet pod do. Return "" if not.
+    Return "" unless its constraints name exactly one node, as those of a DaemonSet pod do.
     """
     named = constraints.required_node or constraints.node_name
     if not named and len(constraints.allowed_nodes) == 1:
@@ -204,7 +204,10 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how the waiting members of the ask's gang fit together now. Return None if the ask does not wait, or belongs to no gang."""
+    """Return how many waiting members of the ask's gang would fit now, and what the others lack.
+
+    Return None if the ask does not wait, or has no gang.
+    """
     job, partition = ask.group, answer.partition
     if not isinstance(job, Job) or isinstance(job, Hold):
         return None
@@ -453,7 +456,7 @@ def _asks_before(ask: Ask) -> int:
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
     """Return a sentence with the rank of a queue by share alone among siblings with waiting asks.
 
-    Priorities, which come before the share in the order, are left out: they change with every placement.
+    Priorities, which come before the share in the order, do not count here, because they change with every placement.
     """
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}

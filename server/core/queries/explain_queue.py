@@ -124,7 +124,7 @@ def _standing(partition: Partition, queue: Queue) -> str:
 
 
 def _from_above(queue: Queue) -> Iterator[str]:
-    """Yield a sentence about types for which only an ancestor has a guarantee."""
+    """Yield a sentence about types that the queue does not guarantee but one of its ancestors does."""
     for above in queue.path_up():
         if above is not queue and above.spec.guaranteed:
             own = {kind for kind, _ in queue.spec.guaranteed}
@@ -167,7 +167,10 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _no_claims(settings: PreemptionSettings) -> str:
-    """Return the reason why the whole partition makes no claims, or carries none out. Return "" if it carries claims out."""
+    """Return the reason why no queue of the partition claims, or why its claims are not carried out.
+
+    Return "" if the partition claims, and its claims are carried out.
+    """
     if not settings.enabled:
         return "Preemption is off in this partition: preemption.enabled is false."
     if not any(facts(name).claims for name in settings.policies):
@@ -178,7 +181,7 @@ def _no_claims(settings: PreemptionSettings) -> str:
 
 
 def _claims_of(queue: Queue, found: ReachReport) -> str:
-    """Return in words the queues whose pods the asks of this queue, or below it, may claim."""
+    """Return in words from which queues the asks in and below this queue may claim pods."""
     if not found.claims:
         asks = "Asks below it" if queue.children else "Its asks"
         top = found.scope if found.fences else "root"

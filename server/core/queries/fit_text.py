@@ -1,4 +1,4 @@
-"""The sentences about how asks fit together: how many fit, what the others lack on which nodes, and which limits stop them."""
+"""The sentences about the fit of several asks: how many fit, what the others lack on which nodes, and which limits stop them."""
 
 from collections.abc import Iterator, Sequence
 

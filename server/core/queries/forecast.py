@@ -115,7 +115,7 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
-    """Return the forecast with marks on the victims that would be evicted without the change as well."""
+    """Return the forecast, with marks on the victims that would also be evicted without the change."""
     cut = (f"{_UNCHANGED} {span(rest.until_ms)} from now",) if rest.cut else ()
     return replace(
         found,
@@ -216,7 +216,7 @@ class _Course:
                 self._now = due
 
     def _instant(self) -> None:
-        """Run one instant: ticks, and the ends of the pods that these ticks evict, until neither does anything more."""
+        """Run one instant: ticks, and the ends of the pods that these ticks evict, until nothing more happens at this instant."""
         while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1

@@ -1,8 +1,8 @@
 """The fit of a group of asks: how many fit now, what the others lack, and on which nodes.
 
-Members are placed one after another, as in placement. The limits of queues, users and groups come first, then the best-ranked
-node. A member that gets no node is charged to the node that lacks least for it. The sum that such nodes lack at the end is the
-amount missing. If exactly that were free, all members would have a node.
+Members are placed one after another, as in placement. The limits of queues, users and groups come first, then the best-ranked node.
+A member that gets no node is charged to the node that lacks least for it. The amount missing is the sum of what these nodes lack at
+the end. If exactly that amount were free on them, all members would have a node.
 """
 
 from collections import Counter
@@ -40,8 +40,8 @@ class PersonLimit(NamedTuple):
 class Members(NamedTuple):
     """The asks that have to fit together, in placement order.
 
-    ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs. It is 0
-    without a gang or a known size. ``people`` are the limits of users and groups. ``excluded`` has the nodes that are large
+    ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs. ``size`` is 0
+    without a gang or without a known size. ``people`` are the limits of users and groups. ``excluded`` has the nodes that are large
     enough but excluded by constraints.
     """
 
@@ -79,10 +79,10 @@ def is_of_placeholders(job: Job) -> bool:
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:
-    """Return how the members fit together now, with the plans of the Trial applied. The Trial is unchanged afterwards.
+    """Return how many members fit now, and what the others lack, with the plans of the Trial applied.
 
-    The amounts that members lack are computed as if the victims of these plans were gone. But a member does not count as
-    fitting *now* if it needs the capacity of these victims.
+    The Trial is unchanged afterwards. The amounts that members lack are computed as if the victims of these plans were gone. But a
+    member does not count as fitting *now* if it needs the capacity of these victims.
     """
     asks = members.asks[:TRIED_MAX]
     assignment = _Assignment(trial)

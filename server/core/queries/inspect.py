@@ -118,7 +118,7 @@ def _waiting(core: Core, partition: Partition) -> dict[str, int]:
 
 
 def queue_tree(core: Core, partition: str) -> QueueReport:
-    """Return the queues of a partition from its root down. Raise Raise KeyError for an unknown partition."""
+    """Return the queues of a partition from its root down. Raise KeyError for an unknown partition."""
     one_partition = core.state.partitions[partition]
     return queue_report(one_partition)
 
@@ -133,7 +133,7 @@ def queue_settings(
 ) -> list[SettingsReport]:
     """Return the settings of a queue and all queues below it, parents first. Return [] for an unknown queue.
 
-    "" is the root. KeyError for an unknown partition.
+    The path "" is the root. Raise KeyError for an unknown partition.
     """
     one_partition = core.state.partitions[partition]
     top = one_partition.queues.get(path) if path else one_partition.root

@@ -59,10 +59,10 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
     """Return the amounts of queues when the decision was made.
 
-    These are the queues that influenced the decision, and the queues of its victims.
+    The queues are those that influenced the decision, and the queues of its victims.
 
-    The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free. Requested types
-    with a guarantee on the path of the victim's queue are reported as well.
+    The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free. Requested types with a
+    guarantee on the path of the victim's queue are reported as well.
     """
     ranking = ranking_of(core, record)
     if ranking is None:

@@ -1,4 +1,4 @@
-"""The nodes that are large enough for an ask but that its constraints exclude, and the text about them. Read-only. Read-only."""
+"""The nodes that are large enough for an ask but that its constraints exclude, and the text about them. Read-only."""
 
 from collections.abc import Sequence
 from typing import Final

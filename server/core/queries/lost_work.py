@@ -8,7 +8,7 @@ from server.state.lost_work import LossKey, LostWork
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
-    """Return lost work by policy, preempting queue and victim queue. Raise Raise KeyError for an unknown partition."""
+    """Return lost work by policy, preempting queue and victim queue. Raise KeyError for an unknown partition."""
     return _whole(core.state.partitions[partition].lost.by_queue)
 
 
@@ -25,7 +25,7 @@ def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[Lost
 
     Also return the instant from which the sums are complete.
 
-    Instants are Unix milliseconds. KeyError for an unknown partition.
+    Instants are Unix milliseconds. Raise KeyError for an unknown partition.
     """
     found, begin = core.state.partitions[partition].lost.by_queue.since(instant)
     return _lines(found), begin

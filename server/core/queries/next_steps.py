@@ -83,7 +83,7 @@ def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
 
 
 def _by_preemption(verdict: Verdict | None, now: int) -> str:
-    """Return what preemption will do for the ask if nothing is changed. Return "" if it will do nothing."""
+    """Return what preemption will do for the ask without any change by a person. Return "" if it will do nothing."""
     if verdict is None or not verdict.policy:
         return ""
     if not verdict.law:
@@ -117,7 +117,7 @@ def of_gathering(fit: GroupFit) -> str:
 def _choices(fit: GroupFit) -> str:
     """Return the changes that would let all members be placed.
 
-    Either every obstacle is removed or, for a gang, fewer members are needed.
+    Such a change removes every obstacle or, for a gang, lowers the number of members that the gang needs.
     """
     queues = [one for one in fit.limits if one.kind == "queue"]
     needed = [_of_maxima(queues)] if queues else []

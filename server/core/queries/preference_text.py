@@ -1,4 +1,4 @@
-"""Whether the preferences of an allocation chose its node, as a sentence. Read-only."""
+"""The sentence that says whether an allocation's preferences decided on its node. Read-only."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from server.state.partition import Partition
 
 
 def preference_lines(partition: Partition, ask: Ask, node: Node) -> Iterator[str]:
-    """Yield a sentence about the preference score of the allocation's node, by what is known now. Yield nothing without preferences.
+    """Yield a sentence about the present preference score of the allocation's node. Yield nothing without preferences.
 
     The node is compared with the nodes that take placements and that the constraints allow. The allocation itself does not count
     for its groups.

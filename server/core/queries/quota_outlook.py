@@ -1,4 +1,4 @@
-"""The outlook of quota runs whose timers have started: their effect on a running allocation if they began now."""
+"""The outlook of quota runs whose timers have started: what these runs would do to a running allocation if they began now."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from server.state.queues import Queue
 class _Claimant(NamedTuple):
     """The leaves whose asks may claim from one set of queues.
 
-    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside it are no
+    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside that queue are no
     victims (G2). ``around`` is None if the leaf is that queue itself, or if leaves share by weight. ``leaf`` is set if priority
     fences fix the priorities of the leaf (G5).
     """
@@ -95,7 +95,7 @@ def _is_guaranteed(queue: Queue) -> bool:
 
 
 def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
-    """Return whether asks of these leaves may claim pods of another leaf."""
+    """Return whether the asks of these leaves may claim pods of the leaf ``victim``."""
     path = list(victim.path_up())
     if who.scope not in path or who.around in path:
         return False

@@ -71,7 +71,7 @@ def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...
 def with_run(
     one: QueueSimulation, run: DecisionRecord | None, shrinks: Mapping[str, Shrink | None]
 ) -> QueueSimulation:
-    """Return the simulated queue with the outcome of its quota run: the victims, or the text that no run is needed by then.
+    """Return the simulated queue with the outcome of its quota run: the victims, or the text that the run will not be needed.
 
     Without a ``run`` and without an entry in ``shrinks``, the queue is returned unchanged.
     """

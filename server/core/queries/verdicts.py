@@ -1,4 +1,4 @@
-"""The verdicts of preemption on waiting asks as if it were their turn: a node and victims, or the rule that forbids a plan (G12)."""
+"""The verdicts of preemption on waiting asks, as if each had its turn: a node and victims, or the rule that forbids a plan (G12)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -194,9 +194,9 @@ def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """Return the verdict with the instant of the next attempt (G1, P1, P5).
 
-    It comes after the queue's delay, the back-off, or the pace.
+    That instant comes after the queue's delay, the back-off, or the pace.
 
-    For a DaemonSet pod only a change of its node counts (G11). Its verdict therefore has no instant.
+    For a DaemonSet pod, only a change of its node leads to another attempt (G11). Its verdict therefore has no instant.
     """
     if facts(found.policy).retry is Retry.NODE:
         return found
@@ -213,7 +213,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
-    """Return the text of the verdict. For a plan, add the rest of the queue's preemption delay (G1)."""
+    """Return the text of the verdict. For a plan, add the time that is left of the queue's preemption delay (G1)."""
     if found.law:
         return found.because  # the instant of the next attempt says the rest
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"

@@ -9,12 +9,12 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The comparison of a victim with the candidate that stays: the next one in the order that was not evicted.
+    """The comparison of a victim with the candidate that stays, which is the next candidate in the order that was not evicted.
 
     ``place`` is the victim's rank among ``total`` candidates. It is 0 if the victim comes before the excerpt that is kept.
-    ``stays`` is the key of the candidate that stays, "" for none. ``stays_place`` is its place. ``key`` is the first sort key
-    in which the two differ. ``own`` is the value of the candidate that stays, and ``other`` that of the victim. ``before`` says
-    that the candidate that stays comes first. Then no sort key decided. A set of victims without that candidate was better.
+    ``stays`` is the key of the candidate that stays, "" for none. ``stays_place`` is its place. ``key`` is the first sort key in
+    which the two differ. ``own`` is the value of the candidate that stays, and ``other`` that of the victim. ``before`` says that
+    the candidate that stays comes before the victim. Then no sort key decided: a set of victims without that candidate was better.
     """
 
     victim: str

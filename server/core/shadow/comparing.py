@@ -27,8 +27,8 @@ class Why(NamedTuple):
 def subjects(plan: Plan) -> tuple[str, ...]:
     """Return the asks that a plan is for, or the queue whose surplus it reclaims.
 
-    The result is empty for policies that are not compared. Either only the live side has them (quota runs), or they have no
-    victims (reservations).
+    The result is empty for policies that are not compared, because only the live side has them (quota runs) or they have no victims
+    (reservations).
     """
     if not plan.facts.compared:
         return ()
@@ -89,7 +89,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 
 
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
-    """Return the ask's last refusal if that was just now, or if the ask's back-off is not over yet. Return None in other cases."""
+    """Return the ask's last refusal if it came at this instant, or if the back-off after it is not over yet. Else return None."""
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Job):
         return None

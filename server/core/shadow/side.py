@@ -58,9 +58,10 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Apply the shadow's bounds of leaves (W2) to its copy, and yield its deficits. Take the shadow's snapshots inside this context.
+    """Apply the shadow's bounds of leaves (W2) to its copy of the partition, and yield the deficits there.
 
-    On leaving, the live side's columns of queues are restored, because snapshots replace them.
+    Take its snapshots inside this context. On leaving, the live side's columns of queues are restored, because snapshots replace
+    them.
     """
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
@@ -72,7 +73,7 @@ def settled(other: Partition) -> Iterator[Shortage]:
 
 
 def _bounds(other: Partition, shortage: Shortage) -> dict[str, Bounds]:
-    """Return by leaf its deserved share, if the shadow shares by plain weights (W2)."""
+    """Return the deserved share of each leaf, if the shadow shares by plain weights (W2)."""
     if not sharing.is_shared_out(other) or other.spec.preemption.demand_cap:
         return {}
     fresh = shares.deserved(other, shortage.shares)

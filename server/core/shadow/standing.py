@@ -1,8 +1,8 @@
 """The standing decisions of a shadow. A *standing* decision is open: its ask still waits and its victims still run.
 
 In each of the shadow's rounds the standing decisions are applied to the Trial first. Thus no decision is reported twice, and no
-victim is used twice. A decision ends when its ask is placed or gone, or when the live side decided for the ask. It also ends
-when a victim is gone, or when it would break a rule. If the ask still waits without a decision, it is planned for again.
+victim is used twice. A standing decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim
+is gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
     """Return the names of the next decisions to check, at most CHECKED_MAX, and remember the last of them.
 
-    The first is the one after the decision that was checked last. The end of the list is followed by its beginning.
+    The first of them follows the decision that was checked last. After the end of the list comes its beginning.
     """
     known.checked_ms = now
     names = list(known.held)

@@ -73,7 +73,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """Store and return the records to report. Call this after the live side's decisions got their ids."""
+        """Store and return the records to report. Call this once the live side's decisions have their ids."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
@@ -194,7 +194,7 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last choice for the subject still counts: it stands, or the live decision is unchanged.
+        """Return whether the shadow's last choice for the subject still counts: if it stands, or if the live decision is unchanged.
 
         In observe mode it counts while it is still shown.
         """
@@ -278,7 +278,7 @@ def _leave_out_served(trial: Trial) -> None:
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
     """Apply the quota runs of the live side to the shadow's Trial.
 
-    Their victims thus count as gone there as well.
+    The victims of these runs thus count as gone for the shadow as well.
     """
     for plan in () if live is None else live.plans:
         if plan.facts.shrinks is Shrinks.QUEUE:

@@ -1,4 +1,4 @@
-"""The number of nodes by the reason why they do not take a waiting ask, and the node that lacks least. Read-only. Read-only."""
+"""The number of nodes by the reason why they do not take a waiting ask, and the node that lacks least. Read-only."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ SHORT: Final = "short-"
 class Tally:
     """The number of nodes by the first reason that excludes the ask, the most frequent reason first. FITS counts nodes that take the ask.
 
-    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is, among the nodes that the constraints allow, the
-    one that lacks least. It is None if they allow no node. ``missing`` has what that node lacks, by type.
+    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is, among the nodes that the constraints allow, the one
+    that lacks least. It is None if they allow no node. ``missing`` has the amounts that this nearest node lacks, by type.
     """
 
     counts: dict[str, int]

@@ -51,8 +51,9 @@ def tell(
 def _note_reserved(partition: Partition, now: int) -> None:
     """Mark groups whose reason changed with the reservations, so that the next `tell` reports them.
 
-    A group whose reason names no reservation is reported at once. If its reason names a reservation that has ended, and the
-    group still waits, it is reported at most once in RETELL_MS. This holds however often reservations change.
+    If a group's reason names no reservation yet, but a reservation is now in its way, the group is reported at once. If the reason
+    names a reservation that has ended, and the group still waits, it is reported at most once in RETELL_MS, however often
+    reservations change.
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.decisions.reservations:
@@ -75,7 +76,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
 
 
 def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
-    """Return the code in words. If the text names a reservation, record that, so that the reservation's end is reported."""
+    """Return the code in words. If the text names a reservation, record this, so that the reservation's end is reported."""
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Job):
         return reason_of(code, group, ask)

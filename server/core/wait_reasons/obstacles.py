@@ -57,7 +57,7 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Return why no node takes the ask, by its original constraints. Nodes that it avoids for now count as allowed."""
+        """Return why no node takes the ask, by its original constraints. Nodes that the ask avoids for now count as allowed."""
         ask_class = ask.ask_class
         if ask.key in self._partition.avoided or ask.pledge is not None:
             return node_code(self._partition, ask)

@@ -1,7 +1,7 @@
 """The time limits of reservations, the effect of changed settings on them, and the texts for asks that wait because of them.
 
-A reservation that has lasted for `reservations.timeout` ends. Its application then reserves nothing for that length of time. In
-that time other asks can use the node's free capacity. Thus no ask blocks others without end.
+A reservation that has lasted for `reservations.timeout` ends. After that, its application reserves nothing for the same length of
+time, in which other asks can use the node's free capacity. Thus no ask blocks others without end.
 """
 
 from collections.abc import Iterator
@@ -30,9 +30,10 @@ def bound(partition: Partition, made_ms: int) -> int:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """End a reservation whose time limit is reached, and return a note. For that length of time, its application may reserve nothing.
+    """End a reservation whose time limit is reached, and return a note.
 
-    A reservation whose limit was removed stays.
+    Its application may reserve nothing until the same time has passed again. If the time limit was removed from the settings, the
+    reservation stays.
     """
     if not commitment.expires_ms:
         return []
@@ -48,7 +49,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Apply changed settings: reservations end if they are switched off or no longer fit the limits. The others get their new end."""
+    """Apply changed settings. Reservations end if they are switched off or no longer fit the limits. The others get their new end."""
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
     notes = _drop_unfit(partition, now) if settings.enabled else []

@@ -1,4 +1,4 @@
-"""The questions to the planner. It answers for now, or for a snapshot in which one change is tried.
+"""The questions to the planner. The planner answers for the present state, or for a snapshot in which one change is tried.
 
 Every answer comes from the planner.
 """
@@ -43,8 +43,8 @@ class OutOfPlansError(Exception):
 class Planner:
     """The planner, with a limit on the number of questions.
 
-    ``snapshot`` is the partition as it is. ``listed`` is the partition as if policy `job` were listed. The search for changes
-    may use half of the budget. The other half is for the present answers about later queues.
+    ``snapshot`` is the partition as it is. ``listed`` is the partition as if policy `job` were listed. The search for changes may
+    use half of the budget. The other half is kept for the present answers about later queues.
     """
 
     def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
@@ -100,7 +100,7 @@ class Planner:
 
         Raise OutOfPlansError if the budget is spent.
 
-        If so, `served` tries further equal asks on that snapshot.
+        If the claimant gets one, a call of `served` tries further equal asks on that snapshot.
         """
         found = not isinstance(self.then(snapshot, claimant), Refusal)
         if found:
@@ -207,7 +207,7 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """Return how many questions one question about the claimant counts as.
+    """Return the cost of one question about the claimant, in questions of the budget.
 
     A gang costs more, because its members are placed one by one.
     """

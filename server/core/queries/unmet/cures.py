@@ -171,7 +171,7 @@ def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
 
     The new priority is the lowest with which the claimant gets capacity from outside its leaf.
 
-    A plan whose victims are all in its own leaf does not count. It does not raise what the leaf has.
+    A plan whose victims are all in the claimant's own leaf does not count, because it does not raise what the leaf has.
     """
     own = claimants.priority(need.claimant)
 
@@ -209,7 +209,7 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of adding a node with exactly the capacity that the ask requests.
 
-    For a gang the node has the capacity for the fewest members, largest first, that suffice.
+    For a gang, the node has the capacity of as few members as suffice, taken largest first.
     """
     largest = _by_size(planner.snapshot, need)
 

@@ -201,7 +201,10 @@ _COUNTED: Final = frozenset(
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure, or None. If it does not serve all equal asks that were tried, it has the number that it serves."""
+    """Return the cure, or None.
+
+    If the cure does not serve all equal asks that were tried, the number of asks that it serves is added to it.
+    """
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
     try:
@@ -224,8 +227,8 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
     """Return whether fragmentation explains the refusal (G12).
 
-    Three conditions hold then. The refusal has one of four rules, no maximum blocks, and the suitable nodes have enough free
-    capacity in sum.
+    This is so under three conditions: the refusal has one of four rules, no maximum blocks the claimant, and the suitable nodes
+    have enough free capacity in sum.
     """
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
@@ -303,7 +306,7 @@ def _of_the_cure(
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
     """Return the types that the cure would guarantee and that no queue from the leaf up to its fence guarantees now.
 
-    The list is empty for a cure that raises no guarantee.
+    Return none for a cure that raises no guarantee.
     """
     if found is None or found.change is not Change.RAISE_GUARANTEE:
         return []
@@ -327,7 +330,7 @@ def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | N
 
 
 def _of_the_spared(refusal: Refusal) -> Binding:
-    """Return the binding of the rule that protects most of the pods that hold the missing types."""
+    """Return the binding of the rule that protects the most pods that hold the missing types."""
     known = [one for one in refusal.spared if one.rule in _SPARED]
     most = max(known, key=lambda one: (one.count, one.rule.value), default=None)
     if most is None:

@@ -51,7 +51,8 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 def _together(known: Kind, kind: Kind) -> Kind:
     """Return two kinds with equal keys as one kind.
 
-    The number of a gang's members is not added up. Each member with a pledge has a group of its own, which counts all members.
+    The numbers of a gang's members are not added up. A member with a pledge has a group of its own, but its number already is that
+    of all members.
     """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number

@@ -87,8 +87,8 @@ class Unmet(NamedTuple):
 class Needs(NamedTuple):
     """The facts on which the report is based. Any thread may read them.
 
-    ``listed`` is the partition as if policy `job` were listed. ``reserved`` has for each queue the latest end of the
-    reservations that count in it.
+    ``listed`` is the partition as if policy `job` were listed. ``reserved`` has, for each queue, the latest end of the reservations
+    that count in that queue.
     """
 
     snapshot: Snapshot
@@ -129,7 +129,7 @@ def _worst_first(one: Unmet) -> tuple[Fraction, str]:
 
 
 def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
-    """Return for each queue the types of which it has less than its entitlement."""
+    """Return for each queue the types of which the queue has less than its entitlement."""
     found: dict[str, tuple[UnmetType, ...]] = {}
     for path in sorted(trial.snapshot.queues):
         if not below or is_below(path, below):

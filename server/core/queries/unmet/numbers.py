@@ -55,7 +55,7 @@ def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]
 def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """Yield cures of raising a maximum on the claimant's path that has no headroom (G9).
 
-    Each raises it by the smallest amount that helps.
+    Each cure raises one maximum by the smallest amount that helps.
     """
     snapshot = planner.snapshot
     lacks: dict[str, dict[int, int]] = {}
@@ -77,7 +77,10 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
 def _least_headroom(
     planner: Planner, need: Need, path: str, lack: dict[int, int]
 ) -> dict[int, int]:
-    """Return the smallest raise of a maximum that helps. It is less than what lacks if victims below the maximum free a part (G9)."""
+    """Return the smallest raise of a maximum that helps.
+
+    The raise is less than the lacking amount if victims below the maximum free a part of it (G9).
+    """
 
     def helps(more: dict[int, int]) -> bool:
         return _helps_with_max(planner, need, path, more)
@@ -188,10 +191,9 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
     """Return the amounts by which to raise guarantees that are met, by queue.
 
-    Their queues may then claim again (G2).
+    The queues with these guarantees may then claim again (G2).
 
-    A queue whose guarantee of a type is met decides that its asks may not claim the type. What its ancestors lack does not
-    matter.
+    A queue whose guarantee of a type is met decides that its asks may not claim the type. What its ancestors lack does not matter.
     """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
@@ -205,7 +207,7 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
-    """Return how much larger the guarantees on the path have to be for firm pods, by queue.
+    """Return, by queue on the path, how much larger its guarantee has to be for the firm pods of the claimant.
 
     Firm pods may use only guaranteed amounts (J4).
     """

@@ -53,7 +53,7 @@ class Prepared:
         return known
 
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
-        """Return the asks. If their cure raises a maximum, a note says until when a reservation may take the new headroom."""
+        """Return the asks. If the asks' cure raises a maximum, a note says until when a reservation may take the new headroom."""
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
