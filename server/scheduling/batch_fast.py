@@ -1,9 +1,10 @@
-"""The placement in one batch of many plain asks that arrived since the last tick. The result is that of one at a time (design 6.3).
+"""The placement of many plain asks that arrived since the last tick, in one batch.
 
-The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. The order follows from
-the asks alone under three conditions: nothing else can be placed, all asks have one priority, and no limit is near. Then
-`kernels.turns` sorts the asks, nodes are taken in that order, and the sums are charged as usage. A batch that does not meet
-these conditions joins the backlog. The cycle then places it, with the same result (tests/simulation/test_twins.py).
+The result equals placement one by one (design 6.3). The cycle looks up the next ask before each placement, and updates the changed
+numbers up to the root. The order follows from the asks alone under three conditions: nothing else can be placed, all asks have one
+priority, and no limit is near. Then `kernels.turns` sorts the asks, nodes are taken in that order, and the sums are charged as
+usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then places them, with the same result
+(tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,7 +60,7 @@ class Burst:
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place the unqueued asks in one batch if that gives the same result as the cycle. Return the budget of steps that is left.
 
-    Placed asks are appended to ``placed`` in order, at one step each. All other asks are enqueued, and join the backlog.
+    Placed asks are appended to ``placed`` in order, and cost one step each. All other asks are enqueued.
     """
     asks = partition.unqueued
     if not asks:
@@ -72,7 +73,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks without those that are known to fit no node or limit. Those do not affect the order of the others."""
+    """Return the asks without those that are known to fit no node or limit. Such asks do not affect the order of the others."""
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -147,7 +148,7 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Return the order of the asks, with usage and shares after the last one. Return None if a number is too large for an array."""
+    """Return the order of the asks, with usage and shares after the last ask. Return None if a number is too large for an array."""
     places = {one: at for at, one in enumerate(burst.applications)}
     kinds = {one: at for at, one in enumerate(burst.classes)}
     demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]
@@ -255,7 +256,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 def _leave_rest(partition: Partition) -> None:
     """Keep the asks without a node unqueued, group by group.
 
-    Groups are thus created in the order of their first asks.
+    When these asks are enqueued, groups are thus created in the order of their first asks.
     """
     asks = partition.unqueued
     partition.unqueued = rest = [ask for ask in asks if ask.node is None]

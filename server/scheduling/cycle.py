@@ -42,8 +42,8 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 def refresh(partition: Partition) -> list[Node]:
     """Requeue parked groups that freed capacity or headroom may serve. Return the nodes that have more free capacity.
 
-    If `is_reviving` is true afterwards, more classes have to be requeued by later calls. Nothing may be placed before that,
-    because one of their asks may come first in the order. Thus spreading the work over several calls changes no decision.
+    If `is_reviving` is true afterwards, later calls have to requeue more classes. Until then nothing may be placed, because an ask
+    of these classes may come first in the order. Thus spreading the work over several calls changes no decision.
     """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
@@ -69,7 +69,7 @@ def wake_jobs(partition: Partition) -> None:
 
 
 def stale_jobs(partition: Partition) -> list[Job]:
-    """Return the parked gangs that were last tried on another state of the partition."""
+    """Return the parked gangs for which the partition has changed since they were last tried."""
     mark = (partition.relief, partition.placements)
     return [job for job in partition.gangs.parked if job.tried != mark]
 
@@ -141,7 +141,7 @@ def _serve_reservations(
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
     """Return whether a pledged ask may fit now.
 
-    Its node changed, or it is in a gang without victims, which may lack only headroom (J8).
+    This is so if its node changed, or if it is in a gang whose decision has no victims, which may lack only headroom (J8).
     """
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
@@ -162,8 +162,8 @@ def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: lis
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place asks within a budget of steps, and append them to ``placed`` in order. Return the budget that is left.
 
-    A step places an ask or parks a group. A gang costs one step for each member. If budget is left, nothing more can be placed
-    now. The answer is 0 if classes have to be requeued first.
+    A step places an ask or parks a group. A gang costs one step for each member. If budget is left, nothing more can be placed now.
+    Return 0 if classes have to be requeued first.
     """
     probe = partial(_is_placeable, partition)
     if is_reviving(partition):
@@ -197,7 +197,7 @@ def settle(partition: Partition) -> None:
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
     """Place asks of groups that were requeued while reservations are lifted, and return the steps spent.
 
-    Placement stops when it may have made other asks placeable, because ordinary placement must consider these first.
+    Stop when a placement may have made other asks placeable, because ordinary placement must consider these first.
     """
     probe, spent = partial(_is_placeable, partition), 0
     while partition.classes.live_asks:
@@ -217,7 +217,7 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 
 def _put_jobs_aside(partition: Partition) -> None:
-    """Park the gangs that were not tried because a gang of their class found no capacity. None of them would find any (J8)."""
+    """Park the gangs that were not tried because a gang of their class found no capacity. They would find none either (J8)."""
     for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
         pending.park_job(partition, job)
 

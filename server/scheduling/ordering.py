@@ -1,7 +1,6 @@
 """The order of asks (O1 to O4). The next ask is found from the root down, by the best entry of each heap (design 6.3, 6.4).
 
-An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so that it is
-verified.
+An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so it is verified.
 """
 
 import heapq
@@ -37,8 +36,8 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 def _straight(root: Queue) -> Group | Job | None:
     """Return the group on top of all heaps in one pass, the usual case.
 
-    Return None in three cases: a queue on the way announces another priority than its best one, it does not compare by priority
-    first, or all its asks are blocked. Outdated entries on top of queues' heaps are removed.
+    Return None if a queue on the way announces another priority than its best one, does not compare by priority first, or has only
+    blocked asks. Outdated entries on top of queues' heaps are removed.
 
     If the result is None, `_descend` has to search. Otherwise it is the group that `_descend` would return.
     """
@@ -76,7 +75,7 @@ def _on_top(application: Application) -> Group | Job | None:
 
 
 def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
-    """Return the group that the best entries lead to. If an entry on the way is outdated, update it and return None."""
+    """Return the group to which the best entries lead. If an entry on the way is outdated, update it and return None."""
     queue = root
     while isinstance(child, Queue):
         below = _verified(queue, child)

@@ -1,12 +1,12 @@
 """Reservations and the asks that outrank them. An ask *outranks* a reservation if its priority is higher at their lowest common queue.
 
-This comparison decides three things: the order in which asks may reserve, which asks a reservation binds, and which asks may
-take a reservation over.
+This comparison decides three things: the order in which asks may reserve, which asks a reservation binds, and which asks may take a
+reservation over.
 
 A reservation never binds an ask of strictly higher priority. While such an ask is tried, all reservations of lower priority are
 *lifted* together. The capacity that they keep, on nodes and in the limits of their queues, then counts as free. Afterwards the
-reservations are put back. Their capacity is then hidden from asks of the same or a lower priority. While no node is reserved,
-this module does nothing.
+reservations are put back, so that asks of the same or a lower priority cannot use their capacity. While no node is reserved, this
+module does nothing.
 """
 
 from collections import Counter
@@ -122,7 +122,7 @@ def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
 
 @contextmanager
 def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[None]:
-    """Free in the live state the capacity that these reservations keep, for the duration of a `with` block."""
+    """For the duration of a `with` block, free in the live state the capacity that these reservations keep."""
     every = list(reservations)
     for held in every:
         node = held.node
@@ -150,7 +150,7 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
 
 
 def most_free(partition: Partition) -> Amounts:
-    """Return by type the most that is free on any reserved node without its reservation."""
+    """Return by type the largest amount that would be free on any reserved node without its reservation."""
     free = (unpledged(held.node, held) for held in partition.decisions.reservations.values())
     return list(map(max, zip(*free, strict=True)))
 
@@ -158,7 +158,7 @@ def most_free(partition: Partition) -> Amounts:
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
     """Return the headroom, without any reservations, of each limit in which reservations count.
 
-    No ask can have more headroom than that. Thus a class that does not fit into it has none. The result is valid for all
+    No ask can have more headroom than that. Thus a class that does not fit into this headroom has none. The result is valid for all
     classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
@@ -183,8 +183,8 @@ def _promise(held: Pledge, sign: int) -> None:
 def note(partition: Partition) -> None:
     """Mark each reservation whose owner fits now, but has to wait for asks that outrank it.
 
-    The owner waits for asks that fit on its node, and for waiting gangs. Meanwhile it takes no other node. An owner that has
-    finished waiting is tried like other asks, because no other event would make it placeable.
+    The owner waits for asks that fit on its node, and for waiting gangs. While it waits for them, it takes no other node. Once it
+    need not wait, it is tried like other asks, because no event would make it placeable.
     """
     waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
@@ -207,7 +207,7 @@ def note(partition: Partition) -> None:
 def try_again(partition: Partition, held: Pledge) -> None:
     """Let ordinary placement try the owner of a reservation again.
 
-    The owner had to wait for asks that outrank it.
+    Before that, the owner had to wait for asks that outrank it.
     """
     if held.ask.ask_class.dead:
         pending.revive_class(partition, held.ask.ask_class)
@@ -222,10 +222,10 @@ def _is_within_limits(held: Pledge) -> bool:
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     """Return whether the owner has to wait.
 
-    It waits for an ask that fits on the node without the reservation, or for a gang.
+    The owner waits for asks that would fit on the node without the reservation, and for gangs.
 
-    Only asks and gangs that outrank the owner count. Limits are checked later, when the capacity is offered. The owner has its
-    turn in the same tick, after all asks that outrank it.
+    Only asks and gangs that outrank the owner count. Limits are checked later, when the capacity is offered. The owner has its turn
+    in the same tick, after all asks that outrank it.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_job(job):
@@ -246,9 +246,9 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """Return whether asks of the class may take other capacity than a decision holds for them.
+    """Return whether asks of the class may take other capacity than that which a decision holds for them.
 
-    An ask that replaces a placeholder may not. Neither may members of a gang with a decision.
+    Asks that replace a placeholder may not, and neither may members of a gang with a decision.
     """
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)

@@ -1,8 +1,8 @@
-"""The replacement of placeholders by real asks: done before ordinary placement, after pledged asks.
+"""The replacement of placeholders by real asks, after the placement of pledged asks and before ordinary placement.
 
-An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there. Otherwise it gets any
-node with free capacity. The ask is placed when the placeholder is gone. An ask that fits into none of the placeholders that it
-could replace now becomes an ordinary ask. One of these placeholders is then released without a successor. An ask for which no
+An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there. Otherwise it gets any node
+with free capacity. The ask is placed when the placeholder is gone. An ask that fits into none of the placeholders that it could
+replace now becomes an ordinary ask. One of these placeholders is then released, and no ask replaces it. An ask for which no
 placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
@@ -41,7 +41,7 @@ def waits(partition: Partition) -> bool:
 def swaps(partition: Partition) -> Iterator[Swap]:
     """Yield the replacements that are possible now. The caller must write each to the live state before requesting the next.
 
-    Asks that have finished waiting for placeholders become ordinary asks on the way.
+    Asks that need not wait for placeholders any more become ordinary asks on the way.
     """
     count = 0
     for application, tried in list(partition.gangs.holding.items()):
@@ -100,7 +100,7 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
     """Return the ask with the first placeholder that it fits into and on whose node it may run.
 
-    Otherwise return it with the first that it fits into, and another node.
+    If it may run on none of these nodes, return the ask with the first placeholder that it fits into, and with another node.
 
     If the ask fits into none of them, the swap has no node. Return None if there is no placeholder, or if no other node has
     capacity now.
@@ -120,7 +120,7 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
     """Return whether the ask is at most as large as the placeholder in each type.
 
-    The swap then charges its queues no more.
+    The replacement then does not raise the usage of the queues.
 
     A firm ask does not fit into a placeholder that is not firm, because the firm usage would rise (J4).
     """
@@ -133,7 +133,7 @@ def fits_into(ask: Ask, placeholder: Ask) -> bool:
 def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
     """Return whether an ask that fits into the placeholder may run on that node once the placeholder is gone.
 
-    The node must allow the ask. It must have free what the ask needs beyond the placeholder, which can only be host ports.
+    The node must allow the ask. What the ask needs beyond the placeholder (only host ports are possible) must be free on the node.
     """
     ask_class = ask.ask_class
     return (

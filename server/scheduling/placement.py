@@ -2,8 +2,8 @@
 
 For an ask with preferences, `preferred_nodes` ranks the nodes.
 
-`pick_node` chooses the node for one ask, and `take_nodes_fast` the nodes for many. The other public functions say whether a
-given node can take an ask, with or without its pledge.
+`pick_node` chooses the node for one ask, and `take_nodes_fast` the nodes for many. The other public functions say whether a given
+node can take an ask, with or without the ask's pledge.
 """
 
 import heapq
@@ -116,9 +116,9 @@ def _put_back(free: Amounts, demand: Demand, until: int) -> None:
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node for one ask of the class, from the heaps that classes share or from its own. Return None if there is none.
 
-    In fair order, classes share heaps as long as each finds a node there after few attempts. A class whose constraints exclude
-    the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the first
-    nodes gets a heap of its own.
+    In fair order, classes share heaps as long as each class finds a node in them after few attempts. A class whose constraints
+    exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the
+    first nodes gets a heap of its own.
     """
     if ask_class.preferred is not None:
         return _pick_preferred(index, ask_class)
@@ -211,8 +211,8 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
     """Return whether the ask fits now on the node of its pledge. For a gang member, all members have to fit.
 
-    An ask that replaces a placeholder waits until the end of the placeholder is confirmed. An ask that yields waits for asks of
-    higher priority.
+    An ask that replaces a placeholder waits until the end of the placeholder is confirmed. An ask whose pledge yields waits for
+    asks of higher priority.
     """
     if held.commitment.together:
         return all_fit(held.commitment)
@@ -267,8 +267,8 @@ def _is_short_still(commitment: Commitment) -> bool:
 def unpledged(node: Node, held: Pledge) -> Amounts:
     """Return by type a node's free capacity for the holder of a pledge, whose own pledge counts as free.
 
-    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered these pledges
-    when it was made. If its ask uses their capacity first, they get the capacity of this decision's victims later.
+    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered these pledges when it
+    was made. If its ask uses their capacity first, the asks of these pledges get the capacity of this decision's victims later.
     """
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
@@ -386,8 +386,8 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
     Return None if the ask has to wait.
 
-    The pledge counts as free for the ask (design 6.6). If a decision freed capacity, the ask takes that capacity (G10). A
-    reserved node competes with the others by rank. An ask that yields has its turn after all asks that outrank it.
+    The pledge counts as free for the ask (design 6.6). If a decision freed capacity, the ask takes that capacity (G10). A reserved
+    node competes with the other nodes by rank. An ask whose pledge yields has its turn after all asks that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

@@ -1,10 +1,10 @@
 """The choice of a node for an ask with preferences: the highest score first, then the order of the node sorting policy (design 6.15).
 
-A class with preferences has heaps of its own. If the labels that it reads have few different values, such as three zones, each of
-these has a heap, and the scores of the heaps are compared at each choice. Otherwise, as with host names, all nodes are in one heap
-by score. A score that falls is corrected there when its node comes to the top. A score that rises would be missed, so the heap is
-built again: after a placement of a group that the class prefers to be near, and after the end of an allocation of a group that it
-prefers to be apart from.
+A class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three zones,
+there is one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many values, as host
+names do, all nodes are in one heap by score. If a score falls, that heap is corrected when the node comes to the top. If a score
+rises, the heap is built again. A score rises when a pod is placed near which the class prefers to be, and when a pod ends from
+which the class prefers to be apart.
 """
 
 import heapq
@@ -17,9 +17,9 @@ from server.state.nodes import HEAP_SLACK, NUMBER_MASK, Node, NodeEntry, NodeInd
 from server.state.preferred import Alike, Preferred
 
 BUCKETS_MAX: Final = 32
-"""The most different values of its labels for which a class has a heap each."""
+"""The largest number of different values of its labels for which a class has one heap for each value."""
 SAMPLE: Final = 100
-"""The number of nodes whose values are counted first, because labels such as host names differ in all of them."""
+"""The number of nodes whose values are counted first, because labels such as host names differ on all nodes."""
 Takes = Callable[[Node], bool]
 
 
@@ -44,7 +44,10 @@ def _least(index: NodeIndex, preferred: Preferred, nodes: Iterable[Node]) -> Nod
 
 
 def _refresh(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes: Takes) -> None:
-    """Add the nodes that became better since the last refresh, or build the heaps if a score rose or that is cheaper."""
+    """Add the nodes that became better since the last refresh.
+
+    Build the heaps again instead if a score rose, or if that is cheaper.
+    """
     log = index.log
     behind = len(log) - preferred.cursor
     built = preferred.heap is not None and preferred.log_epoch == index.epoch

@@ -1,10 +1,10 @@
 """The offer of reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
-outrank one set of reservations form one offer. They are put into the order again and placed as usual, while all others stay
-parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because its set is at least as large. Then
-gangs are tried as a whole in the same way. At the end the reservations are put back on the capacity that is left. An owner that
-waited for these asks and gangs takes its node if it fits.
+All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that outrank
+the same set of reservations form one offer. These asks are put into the order again and placed as usual, while all other asks stay
+parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because its set is at least as large. Then gangs
+are tried in the same way, each as a whole. At the end the reservations get the capacity that is left. An owner that waited for
+these asks and gangs then takes its node if it fits.
 """
 
 from collections import Counter
@@ -122,9 +122,9 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 
 
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
-    """Place an owner that had to wait on its reserved node, if the asks of higher priority left enough. Return the steps spent.
+    """Place an owner that had to wait, if the asks of higher priority left enough capacity on its reserved node.
 
-    If its node or a limit no longer has capacity for it, the owner is tried like other asks.
+    Return the steps spent. If its node or a limit no longer has capacity for the owner, the owner is tried like other asks.
     """
     if not held.yields:
         return 0

@@ -1,4 +1,4 @@
-"""The nodes on which a member of a gang could be placed (J9, design 6.7). Each has a bound on the cost of its victims."""
+"""The nodes on which a member of a gang could be placed, each with a bound on the cost of its victims (J9, design 6.7)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,12 +21,12 @@ BLOCK: Final = 256
 class MemberNodes:
     """The nodes for one class of gang members, with a bound on the cost of the victims on each node.
 
-    ``order`` has the rows of the nodes. The first ``free_nodes`` of them need no victims. The others follow, lowest bound
-    first. For these others, three lists have lower bounds in that order. ``priorities`` is for the priority of the most
-    important victim, ``jobs`` for the number of evicted gangs, and ``numbers`` for the number of victims. ``allowed`` marks all
-    nodes that could hold a member if no pod ran on them. ``rows`` are the allocations that may be evicted, sorted by node.
-    ``groups`` has one group for the rows of each node. ``found`` has the index of its group for each node that needs victims,
-    in the order of ``order``. ``need`` has for each group the amount that has to be freed.
+    ``order`` has the rows of the nodes. The first ``free_nodes`` of them need no victims. The others follow, lowest bound first.
+    For these others, three lists have lower bounds in that order. ``priorities`` bounds the priority of the most important victim,
+    ``jobs`` the number of evicted gangs, and ``numbers`` the number of victims. ``allowed`` marks all nodes that could hold a
+    member if no pod ran on them. ``rows`` are the allocations that may be evicted, sorted by node. ``groups`` has one group for the
+    rows of each node. ``found`` has the index of its group for each node that needs victims, in the order of ``order``. ``need``
+    has for each group the amount that has to be freed.
     """
 
     order: list[int]
@@ -43,7 +43,7 @@ class MemberNodes:
     def bound(self, place: int) -> tuple[int, int, int] | None:
         """Return the lower bounds (highest victim priority, gangs, victims) of the node at this index of ``order``.
 
-        Return None if it needs no victim.
+        Return None if the node needs no victim.
         """
         at = place - self.free_nodes
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
@@ -63,8 +63,8 @@ class MemberNodes:
 
         The rows in ``tail`` are evicted in the order of ``rank``.
 
-        Rows of equal rank are evicted in the order of ``tail``. A plan may skip an ``odd`` row, so a node with such a row keeps
-        its bound from ``numbers``.
+        Rows of equal rank are evicted in the order of ``tail``. A plan may skip an ``odd`` row. A node with such a row therefore
+        keeps its bound from ``numbers``.
         """
         chosen = self.found[at : at + BLOCK]
         by_node = np.argsort(chosen)
@@ -165,7 +165,7 @@ def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
 
 
 def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[int]:
-    """Return the largest sum that the rows that passed hold on any one node, by type."""
+    """Return by type the largest sum on any one node of what the rows hold that passed the filter."""
     order = columns.by_node()
     rows = order[filtered.codes[order] == PASSED]
     if not len(rows):
@@ -189,7 +189,7 @@ def passed(
 
 
 def marked(mask: Mask | None) -> list[int]:
-    """Return the rows that a mask marks, and none if there is no mask."""
+    """Return the rows that a mask marks. Return no rows if there is no mask."""
     rows: list[int] = [] if mask is None else np.flatnonzero(mask).tolist()
     return rows
 

@@ -61,9 +61,9 @@ class NodeColumns:
     """The nodes, one row each. ``free`` is the capacity less usage, foreign pods and pledges. It may be negative.
 
     ``releasing`` is the amount that ordered releases will give back. ``reserved`` is the part of the pledges that gives way to
-    claims. ``open`` says whether the node takes placements. ``opened`` says whether its pods are known, so that asks that
-    require this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each
-    node. ``names`` has the rank of its id among all ids.
+    claims. ``open`` says whether the node takes placements. ``opened`` says whether its pods are known, so that asks that require
+    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each node.
+    ``names`` has the rank of each node's id among all ids.
     """
 
     ids: tuple[str, ...]
@@ -98,7 +98,7 @@ class HeldAmounts:
     def any_spare(self, beyond: list[int]) -> bool:
         """Return whether some allocation is not needed.
 
-        It then holds at most ``beyond`` of each type, the amount by which the total exceeds the need.
+        Such an allocation holds at most ``beyond`` of each type, the amount by which the total exceeds the need.
         """
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 

@@ -1,8 +1,8 @@
 """The eligibility filter of running allocations for a claim. For each row it gives the first rule that protects the row, or PASSED.
 
-Values that depend on a queue's numbers are computed once per leaf (`LeafEligibility`). All others are computed for all rows at
-once. A row that passes may be evicted alone. Whether several rows may be evicted together is decided with the plan. A
-*standing* row is one that runs and whose release is not ordered.
+Values that depend on a queue's numbers are computed once per leaf (`LeafEligibility`). All other values are computed for all rows
+at once. A row that passes may be evicted alone. Whether several rows may be evicted together is decided with the plan. A *standing*
+row is one that runs and whose release is not ordered.
 """
 
 import heapq
@@ -35,10 +35,10 @@ PASSED: Final = 0
 class LeafEligibility:
     """The eligibility of all allocations of one leaf as victims for one class of asks.
 
-    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 for none. ``most`` is the largest amount
-    that one victim may hold, by type. ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest
-    priority of a victim (G5). ``since_ms`` is the latest instant at which a victim may have started (V4). ``inside`` marks the
-    types for which the deciding queue contains the leaf (G2). It is empty if there are no such types.
+    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 for none. ``most`` is the largest amount that
+    one victim may hold, by type. ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest priority
+    of a victim (G5). ``since_ms`` is the latest instant at which a victim may have started (V4). ``inside`` marks the types for
+    which the deciding queue contains the leaf (G2), and is empty without such types.
     """
 
     spared: int = 0
@@ -50,7 +50,10 @@ class LeafEligibility:
 
 
 class Codes(NamedTuple):
-    """The numbers of the rules in a filter, which the caller chooses. If several rules protect a row, the one that `_judged` writes last counts."""
+    """The numbers of the rules in a filter, which the caller chooses.
+
+    If several rules protect a row, the rule that `_judged` writes last counts.
+    """
 
     gone: int
     required_node: int
@@ -215,7 +218,7 @@ class Tallied(NamedTuple):
 def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) -> list[Tallied]:
     """Return for each rule and leaf how many rows the rule protected.
 
-    Also return the keys of the oldest of these, at most ``most_keys``.
+    Also return the keys of the oldest of these rows, at most ``most_keys`` keys.
 
     Rows without an allocation do not count.
     """
@@ -251,7 +254,7 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
 ) -> tuple[int, list[int]]:
     """Return the node that would lack least if all rows on it that passed the filter were evicted.
 
-    Also return what it would lack, by type.
+    Also return by type what the node would lack.
 
     The node is -1 if ``nodes`` marks none.
     """
@@ -306,7 +309,7 @@ class VictimNodes:
         return found
 
     def among(self, nodes: Sequence[int], standing: Mask) -> Array:
-        """Return the rows on some nodes that passed the filter and still stand, in the order of the nodes."""
+        """Return the rows on these nodes that passed the filter and still stand, in the order of the nodes."""
         rows = np.array([row for node in nodes for row in self.rows(node)], dtype=np.int64)
         return rows[standing[rows]]
 
@@ -332,7 +335,8 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
 ) -> VictimNodes:
     """Return the nodes on which evicting some of ``rows`` could free enough, with their bounds.
 
-    ``rows`` must be sorted by node. ``need`` has the amounts to free, by node. The rows in ``opted`` count as opted out too.
+    ``rows`` must be sorted by node. ``need`` has the amounts to free, by node. The rows in ``opted`` count as opted out, like those
+    that opted out themselves.
     """
     if not len(rows):
         return VictimNodes([], rows, rows, rows)

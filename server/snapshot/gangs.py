@@ -23,7 +23,10 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return a mask of the standing rows of gangs that cannot lose one member. Return None if no gang has standing members."""
+    """Return a mask of the standing rows that belong to gangs which cannot lose one member.
+
+    Return None if no gang has standing members.
+    """
     found = sizes(columns, standing)
     if not found:
         return None
@@ -35,7 +38,7 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
     """Return by gang number how many members may be evicted, for the gangs of these rows (J12).
 
-    These are the members beyond the gang's minimum. A gang below its minimum may lose all its members.
+    This is the number of members beyond the gang's minimum. A gang below its minimum may lose all its members.
     """
     found = sizes(columns, standing)
     numbers = distinct(columns.jobs[rows]) if rows else []

@@ -52,9 +52,9 @@ def lacking(
 ) -> tuple[Mask, Array]:
     """Return the nodes that could take the ask if no pod ran on them, by row.
 
-    Each comes with what it lacks of the request.
+    Each row comes with the amounts of the request that its node lacks.
 
-    A node lacks at least the amounts in ``least``. Nodes that lack a ``closed`` type are left out.
+    Count at least the amounts in ``least`` as lacking on every node. Nodes that lack a ``closed`` type are left out.
     """
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:
@@ -79,7 +79,7 @@ def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
     """Return the candidate node that lacks least for the ask (design 6.6).
 
-    Of equal nodes it is the one that arrived first. Return -1 if there is none.
+    Of nodes that lack equally little, return the one that arrived first. Return -1 if there is none.
     """
     rows = np.flatnonzero(candidates)
     if not len(rows):
@@ -89,10 +89,9 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
 
 
 def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
-    """Return whether an ask of the class may be placed on this node that it requires.
+    """Return whether an ask of the class, which requires this node by name, may be placed on it.
 
-    This is so under three conditions: the node's pods are known, the constraints of the class hold, and the node is large
-    enough.
+    This is so under three conditions: the node's pods are known, the constraints of the class hold, and the node is large enough.
     """
     large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
@@ -101,7 +100,7 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
 class NodeCounts(NamedTuple):
     """The number of nodes that take an ask (``fitting``), and of those that do not.
 
-    Each of the latter is counted under the first reason that applies.
+    Each node that does not take the ask is counted under the first reason that applies.
 
     ``too_small`` and ``too_full`` have (type index, number of nodes) pairs: nodes whose capacity, or free capacity, is too small.
     """

@@ -51,7 +51,7 @@ class QueueFacts:
     def bound(self) -> Bounds:
         """Return the limits of placement.
 
-        For each type this is the maximum, or the deserved share if that is smaller (W2).
+        For each type this is the maximum, or the deserved share of the leaf if that is smaller (W2).
         """
         if self.deserved is None:
             return self.max

@@ -30,19 +30,17 @@ class Snapshot:
 
     ``types`` names the resource types by index. ``ports`` marks the types that are counted on nodes and not in queues.
 
-    ``waiting`` has the asks that were requested when the snapshot was taken. ``claims`` has the asks that may claim.
-    ``daemons`` has the asks for which pods may be evicted on the node that they require. ``jobs`` are gangs that wait for
-    capacity as a whole. ``replacing`` are asks that may replace pods of their own queue. ``firm`` has what firm asks hold and
-    request, by path, if the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns.
-    ``disruptions`` says how many pods of each disruption group may be evicted now, with open decisions counted. ``pace`` says
-    when the last round of claims began and what rounds released (P5). ``runs`` has the queues of open quota runs, each with the
-    instant at which the run began. ``frozen`` has the pairs of preemptor and leaf that the thrashing monitor stopped (invariant
-    18).
+    ``waiting`` has the asks that were requested when the snapshot was taken. ``claims`` has the asks that may claim. ``daemons``
+    has the asks that require a node, on which pods may be evicted for them. ``jobs`` are gangs that wait for capacity as a whole.
+    ``replacing`` are asks that may replace pods of their own queue. ``firm`` has what firm asks hold and request, by path, if the
+    partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says how many
+    pods of each disruption group may be evicted now, with open decisions counted. ``pace`` says when the last round of claims began
+    and what rounds released (P5). ``runs`` has the queues of open quota runs, each with the instant at which the run began.
+    ``frozen`` has the pairs of preemptor and leaf that the thrashing monitor stopped (invariant 18).
 
-    ``node_count`` is the number of all registered nodes, schedulable or not. ``capacity`` is the sum of their capacity. The
-    last three fields are for a partition that is shared in proportion to weights. ``pending`` has for each leaf the amounts
-    that its waiting asks request beyond its usage. ``total`` is the amount to share (W1, W2). ``whole`` includes drained nodes
-    (W3).
+    ``node_count`` is the number of all registered nodes, schedulable or not. ``capacity`` is the sum of their capacity. The last
+    three fields are for a partition that is shared in proportion to weights. ``pending`` has, for each leaf, the amounts that its
+    waiting asks request in addition to its usage. ``total`` is the amount to share (W1, W2). ``whole`` includes drained nodes (W3).
     """
 
     partition: str

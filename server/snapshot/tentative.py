@@ -16,8 +16,9 @@ class Tentative:
     """The free capacity by node under a tentative assignment. The snapshot and the Trial on which it is based never change.
 
     Placed asks use free capacity. An ask that fits on no node is charged (`owe`) to the node that will lack least for it. The
-    evictions of the Trial's plans (``evicted``) count as done. The free capacity of that node can become negative. The amount
-    below zero has to become free besides those evictions, for all asks that are charged to the node.
+    evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node to which asks are charged can become
+    negative. The amount below zero has to become free on the node, in addition to those evictions, for all asks that are charged to
+    it.
     """
 
     def __init__(
@@ -39,8 +40,8 @@ class Tentative:
     def owe(self, kind: ClassFacts) -> int:
         """Charge an ask to the node that lacks least for it and return the node's row, -1 for none.
 
-        A node is considered if the ask may run there. Without other pods, the node must also be able to hold the ask beside the
-        asks assigned to it so far.
+        A node is considered if the ask may run on it, and if the node, without its other pods, could hold the ask beside the asks
+        assigned to it so far.
         """
         left = self._nodes.capacity - self._taken
         suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)

@@ -80,9 +80,9 @@ class Running:
     """The allocations of ``leaves`` in order, least important first.
 
     All arrays are by place. ``rows`` has the row of the allocation in the snapshot. ``homes`` has the index of its leaf in
-    ``leaves``. ``barred`` has the number of the first reason that excludes the allocation, CANDIDATE for none. ``sizes`` has
-    one line of amounts per column. ``useful`` marks the allocations that hold something of a wanted type. ``ranks`` is the
-    first sort key (see `rank`). ``tails`` has the next ones: age, unless the partition configures others.
+    ``leaves``. ``barred`` has the number of the first reason that excludes the allocation, CANDIDATE for none. ``sizes`` has one
+    line of amounts per column. ``useful`` marks the allocations that hold something of a wanted type. ``ranks`` is the first sort
+    key (see `rank`). ``tails`` has the next sort keys: age, unless the partition configures others.
     """
 
     leaves: tuple[str, ...]
@@ -124,10 +124,10 @@ class Running:
     ) -> tuple[Lot, list[int]]:
         """Return the candidates that hold something of a ``lacking`` column.
 
-        First come the allowed ones, then the places of those that are too large.
+        Return two values: the candidates that may be taken, and the places of those that are too large.
 
-        Candidates in ``without`` are left out. ``limit`` has for each leaf the largest amount of each column that may be freed.
-        A candidate that holds more than that of a column is too large.
+        Candidates in ``without`` are left out. ``limit`` has for each leaf the largest amount of each column that may be freed. A
+        candidate that holds more than that of a column is too large.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -144,11 +144,11 @@ class Running:
     def needless(
         self, places: Collection[int], limit: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Return which of these victims are not needed. ``limit`` has how much more they free than necessary, by column.
+        """Return which of these victims are not needed.
 
-        The victims are checked from the most important down. One that fits into the rest of ``limit`` is not needed, and its
-        amounts are subtracted from that rest. Columns beyond those of ``limit`` do not count. The places in ``late`` count as
-        opted out.
+        ``limit`` has, by column, the amount that the victims free beyond what is necessary. The victims are checked from the most
+        important down. A victim whose amounts are within what is left of ``limit`` is not needed. Its amounts then no longer count
+        as left. Columns beyond those of ``limit`` do not count. The places in ``late`` count as opted out.
         """
         some = as_column(places)
         some = some[order.within(self.sizes[: len(limit), some], limit)]
@@ -181,7 +181,7 @@ class Running:
         return len(places), start, found
 
     def standing(self, key: str) -> tuple[int, int, int, int]:
-        """Return an allocation's place, its number among the candidates, their number, and the reason that excludes the allocation.
+        """Return an allocation's place, its number among the candidates, the count of candidates, and the reason that excludes it.
 
         The candidates are numbered from 1. An excluded allocation has the number 0. The reason is CANDIDATE for none.
         """
@@ -277,9 +277,9 @@ class VictimQuery(NamedTuple):
     """A question about the running allocations of ``leaves``.
 
     ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are those that a run has to free.
-    ``bars`` are flags. The first of these flags that an allocation has bars it, and the flag's index is the reason's number.
-    The reason with the next number excludes an allocation without such a flag that holds nothing of a wanted type. ``further``
-    reads the values of the sort keys after the first, for a row. If it is None, younger allocations come first.
+    ``bars`` are flags. The first of these flags that an allocation has bars the allocation, and the flag's index is the number of
+    the reason. One more reason, with the next number, excludes an allocation without such a flag that holds nothing of a wanted
+    type. ``further`` reads the values of the sort keys after the first, for a row. If it is None, younger allocations come first.
     """
 
     leaves: Sequence[str]

@@ -35,11 +35,11 @@ class ClassFacts:
 
 
 class WaitingAsk(NamedTuple):
-    """A waiting ask. ``code`` says why it waits. NO_NODE means that its limits have headroom, but that no node can take it.
+    """A waiting ask. ``code`` says why it waits. NO_NODE means that the ask's limits have headroom, but that no node can take it.
 
-    ``within_limits`` says whether its user's and its group's limits have headroom. Headroom of queues changes with each plan,
-    and is a method of the snapshot or Trial. ``missed`` is the number of scheduling cycles that tried everything and left the
-    ask waiting (P2). ``gang`` marks a member of a gang of several members.
+    ``within_limits`` says whether its user's and its group's limits have headroom. The headroom of queues changes with each plan.
+    Ask the snapshot or the Trial for it. ``missed`` is the number of scheduling cycles that tried everything and left the ask
+    waiting (P2). ``gang`` marks a member of a gang of several members.
     """
 
     key: str

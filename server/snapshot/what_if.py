@@ -23,7 +23,7 @@ def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noq
 
 
 def with_max(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> Snapshot:
-    """Return a snapshot in which the maximum of a queue is larger by ``more``, by type index. Types without a maximum stay without one."""
+    """Return a snapshot in which a queue's maximum is raised by ``more``, by type index. Types without a maximum stay without one."""
     before = snapshot.queues[path].max
     most = tuple(
         None if one is None else one + more.get(index, 0) for index, one in enumerate(before)
@@ -122,7 +122,7 @@ def _with(column: Mask, *, value: bool) -> Mask:
 def free_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
     """Return by type the free capacity of all open nodes that the ask's constraint allows.
 
-    Capacity that is being released counts as free. So does capacity that is kept by pledges that give way. A node with less
+    Capacity that is being released counts as free, and so does capacity that is kept by pledges that give way. A node with less
     than nothing free counts 0.
     """
     nodes = snapshot.nodes
