@@ -1,9 +1,8 @@
 """The amounts that firm or lendable pods may use in a queue (J4).
 
 The limits apply to the leaf and to every queue above it. For each type that the queue guarantees, a firm ask must not raise the
-usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave room below
-the maximum for waiting firm asks: the part of the guarantee that they wait for. Usage here is what the queue will hold, with
-plans and promised capacity.
+usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave room below the
+maximum for waiting firm asks: the part of the guarantee that these wait for. Here usage includes plans and promised capacity.
 """
 
 from collections.abc import Mapping
@@ -26,8 +25,8 @@ def most(
     """Return the most of a type that the queue may hold once asks of this class are added (J4). Return None if there is no limit.
 
     The limit is the maximum. With plain shares by weight it is the deserved share, if that is less than the maximum. With
-    ``claiming`` only the maximum counts, because evictions in other queues do not change the deserved share (W2). For lendable
-    asks, the capacity that waiting firm asks will need is subtracted.
+    ``claiming``, only the maximum limits the queue, because evictions in other queues do not change the deserved share (W2). For
+    lendable asks, the capacity that waiting firm asks will need is subtracted.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.job_class is not JobClass.LENDABLE:
@@ -75,8 +74,8 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
     Return None if it may be held.
 
-    Nothing is held for a firm ask beyond the guarantees of its queues. The ask would not be placed there. No node is reserved
-    for a lendable ask that would use what is kept for firm asks.
+    No capacity is held for a firm ask beyond the guarantees of its queues, because the ask would not be placed. No node is reserved
+    for a lendable ask that would use the capacity kept for firm asks.
     """
     wanted, reserving = dict(ask.kind.demand), policy.reserves
     if reserving and not _leaves_what_is_kept(trial, ask):

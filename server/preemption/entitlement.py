@@ -1,7 +1,7 @@
 """The entitlement of queues, and the queues that decide whether an ask may claim (G2, G3, W2, W6).
 
-By the partition's setting, a queue is entitled to its guarantee or to its share by weight. Its guarantee is then the lower
-bound of that share.
+By the partition's setting, a queue is entitled to its guarantee or to its share by weight. With shares by weight, the guarantee is
+the lower bound of the share.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -67,8 +67,8 @@ class Openness:
     def outside(self) -> tuple[dict[int, str], str]:
         """Return two values: for each open type the queue outside which its victims run, and the queue to use for undecided types.
 
-        All deciding queues lie on one path. The second value is the lowest deciding queue with an open type. A victim outside
-        it lowers the deficit of each deciding queue. If no type is open, the second value is the root, and no victim runs
+        All deciding queues lie on one path. The second value is the lowest deciding queue with an open type. A victim outside that
+        queue lowers the deficit of each deciding queue. If no type is open, the second value is the root, and no victim runs
         outside it.
         """
         paths = {one.at: one.queue.path for one in self.open}
@@ -78,8 +78,8 @@ class Openness:
 def floor(trial: Trial, path: str) -> FrozenAmounts:
     """Return by type the entitlement (E) of a queue, below which no claim brings it. A missing guarantee counts as 0.
 
-    With shares by weight, E of the root is 0. The root has no sibling that could claim its share. Besides, an evicted pod may
-    be larger than the ask.
+    With shares by weight, E of the root is 0, because the root has no sibling that could claim its share, and because an evicted
+    pod may be larger than the ask.
     """
     if path == ROOT and trial.snapshot.is_shared_out:
         return (0,) * len(trial.snapshot.types)
@@ -102,8 +102,9 @@ def may_cross(trial: Trial) -> bool:
 def may_improve(trial: Trial) -> bool:
     """Return whether the victims of one claim can make other nodes than theirs better for the next claim (W8).
 
-    One case: shares protect only queues that have their whole share. Once a queue is below its share, its other pods may be
-    evicted. The other case: one victim may bring its queues below their shares. In other partitions a plan only leaves less.
+    There are two such cases. If shares protect only queues that have their whole share, a queue's other pods may be evicted once it
+    is below its share. The other case is that one victim may bring its queues below their shares. In all other partitions a plan
+    only leaves less.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
@@ -176,7 +177,10 @@ def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
 
 
 def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
-    """Return whether the queue is below its entitlement. With `trigger: after`, return whether the queue with the ask is within it."""
+    """Return whether the queue is below its entitlement.
+
+    With `trigger: after`, return whether its usage with the ask is within the entitlement.
+    """
     held = trial.held(one.queue.path)[one.at]
     after = trial.snapshot.settings.trigger == "after"
     return held + wanted <= one.entitled if after else held < one.entitled
@@ -213,7 +217,7 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
     """Return a priority of a leaf as the queue ``top`` above it sees it (G5).
 
-    The offsets and fences in between change it.
+    The offsets and fences in between change the priority.
     """
     for queue in snapshot.path_up(leaf):
         if queue.path == top:

@@ -1,16 +1,16 @@
 """Paced rounds: how much the claims of a round may evict, and how far queues exceed their entitlement (P5, P9).
 
-A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's
-capacity, by type. A budget limits the sum of what victims of a round hold. The sum covers all victims, the victims in one
-queue, or the victims of one application (P5). A decision that would exceed a budget is postponed to a later round. The first
-decision of a round that has victims is always carried out. Otherwise a large gang could never run. Required nodes and quota
-runs have no budget, and count in none.
+A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's capacity, by
+type. A budget limits the sum of what victims of a round hold. The sum covers all victims, the victims in one queue, or the victims
+of one application (P5). A decision that would exceed a budget is postponed to a later round. The first decision of a round that has
+victims is always carried out. Otherwise a large gang could never run. Required nodes and quota runs have no budget, and count in
+none.
 
-With a natural termination factor, a queue loses at most this share of its over-use in a round (P9). Its over-use is what it had
-above its entitlement when the round began. The factor applies to the budget of a round instead, if that budget is smaller than
-the over-use. The limit applies to each queue that has a victim below it and does not hold the preemptor. Each of these queues
-may have a guarantee. A queue that only replaces its own pods loses nothing. A type in which a queue has no over-use has no such
-limit. There G4 decides whether the queue may lose any of it.
+With a natural termination factor, a queue loses at most this share of its over-use in a round (P9). The *over-use* of a queue is
+the amount above its entitlement when the round began. If the budget of a round is smaller than the over-use, the factor applies to
+that budget instead. The limit applies to each queue that has a victim below it and does not hold the preemptor, because each of
+these queues may have a guarantee. A queue that only replaces its own pods loses nothing. For a type in which a queue has no
+over-use there is no such limit: G4 decides whether the queue may lose any of it.
 """
 
 from collections import Counter
@@ -128,7 +128,7 @@ class Account:
     def refusal(self, plan: Plan) -> Refusal | None:
         """Return a refusal if a plan would exceed a budget.
 
-        Return None if it may be carried out now. The first plan with victims always may.
+        Return None if the plan may be carried out now. The first plan with victims always may.
         """
         if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None

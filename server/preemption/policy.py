@@ -225,8 +225,8 @@ class Plan:
 class Refusal:
     """The reason why an intent gets no plan, or why a plan is not applied.
 
-    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks least. ``missing``
-    has the amounts that it lacks, by type index. ``spared`` has the candidates that rules protected. For a quota run without
+    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks least. ``missing`` has
+    the amounts that this node lacks, by type index. ``spared`` has the candidates that rules protected. For a quota run without
     victims, ``shrink`` has its numbers.
     """
 
@@ -254,7 +254,10 @@ class Policy(Protocol):
         ...
 
     def intents(self, trial: "Trial") -> Iterator[Intent]:
-        """Yield the policy's intents, most important first. Each is made only when requested, after the plans before it."""
+        """Yield the policy's intents, most important first.
+
+        Each intent is made only when it is requested, after the plans for earlier intents.
+        """
         ...
 
     def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:

@@ -1,10 +1,11 @@
 """Shares by weight: what each queue deserves of each type, and how its usage compares (W1 to W7).
 
-W1: every level divides its parent's share by weight. A queue gets at most what it requests and what its maximum allows. It gets
-at least its floor, which follows from guarantees. W2: a type is contended at a level that requests more than it has. A queue is
-entitled to its deserved share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf
-counts as requesting without limit. The results are called plain shares by weight. A queue is entitled to them in every type. W4
-and W5: none of these numbers is stored. Allocated and Preempting are only reported, and their sum is the deserved share (W7).
+W1: every level divides its parent's share by weight. A queue gets at most what it requests and what its maximum allows. It gets at
+least its floor, which follows from guarantees. W2: a type is contended at a level that requests more than it has. A queue is
+entitled to its deserved share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf counts
+as requesting without limit. The results are called *plain shares by weight*, and a queue is entitled to its plain share in every
+type. W4 and W5: none of these numbers is stored. Allocated and Preempting are only reported, and their sum is the deserved share
+(W7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,7 +92,7 @@ class Proportion:
     def entitled(self, path: str) -> FrozenAmounts:
         """Return the entitlement (E) by type (W2).
 
-        This is the deserved share of a contended type, and the floor of any other type.
+        This is the deserved share for a contended type, and the floor for any other type.
         """
         return self.of(path).entitled
 
@@ -133,9 +134,9 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return for each sibling the part of its share that others use (W5).
+    """Return for each sibling the part of its share that other siblings use (W5).
 
-    The siblings' excess is divided in proportion to the amounts that they lack of their shares.
+    The usage above their shares of some siblings is divided among the others, in proportion to what these lack of their shares.
     """
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)

@@ -1,7 +1,7 @@
 """The Trial, a what-if overlay: a snapshot with the changes that the plans so far would make.
 
-A Trial equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot is never written to.
-Arrays are copied from it when the first plan changes them. All changes are sums, so that a plan is undone by subtracting it.
+A Trial equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot is never written to. An array
+of the snapshot is copied when the first plan changes it. All changes are sums, so that a plan is undone by subtracting it.
 """
 
 from collections import Counter
@@ -244,9 +244,9 @@ class Trial:
     def held(self, path: str) -> FrozenAmounts:
         """Return what a queue will use once every open decision and plan is carried out, by type.
 
-        Claims are measured by these amounts (G2).
+        Claims compare these amounts with the queue's entitlement (G2).
 
-        Reservations are left out. Their capacity may never become free, and they yield to claims.
+        Reservations are left out, because their capacity may never become free, and because they yield to claims.
         """
         known = self._known_held.get(path)
         if known is None:
@@ -375,10 +375,10 @@ class Trial:
     ) -> tuple[Mask, Array]:
         """Return the nodes that could take the ask if nothing ran on them, by row.
 
-        Each comes with what must be freed there for the ask.
+        Each row comes with the amounts that must be freed on its node for the ask.
 
-        What must be freed is what the node will lack. It is at least the amount in ``least``, by type index. Nodes where some
-        of a ``closed`` type must be freed are left out (G2).
+        These are the amounts that the node will lack, but at least those in ``least``, by type index. Nodes on which some of a
+        ``closed`` type must be freed are left out (G2).
         """
         return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
@@ -442,7 +442,7 @@ class Trial:
     def least_short(self, kind: ClassFacts) -> int:
         """Return the row of the node that lacks least now for asks of the class, -1 for none.
 
-        When empty, the node must be able to hold such an ask. Nothing may be held on it for another ask.
+        The node must be able to hold such an ask when it is empty. No capacity may be held on it for another ask.
         """
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held

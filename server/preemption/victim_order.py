@@ -1,8 +1,8 @@
 """The order of victims (V2, P6): lists of keys that are compared one after another, with the allocation's own key last.
 
 Each policy has a list. The list begins with fixed keys. A partition may replace the other keys (`preemption.order`). A key is a
-whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A policy searches
-in this order and breaks ties by it. Other modules decide which sets are legal, and which is the smallest.
+whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A policy searches in
+this order, and also breaks ties by it. Other modules decide which sets of victims are legal, and which is the smallest.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 
 
 def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the keys of a list that a partition may replace: those that it wrote, else the usual ones."""
+    """Return the keys of a list that a partition may replace: the keys in its configuration, else the usual ones."""
     written = {
         "claim": settings.order_claim,
         "quota": settings.order_quota,
@@ -46,8 +46,8 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 class Comparator:
     """A list of keys over the rows of a Trial's snapshot.
 
-    ``exhausted`` says which rows count as opted out because their disruption budgets are used up. The result may change after
-    each plan.
+    ``exhausted`` says which rows count as opted out because their disruption budgets are used up. Its answer may change after each
+    plan.
     """
 
     def __init__(

@@ -1,14 +1,13 @@
 """The candidates of a victim search: the allocations that may be evicted, and the amounts that each would free on one node.
 
-A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node it has a bound: no set
-of victims there has a better key. Building a pool takes time proportional to the number of allocations. Queues whose candidates
-are all in one pool share that pool. Plans may be made after the pool was built. Therefore each victim is checked again, and a
+A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node it has a bound: no set of
+victims on the node has a better key. Building a pool takes time proportional to the number of allocations. Several queues share one
+pool if it contains all their candidates. Plans may be made after the pool was built. Therefore each victim is checked again, and a
 node that a plan touched gets a new bound.
 
 On one node, `Candidates` yields what each candidate frees, in claim order. `Caps` holds the most that each queue and each
-disruption budget can lose. `victim_sets` then searches for the best set of candidates (G3-G9). In a partition that plans for
-gangs, no victim is a member that its gang needs (J12). The number of members above the gang's minimum is therefore a cap as
-well.
+disruption budget can lose. `victim_sets` then searches for the best set of candidates (G3-G9). In a partition that plans for gangs,
+no victim is a member that its gang needs (J12). The number of members above the gang's minimum is therefore a cap as well.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,7 +103,7 @@ class CandidatePool:
     ) -> bool:
         """Return whether the pool can be used for a search with this eligibility.
 
-        The pool must have every allocation that may be evicted, and both must exclude the same rows by the same rules.
+        The pool must have every allocation that the search may evict. Pool and search must exclude the same rows by the same rules.
         """
         if least != self.least or not equal(preferred, self.preferred):
             return False
@@ -166,7 +165,7 @@ def _is_open(eligibility: LeafEligibility) -> bool:
 
 
 def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
-    """Return whether two eligibilities are equal but for ``most``, the amounts that one victim may hold.
+    """Return whether two eligibilities differ at most in ``most``, the amounts that one victim may hold.
 
     These amounts are checked again for each victim.
     """
@@ -242,8 +241,8 @@ MarginAt = Callable[[int], list[int]]
 class CandidateFacts(NamedTuple):
     """The facts of an allocation that are the same for every claim.
 
-    ``charged`` has the amounts that its queues get back. ``frees`` and ``given`` have the amounts that its node gets back,
-    ports included. ``groups`` are its disruption budgets. ``gang`` is the number of its gang, 0 if it has none.
+    ``charged`` has the amounts that the allocation's queues get back. ``frees`` and ``given`` have the amounts that its node gets
+    back, ports included. ``groups`` are its disruption budgets. ``gang`` is the number of its gang, 0 if it has none.
     """
 
     leaf: str
@@ -259,10 +258,10 @@ class CandidateFacts(NamedTuple):
 
 
 class ClaimNeed:
-    """The amounts that have to be freed so that an ask fits on a node. A *need* is a lack of the node or of a maximum.
+    """The amounts that have to be freed so that an ask fits on a node. A *need* is an amount that the node or a maximum lacks.
 
-    ``node`` is the node's row. ``lacks`` has what the node lacks, by type. ``blocks`` are the maxima that leave too little
-    headroom for the ask.
+    ``node`` is the node's row. ``lacks`` has what the node lacks, by type. ``blocks`` are the maxima that leave too little headroom
+    for the ask.
     """
 
     def __init__(self, node: int, lacks: Sequence[int], blocks: Sequence[Block]) -> None:
@@ -319,7 +318,7 @@ class Caps:
         return self._queues[path]
 
     def budgets(self, names: Sequence[str | int]) -> list[int]:
-        """Return the places of those names that have a cap."""
+        """Return the places of the names that have a cap."""
         known = self._budgets
         return [known[name] for name in names if name in known]
 
@@ -412,7 +411,7 @@ class Candidates:
     def _gives(self, row: CandidateFacts, need: ClaimNeed) -> tuple[int, ...]:
         """Return how much evicting an allocation frees for each need (G9). The needs of the node come first, then those of the maxima.
 
-        The allocation counts for all types that it frees, whichever of them it is taken for (G2, W6).
+        The allocation counts for all types that it frees, also those for which it is not taken (G2, W6).
         """
         given, there = row.given, row.node == need.node
         here = [given.get(index, 0) if there else 0 for index in need.lacking]
@@ -426,7 +425,7 @@ class Candidates:
     ) -> Sequence[int]:
         """Return the types among ``kinds`` that an allocation frees and for which it may be taken.
 
-        Its leaf must lie outside the queue that decides for the type (G2). The leaf must exceed its share by more than the dead
+        The allocation's leaf must lie outside the queue that decides for the type (G2), and exceed its share by more than the dead
         zone (P9).
         """
         if not any(gives):
@@ -444,10 +443,10 @@ class Candidates:
     def _over(
         self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the ways in which the row may be the only victim that brings its queues below their shares (W8).
+        """Return the *ways* in which the row may be the one victim that may bring its queues below their shares (W8).
 
-        There is one way for each type for which the row is taken and in which its queues exceed their shares (W9). A way lists
-        places of caps: those of these queues in that type, and those of the row's disruption budgets.
+        There is one way for each type for which the row is taken and in which its queues exceed their shares (W9). A way lists the
+        places of caps: of these queues in that type, and of the row's disruption budgets.
         """
         path = self._eligibility.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)

@@ -1,9 +1,9 @@
 """The eligibility of a leaf's allocations as victims for one class of asks, as numbers per leaf.
 
-`ClaimEligibility` has these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what
-it uses above its entitlement. If the queue also holds the preemptor, it can lose the amount of the ask in addition (G4). The
-same numbers bound single victims here and sets of victims in `search`. `InQueueEligibility` has these numbers for an ask that
-replaces pods of its own queue (I2). Its victims have a lower priority and belong to another application.
+`ClaimEligibility` has these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what it
+uses above its entitlement. If the queue also holds the preemptor, it can lose the amount of the ask in addition (G4). These numbers
+bound single victims in this module and sets of victims in `search`. `InQueueEligibility` has these numbers for an ask that replaces
+pods of its own queue (I2). Its victims have a lower priority and belong to another application.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ class ClaimEligibility:
         )
 
     def withheld(self, path: str) -> frozenset[int]:
-        """Return the types for which no allocation of a leaf is taken (G2, W6).
+        """Return the types for which no allocation of a leaf may be taken (G2, W6).
 
         These are the closed types, and the types for which the leaf or a queue above it decides.
         """
@@ -196,7 +196,7 @@ class ClaimEligibility:
         return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether a leaf exceeds its entitlement in a type, and so do all queues above it that do not hold the preemptor (G4).
+        """Return whether a leaf, and each queue above it that does not hold the preemptor, exceeds its entitlement in a type (G4).
 
         With a dead zone, each of them must exceed its entitlement by more than the dead zone (P9).
         """
@@ -265,7 +265,10 @@ def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
 
 
 def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMargins:
-    """Return what the queues from the preemptor's leaf up can lose. As all hold the preemptor, only a net fall counts (G4)."""
+    """Return what the queues from the preemptor's leaf up can lose.
+
+    Because all these queues hold the preemptor, they can only fall by the victims' amounts less the ask's (G4).
+    """
     return [
         (queue, own_margin(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)
     ]
@@ -283,7 +286,7 @@ def own_leaf(
 ) -> LeafEligibility:
     """Return the eligibility in the preemptor's own leaf (I2, J7).
 
-    Victims have a priority below ``priority`` and free a type of ``needed``.
+    Victims there have a priority below ``priority`` and free a type of ``needed``.
     """
     snapshot = trial.snapshot
     minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
@@ -311,8 +314,8 @@ def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Blo
 
     All terminating pods count as ended.
 
-    A lendable ask must also leave the capacity that waiting firm asks will need (J4). With ``claiming``, plain shares by weight
-    are left out. Evictions in other queues do not change what the preemptor's own queue deserves (W2).
+    A lendable ask must also leave the capacity that waiting firm asks will need (J4). With ``claiming``, plain shares by weight are
+    left out, because evictions in other queues do not change what the preemptor's queue deserves (W2).
     """
     found = []
     for queue in trial.snapshot.path_up(ask.leaf):

@@ -1,12 +1,13 @@
 """Claims (policy `guaranteed`): a queue below its guarantee gets its share back from queues above theirs.
 
-An ask may claim when two conditions hold. The ask has waited long enough (G1). A type that the ask requests is open: the queue
-that decides for the type is below its guarantee in it (G2). A type is closed when its deciding queue already has its guarantee.
-A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and runs outside the queue that
-decides for the type. The victim then counts for all types that it frees. Victims run within the ask's fence, in queues above
-their guarantees. They leave those queues at or above their guarantees (G3, G4). Their priority is at most that of the ask (G5).
-All victims of a claim run on one node. The victims include as few opted-out pods as possible (G7). Each victim is needed (G8).
-The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of the rule (G12).
+An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is *open*:
+the queue that decides for the type is below its guarantee in it (G2). A type is *closed* when its deciding queue already has its
+guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and runs outside the
+queue that decides for the type. The victim then counts for all types that it frees. Victims run within the ask's fence, in queues
+above their guarantees. Evicting them leaves those queues at or above their guarantees (G3, G4). The victims' priority is at most
+that of the ask (G5). All victims of a claim run on one node. The victims include as few opted-out pods as possible (G7). Each
+victim is needed (G8). The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of the
+rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -76,8 +77,8 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 def _validity(trial: Trial) -> int:
     """Return a number that changes when the refusals of a Trial become invalid.
 
-    Normally plans only leave less for later asks. A refusal then stays valid, and the number is 0. Where plans may make other
-    pods evictable (W8), it is the count of nodes that plans touched.
+    Normally a plan only leaves less for later asks. Refusals then stay valid, and the number is 0. If plans may make other pods
+    evictable (W8), the number is the count of nodes that plans touched.
     """
     return len(trial.touched) if may_improve(trial) else 0
 
@@ -85,7 +86,7 @@ def _validity(trial: Trial) -> int:
 def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
     """Return the key of the asks that share a search.
 
-    Plans change the key when they close a type or change which queue decides (G2, W6).
+    A plan changes the key if it closes a type or changes which queue decides (G2, W6).
     """
     return ask.leaf, ask.kind.number, ask.spec.priority, _types(trial, ask).key
 
@@ -115,8 +116,8 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
     A closed type alone forbids nothing here: each node shows whether it is lacking.
 
-    With shares by plain weights, one closed type is enough for a refusal. The leaf decides for all types, and gets no more than
-    it deserves (W2).
+    With shares by plain weights, one closed type is enough for a refusal. The leaf then decides for all types, and gets no more
+    than it deserves (W2).
     """
     types = _types(trial, ask)
     if types.open and not (types.closed and protects_only_whole(trial)):
@@ -162,9 +163,9 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if a share by plain weights has no headroom for the ask (W2). What waiting firm asks will need is subtracted (J4).
+    """Return a refusal if a share by plain weights has no headroom for the ask (W2).
 
-    Else return None. No eviction changes that share.
+    The capacity that waiting firm asks will need is subtracted (J4). Else return None. No eviction changes that share.
     """
     for queue in trial.snapshot.path_up(ask.leaf) if protects_only_whole(trial) else ():
         held = trial.held(queue.path)

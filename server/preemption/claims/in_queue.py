@@ -1,11 +1,10 @@
 """Replacement within a queue (I1 to I5): an ask replaces less important pods of its own queue.
 
-I1. The policy is off unless it is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and belong
-to other applications than the preemptor. I3. All victims run on one node, which is pledged first. The rules on victims of
-claims apply as well (G6 to G8, G10). If the ask fits once all terminating pods have ended, it gets that capacity without a
-victim (G8). This holds also if its queue has candidates. I4. After the replacement the leaf, and every queue above it, holds no
-more than its maximum. I5. The ask has waited for the `preemption.delay` of its leaf, as an ask that claims (G1). This holds
-even where claims have no delay (W6).
+I1. The policy is off unless it is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and belong to
+other applications than the preemptor. I3. All victims run on one node, which is pledged first. The rules on victims of claims apply
+as well (G6 to G8, G10). If the ask fits once all terminating pods have ended, it gets that capacity without a victim, even if its
+queue has candidates (G8). I4. After the replacement the leaf, and every queue above it, holds no more than its maximum. I5. The ask
+has waited for the `preemption.delay` of its leaf, as an ask that claims (G1). This holds even where claims have no delay (W6).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """A claim's search for victims, for all asks of one class in one leaf. It finds the best node, and the best set of victims on it (G3-G9).
 
-Facts about the class are computed once per Trial: the leaves with victims, the rows that pass, and a bound for each node. A
-plan only makes nodes worse for the class. The nodes that the plan touches are the exception: they get a new bound (design 6.7).
-When queues may fall below their shares, a plan can make untouched nodes better. Then the search restarts after each plan (W8).
+Facts about the class are computed once per Trial: the leaves with victims, the rows that pass, and a bound for each node. A plan
+can make a node better for the class only if the plan touches it. Touched nodes therefore get a new bound (design 6.7). When queues
+may fall below their shares, a plan can make untouched nodes better. Then the search restarts after each plan (W8).
 """
 
 import heapq
@@ -69,8 +69,8 @@ class ChosenNode(NamedTuple):
 class Nearest(NamedTuple):
     """The node that comes nearest to a plan, -1 for none, with what it ``lacks`` by type.
 
-    ``barred`` is the number of nodes that lack a closed type. ``is_barred`` says that the nearest node is one of these nodes.
-    Then ``closed`` has the closed types that it lacks.
+    ``barred`` is the number of nodes that lack a closed type. ``is_barred`` says that the nearest node is one of these nodes. Then
+    ``closed`` has the closed types that this node lacks.
     """
 
     node: int
@@ -136,7 +136,7 @@ class Claim:
         self._latest.clear()
 
     def _least(self) -> Least:
-        """Return the amounts to free whichever node is chosen: the headroom that the ask's full queues lack."""
+        """Return the amounts that must be freed whichever node is chosen: the headroom that the ask's full queues lack."""
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
@@ -155,7 +155,7 @@ class Claim:
         )
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
-        """Return by node whether the ask could be placed there, and the least that has to be freed there."""
+        """Return, for each node, whether the ask could be placed on it, and the least amount that has to be freed on it."""
         return trial.short_nodes(self.ask.kind, self._least(), self._eligibility.closed)
 
     # The search ---------------------------------------------------------------------------------------
@@ -187,8 +187,8 @@ class Claim:
 
         The victims run on the node or, below those maxima, on any node.
 
-        The node is the one that the ask would get without the maxima. Return None if no maximum blocks the ask, or if no set is
-        found.
+        The node is the one that the ask would get without the maxima. Return None if no maximum blocks the ask, or if no set of
+        victims is found.
         """
         if not self._blocks:
             return None
@@ -218,7 +218,7 @@ class Claim:
         return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
     def _look_again(self, trial: Trial) -> None:
-        """Compute new bounds for the nodes that plans touched since the last call. These nodes may be better now.
+        """Compute new bounds for the nodes that plans touched since the last call, because these nodes may be better now.
 
         If there are few such nodes, judge them at once.
         """
@@ -329,9 +329,9 @@ class Claim:
     def nearest(self, trial: Trial) -> Nearest:
         """Return the node that would lack least if all victims that the rules allow were evicted (G12).
 
-        Also return what it would lack.
+        Also return what the node would lack.
 
-        A node that lacks a closed type is returned only where all nodes do (G2).
+        A node that lacks a closed type is returned only if all nodes lack one (G2).
         """
         snapshot, closed = trial.snapshot, self._eligibility.closed
         nodes, need = trial.short_nodes(self.ask.kind)

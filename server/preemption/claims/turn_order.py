@@ -1,7 +1,7 @@
 """The order of claiming asks and gangs: the queue furthest below its entitlement is next (P3, P4). The order is updated after each plan.
 
-A plan changes what the queues of its asks and of its victims hold. Only leaves whose distance depends on these queues are
-measured again. Other queues with claims add nothing to the cost of a plan.
+A plan changes what the queues of its asks and of its victims hold. Only leaves whose distance depends on these queues are measured
+again. Thus other queues with claims add nothing to the cost of a plan.
 """
 
 import heapq
@@ -30,8 +30,8 @@ class _Place(NamedTuple):
 class Claimants:
     """The claiming asks and gangs of a snapshot, leaf by leaf.
 
-    Claimants keep their order within a queue. Between queues at the same distance, the order of their first asks or gangs
-    decides.
+    Within a queue, asks and gangs keep their order. Between queues at the same distance, the order of the queues' first asks or
+    gangs decides.
     """
 
     def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
@@ -72,7 +72,7 @@ class Claimants:
         self._ends[leaf] = next(singles, "")
 
     def _extend(self, leaf: str) -> None:
-        """Read the claims that follow the last one that was read. They come after it in the order of the leaf."""
+        """Read the next claims of the leaf. In its order they come after the last claim that was read."""
         assert self._trial.further_claims is not None, "only then is the last claim known"
         further = self._trial.further_claims(leaf)
         if further:

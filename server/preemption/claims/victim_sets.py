@@ -1,8 +1,9 @@
 """The victims on one node: the best set of candidates that covers all needs and exceeds no cap (G8).
 
-A *need* is the least amount that has to be freed. A *cap* is the most that may be taken. The cap of a queue is what it uses
-above its guarantee. The cap of a disruption budget is the number of pods that it allows to be evicted. A set within all caps is
-*legal*. A legal set stays legal when one of its victims is removed. Victims that are not needed can therefore be given back.
+A *need* is the least amount that has to be freed. A *cap* is the most that may be taken. The cap of a queue is what it uses above
+its guarantee. The cap of a disruption budget is the number of pods that it allows to be evicted. A set within all caps is *legal*.
+A legal set stays legal when one of its victims is removed. Therefore victims that are not needed can be taken out of a set (*given
+back*).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,10 +26,10 @@ class Candidate(NamedTuple):
     """A candidate with the amounts that its eviction frees.
 
     ``gives`` has the amount for each need. ``frees`` has the amounts on the candidate's node, by type. ``takes`` has what the
-    candidate uses up of the caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order. ``row`` is
-    its row in the snapshot. ``over`` is for partitions in which one victim may bring its queues below their shares. It lists
-    the ways in which this candidate may be that victim. Each way lists caps by index. The other victims must leave at least one
-    unit of each of these caps (W8).
+    candidate uses up of the caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order. ``row`` is its
+    row in the snapshot. ``over`` is for partitions in which one victim may bring its queues below their shares. It lists the ways
+    in which this candidate may be that victim. Each way lists caps by index, of each of which the other victims must leave at least
+    one unit (W8).
     """
 
     place: int
@@ -114,8 +115,8 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
 def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
     """Return the task for the victims beside ``boundary``, the one victim that may bring its queues below their shares.
 
-    Before that victim is evicted, its queues must exceed their share in one type. They must also have at least their share of
-    every type that it uses (W9). Return None if the caps of the task do not allow that.
+    Before that victim is evicted, its queues must exceed their share in one type, and have at least their share of every type that
+    the victim uses (W9). Return None if the caps of the task do not allow that.
     """
     caps = list(task.caps)
     for place in places:
@@ -128,7 +129,10 @@ def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> T
 def _best_of_others(
     boundary: Candidate, others: Sequence[Candidate], task: Task
 ) -> tuple[Candidate, ...] | None:
-    """Return the best set of other victims for the needs that the boundary candidate leaves open. Return None if there is no such set."""
+    """Return the best set of other victims that covers what the boundary candidate leaves of the needs.
+
+    Return None if there is no such set.
+    """
     left = [max(0, need - given) for need, given in zip(task.needs, boundary.gives, strict=True)]
     open_ = [at for at, need in enumerate(left) if need]
     if not open_:
@@ -377,7 +381,7 @@ class _Search:
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """Yield for each need, by place, what the candidates from that place on give together."""
+        """Yield for each need a list: at each place, the sum of what the candidates from that place on free for the need."""
         for start in range(len(self.candidates) + 1):
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]
@@ -399,7 +403,7 @@ class _Search:
     ) -> None:
         """Search the sets that take or leave out the candidate at ``start``.
 
-        ``passed`` has the bits of kinds of which one candidate was left out. Another candidate of such a kind would be no better.
+        ``passed`` has the bits of kinds of which one candidate was left out. Another candidate of such a kind would not be better.
         """
         self.steps += 1
         if self.steps > STEPS_MAX:

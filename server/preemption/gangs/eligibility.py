@@ -1,8 +1,8 @@
 """The eligibility of allocations as victims for a gang (J7).
 
 In the gang's own queue, pods with lower priorities may be evicted, whatever the queue is entitled to. In other queues the
-eligibility rules of claims hold (G3 to G5). A victim is taken only for a type that a queue on the gang's path guarantees. The
-victims together give at most what that queue is still entitled to.
+eligibility rules of claims hold (G3 to G5). A victim is taken only for a type that a queue on the gang's path guarantees. All these
+victims together give at most the amount to which that queue is still entitled.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,8 @@ def whole(job: WaitingJob) -> WaitingAsk:
 class GangEligibility:
     """The eligibility of victims for one gang on one Trial.
 
-    ``owed`` are the queues on the gang's path that decide for its types. They bound how much other queues have to give (G2).
+    ``owed`` are the queues on the gang's path that decide for its types. Their entitlements bound how much other queues have to
+    give (G2).
     """
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
@@ -101,8 +102,8 @@ class GangEligibility:
     def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
         """Return the types for which allocations of another queue may be taken if these types are lacking (J7, G2).
 
-        A type qualifies under three conditions. A queue on the gang's path decides for it, the leaf lies outside that queue,
-        and the leaf is over its entitlement.
+        A type qualifies if a queue on the gang's path decides for it, the leaf lies outside that queue, and the leaf is over its
+        entitlement.
         """
         known = self._takes.get(leaf)
         if known is None:

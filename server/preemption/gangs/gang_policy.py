@@ -1,12 +1,12 @@
 """The policy for gangs (`job`): every member gets a node at once, or no pod is evicted.
 
-J3. A gang is planned for when pods may be evicted for all of its members. There is no delay. After a refusal the gang waits for
-its back-off. J6. A gang is planned for only if what it requests fits below the limit of its class (firm or lendable) in the
-queue. The lendable pods of the queue that may be evicted are not counted. J7. Only lendable pods are evicted. In the gang's own
-queue they must have a strictly lower priority. In other queues G3 to G5 must allow it. The gang's queue must still be entitled
-to what they give. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority, age and key. The
-least important victims come first. If one member gets no node, nothing is evicted. J12. A gang that would fall below its
-minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
+J3. A gang is planned for if pods may be evicted for all of its members. There is no delay. After a refusal the gang waits for its
+back-off. J6. A gang is planned for only if what it requests fits below the limit of its class (firm or lendable) in the queue. The
+lendable pods of the queue that may be evicted are not counted. J7. Only lendable pods are evicted. In the gang's own queue they
+must have a strictly lower priority than the gang. In other queues, G3 to G5 must allow the eviction, and the gang's queue must
+still be entitled to what the pods give. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority,
+age and key. The least important victims come first. If one member gets no node, nothing is evicted. J12. A gang that would fall
+below its minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the rule on a member's fields or labels that forbids evictions for it (J3). Return None if pods may be evicted."""
+    """Return the rule that forbids evictions for a member because of its fields or labels (J3). Return None if pods may be evicted."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
     labelled = of_its_labels(trial, ask)

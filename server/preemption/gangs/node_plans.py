@@ -1,13 +1,13 @@
 """The victims on one node for one more member of a gang, and a lower bound on their number.
 
-Victims are evicted least important first, and each test counts the victims taken before (J8). Usually no candidate is barred by
-a gang, a disruption budget or a queue near its limit. In that case candidates are taken without tests, and the result is also
-valid for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be barred, it takes the full
+Victims are evicted least important first, and each test counts the victims taken before (J8). Usually no candidate is barred by a
+gang, a disruption budget or a queue near its limit. In that case candidates are taken without tests, and the result is also valid
+for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be barred, `NodePlanner` takes the full
 path with every test.
 
 `Closer` computes a lower bound on the number of victims where no candidate is passed over (design 6.7). It takes a node's
-candidates in the order of the partition until the member fits. This is usually a higher bound than that of `assignments.field`.
-A queue, a disruption budget or a gang may bar a candidate, so that the next one is taken. Such a node keeps the bound of
+candidates in the order of the partition until the member fits. This is usually a higher bound than that of `assignments.field`. A
+queue, a disruption budget or a gang may bar a candidate, so that the next one is taken. Such a node keeps the bound of
 `assignments.field`.
 """
 
@@ -67,7 +67,7 @@ class NodePlanner:
         """Return whether the units of an earlier verdict may still be evicted. Then the verdict is still valid.
 
         Candidates that the verdict passed over are not tested again. Placing members on other nodes normally gives a node no new
-        candidates. If it may have, the node is queued for a new verdict (`search`).
+        candidates. A node that may have got new ones is queued for a new verdict (`search`).
         """
         if self._is_plain(units, demand):
             return True
@@ -178,8 +178,8 @@ class NodePlanner:
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
     """Return whether an allocation helps. If it does, subtract the amounts that it frees from the lacking amounts.
 
-    ``takes`` are the types for which the allocation may be taken, None for any. Once taken, it counts for all types that it
-    frees (J7).
+    ``takes`` are the types for which the allocation may be taken, None for any. Once the allocation is taken, it counts for all
+    types that it frees (J7).
     """
     if not any(index in lacks and (takes is None or index in takes) for index, _ in frees):
         return False

@@ -7,8 +7,8 @@ from other queues (J7). Then all nodes are judged again.
 
 The finished plan must justify each victim of another queue (J7). Suppose all victims of the gang's own queue are gone. The victim
 must then free a type that is still lacking and to which the gang's queue is entitled. If a victim is not justified, the search is
-repeated once. This time the allocations of the gang's own queue come first on every node. If the repeated search finds no plan
-either, the gang has none.
+repeated once, with the allocations of the gang's own queue first on every node. If the repeated search finds no plan either, the
+gang has none.
 """
 
 import heapq
@@ -52,10 +52,10 @@ class MemberAssignment(NamedTuple):
 class GangAnswer(NamedTuple):
     """The result of a search: a whole plan, or the reason why there is none.
 
-    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan,
-    ``member`` is the member without a node, and ``row`` is the node nearest to holding it. ``lacks`` has the amounts missing
-    there, by type. ``full`` has the queues whose maximum has too little headroom (J4). ``unowed`` says that other queues could
-    give the missing amounts, but that the gang's queue is not entitled to these amounts.
+    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan, ``member`` is
+    the member without a node, and ``row`` is the node nearest to holding it. ``lacks`` has the amounts missing there, by type.
+    ``full`` has the queues whose maximum has too little headroom (J4). ``unowed`` says that other queues could give the missing
+    amounts, but that the gang's queue is not entitled to them.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -198,9 +198,10 @@ class _Entry(NamedTuple):
 
 
 class Attempt:
-    """One attempt to place all members. ``version`` rises with each placed member. A verdict of a lower version may be too good.
+    """One attempt to place all members. ``version`` rises with each placed member.
 
-    With ``own_first``, on every node the allocations of the gang's own queue are evicted before all others.
+    A verdict from a lower version may be too good by now. With ``own_first``, on every node the allocations of the gang's own queue
+    are evicted before all others.
     """
 
     def __init__(self, search: JobSearch, *, own_first: bool) -> None:
@@ -234,7 +235,7 @@ class Attempt:
     def _offer_again(self, best: _Entry) -> None:
         """Queue for judging the nodes that a placement improved, and the nodes where it may have barred a candidate.
 
-        A placement improves the nodes that victims leave. It improves all nodes if other queues now have more to give (J7).
+        A placement improves the nodes that victims leave. If other queues now have more to give, it improves all nodes (J7).
         """
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
@@ -315,11 +316,11 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return what the gang lacks if this unit of another queue is not evicted.
+        """Return what the gang lacks if ``unit``, which runs in another queue, is not evicted.
 
         This is capacity on a node, or headroom below a maximum.
 
-        The unit is not evicted because the gang's queue is not entitled to what the unit frees.
+        A unit stays if the gang's queue is not entitled to what it frees.
         """
         self.assignment.give_back(unit)
         for assigned in reversed(chosen):
@@ -337,10 +338,9 @@ class Attempt:
 class _Judged:
     """The nodes with a verdict, by the marks that the verdict depends on.
 
-    These are the marks of the node's victims. If its candidates did not suffice, these are the marks of all its candidates. A
-    mark is a pair. The first part says whether the allocation is a gang member. The second is a *tie*: a queue, disruption
-    budget or gang that the allocation shares with others. The mark `OF_OTHERS` stands for any allocation outside the gang's
-    queue.
+    These are the marks of the node's victims or, if the node's candidates did not suffice, of all its candidates. A *mark* of an
+    allocation is a pair: whether the allocation is a gang member, and a *tie*, which is a queue, disruption budget or gang that it
+    shares with other allocations. The mark `OF_OTHERS` stands for any allocation outside the gang's queue.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -397,9 +397,9 @@ class _Line:
     def doubt(self, ties: Ties, touched: Ties) -> None:
         """Queue for judging again the nodes with a verdict that depends on allocations with these ties.
 
-        One of these allocations may be barred now, and fewer others may replace it. A gang among the victims has members on
-        several nodes. Therefore every tie in ``touched`` may bar the gang. On a node whose candidates did not suffice, a
-        candidate may have prevented the eviction of others. If this candidate is barred now, these others may suffice.
+        One of these allocations may be barred now, and fewer allocations may suffice in its place. A gang among the victims has
+        members on several nodes, so that every tie in ``touched`` may bar the gang. On a node whose candidates did not suffice, one
+        candidate may have prevented the eviction of others. If that candidate is barred now, the others may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):

@@ -1,7 +1,8 @@
-"""The running sums of a gang's plan (J8): the members' nodes, the victims, and what each node and queue would then have.
+"""The running sums of a gang's plan (J8): the members' nodes, the victims, and what each node and queue would have after the plan.
 
-Everything is a sum, so that an attempt is undone by subtraction. The tests on a victim are here. Its queues must be able to
-lose it (G4), and its disruption budgets must allow its eviction (V5). Other queues must not give more than they have to (J7).
+Everything is a sum, so that an attempt is undone by subtraction. The tests on a victim are here. Its queues must be able to lose it
+(G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not give more than the gang's queue
+may claim (J7).
 """
 
 from collections import Counter
@@ -83,7 +84,7 @@ class TentativeAssignment:
             self._measure(node)
 
     def _free(self, line: AllocationFacts, sign: int) -> None:
-        """Add what a victim frees on its node.
+        """Add the amounts that a victim frees on its node.
 
         What allocations of the gang's own queue free is counted separately as well (J7).
         """
@@ -123,7 +124,7 @@ class TentativeAssignment:
     def lacks(self, node: int) -> dict[int, int]:
         """Return what a node lacks for all members that are placed on it, by type.
 
-        Its victims count as gone.
+        The node's victims count as gone.
 
         The result is empty if it lacks nothing.
         """
@@ -177,8 +178,8 @@ class TentativeAssignment:
     def _is_taken_for_a_type(self, row: int) -> bool:
         """Return whether an allocation of another queue frees a type that its node lacks, and for which it may be taken (J7).
 
-        The gang's queue must not have reached its entitlement to the type. This matters where a node is overcommitted: what it
-        lacks beyond the members' request is in no need, and so passes `within_share`.
+        The gang's queue must not have reached its entitlement to the type. This test matters on an overcommitted node: what the
+        node lacks beyond the members' request is no need of the gang, so that `within_share` does not count it.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
@@ -194,10 +195,10 @@ class TentativeAssignment:
     def unowed(self) -> tuple[Unit, ...]:
         """Return the units of other queues that are not justified once all victims of the gang's own queue are gone (J7).
 
-        A set of units is justified if they can be evicted in such an order that each is justified in its turn. That means: it
-        frees a type that its node still lacks, and it may be taken for that type. The order is built from its end. A unit that
-        frees a lacking type even after all others can be the last. It is then left out. The other units stay justified, because
-        a node with fewer victims lacks at least as much. The units that are left when no unit can be the last are returned.
+        A set of units is justified if they can be evicted in such an order that each is justified in its turn. A unit is justified
+        in its turn if it frees a type that its node still lacks, and may be taken for that type. The order is built from its end. A
+        unit that frees a lacking type even after all others can be the last one, and is left out. The other units stay justified,
+        because a node with fewer victims lacks at least as much. Return the units that are left when none can be the last.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):
@@ -268,8 +269,8 @@ class TentativeAssignment:
     def is_plain(self, row: int) -> bool:
         """Return whether no other victims can bar this allocation.
 
-        It is in no gang and in no disruption budget that counts. Its queues can lose all that any one node may free (see
-        `strained_queues`).
+        This is so if the allocation is in no gang and in no disruption budget that counts, and if its queues can lose all that any
+        one node may free (see `strained_queues`).
         """
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False

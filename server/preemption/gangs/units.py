@@ -1,8 +1,8 @@
 """The victims of a gang's plan as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or when the queue
-of a member is in the dead zone (P9), no member of the gang is evicted. A gang that already has fewer members than it needs is
-broken. Its members are not protected.
+A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or when the queue of a
+member is in the dead zone (P9), no member of the gang is evicted. A gang that already has fewer members than it needs is broken,
+and its members are not protected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ It protects an allocation whose queues are in the dead zone for every requested 
 def _harmless(trial: Trial) -> frozenset[int]:
     """Return the codes of rules that a member may break if its gang is evicted whole.
 
-    `AT_REST` is among them only without a dead zone (P9).
+    `AT_REST` is one of them only without a dead zone (P9).
     """
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 

@@ -1,14 +1,12 @@
 """Preemption for a required node (G11): pods are evicted from a node for a DaemonSet's pod, whatever their queues are guaranteed.
 
-1. The ask requires one node by name. Only that node counts, cordoned or not. There is no delay, and the ask is tried once after
-   each change of the node.
-2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves, untouchable pods, firm
-   pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs, members that
-   a gang needs are excepted too (J12). Fences and guarantees protect no pod here.
-3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within
-   each group, lower priority comes first, then younger, then smaller pods. `preemption.order` may replace age and size (V2).
-4. The ask must fit below the limits of its queues, once its victims are gone.
-5. The node is held for the ask alone until its pod runs there.
+1. The ask requires one node by name. Only that node is considered, cordoned or not. There is no delay, and the ask is tried once
+after each change of the node. 2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves,
+untouchable pods, firm pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for
+gangs, members that a gang needs are excepted too (J12). Fences and guarantees protect no pod here. 3. Regular pods are evicted
+first, then pods that opted out or whose disruption budget is used up. Originators come last. Within each group, lower priority
+comes first, then younger, then smaller pods. `preemption.order` may replace age and size (V2). 4. The ask must fit below the limits
+of its queues, once its victims are gone. 5. The node is held for the ask alone until its pod runs there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -160,8 +158,8 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
 def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict[int, Rule | None]:
     """Return by row the rule that protects it, None for a victim.
 
-    Rows that hold a lacking type and that no rule protects are taken in order, until nothing is lacking. The amounts in
-    ``left`` are reduced.
+    The rows that hold a lacking type and that no rule protects are taken in order, until nothing is lacking. What they free is
+    subtracted from ``left``.
     """
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
@@ -208,7 +206,8 @@ def _free(trial: Trial, row: int, left: Lacking) -> None:
 def _is_exhausted(trial: Trial, row: int) -> bool:
     """Return whether a disruption budget of the pod is used up.
 
-    A budget only makes other victims preferred here, whatever the partition says, unless the partition ignores budgets (G11).
+    With required nodes a used-up budget only makes other victims preferred, whatever the partition's setting, unless that ignores
+    budgets (G11).
     """
     if trial.snapshot.settings.disruption_budgets == "ignore":
         return False

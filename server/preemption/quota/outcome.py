@@ -58,7 +58,7 @@ class RunOutcome:
         )
 
     def result(self) -> ShrinkResult:
-        """Return the result of the run, which follows from the victims and never changes them (Q14)."""
+        """Return the result of the run. The result follows from the victims, and has no influence on them (Q14)."""
         if not self.run.is_short:
             return ShrinkResult.COMPLETE
         if not self.run.taken:
@@ -111,7 +111,7 @@ class RunOutcome:
         return REASONS[reason].value if reason is not None else ""
 
     def _protected_queue(self, place: int) -> QueueFacts | None:
-        """Return the lowest queue that would be below its entitlement without this candidate, at the end of the run.
+        """Return the lowest queue that would be below its entitlement at the end of the run if this candidate were evicted too.
 
         Return None if there is none.
         """

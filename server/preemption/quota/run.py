@@ -43,7 +43,7 @@ class Budgets:
         return False
 
     def fork(self) -> "Budgets":
-        """Return a copy of the budgets. Victims that are counted in the copy are not counted here."""
+        """Return a copy of the budgets. Victims that are counted in the copy are not counted in this object."""
         return Budgets(self.mode, self.groups, dict(self.left))
 
     def count_all(self, places: Iterable[int]) -> None:
@@ -61,8 +61,8 @@ class Budgets:
 class Step:
     """The work of a run in one leaf. ``wanted`` has the amounts still to free there. ``places`` has the places of the victims.
 
-    Each victim is subtracted from all ``lines``. These are ``wanted``, what the whole run still has to free, and last the
-    amounts that the leaf's path can lose. ``because`` is the rule by which victims are taken.
+    The amounts of each victim are subtracted from all ``lines``. These are ``wanted``, the amounts that the whole run still has to
+    free, and last the amounts that the queues on the leaf's path can lose. ``because`` is the rule by which victims are taken.
     """
 
     wanted: Line
@@ -81,10 +81,10 @@ class RunInProgress:
 
     ``rest`` has the amount still to free of each target type. An amount in ``rest`` is negative if more was freed.
 
-    ``margins`` has, for each leaf, what each queue on its path can lose. Paths share the lists of common queues. ``taken`` maps
-    the place of a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected
-    it last. A candidate in neither of them was not needed. A *place* is a position in the order of Q11. Allocations that are
-    not candidates also have one.
+    ``margins`` has, for each leaf, what each queue on its path can lose. Paths share the lists of common queues. ``taken`` maps the
+    place of a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected it
+    last. A candidate that is in neither map was not needed. A *place* is a position in the order of Q11. Allocations that are not
+    candidates also have one.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
@@ -142,8 +142,8 @@ class RunInProgress:
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
         """Free a leaf's part where disruption budgets count (V5).
 
-        Candidates are first taken together, in the order that results if each is evicted at its turn. The others are then taken
-        one by one.
+        First, many candidates are taken at once, in the order that results if each of them is evicted at its turn. The others are
+        then taken one by one.
         """
         at, foreseen = 0, lot
         if self._budgets.mode == "prefer":
@@ -174,7 +174,10 @@ class RunInProgress:
         return at, at - start >= WORTHWHILE
 
     def _bounds(self, step: Step) -> Line:
-        """Return how much may be freed of each column. With `overshoot: none`, this is at most what is left of the target (Q13)."""
+        """Return how much may be freed of each column.
+
+        With `overshoot: none`, this is at most the amount that is left of the target (Q13).
+        """
         margin = step.lines[-1]
         if self._overshoot != "none":
             return margin
@@ -290,7 +293,8 @@ class RunInProgress:
     def _spare(self, place: int, lines: Sequence[Line]) -> None:
         """Give back a victim.
 
-        What it holds is then still to be freed, in ``lines`` and in ``rest``. The queues on its path can lose that amount again.
+        What the victim holds is then still to be freed, in ``lines`` and in ``rest``, and the queues on its path can lose that
+        amount again.
         """
         del self.taken[place]
         self._budgets.count(place, -1)

@@ -25,8 +25,9 @@ def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[l
 def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[int]:
     """Return the children's indices in the order of their turns (Q15).
 
-    The child with the largest part comes first. Its part of a type is what it may release, divided by what is wanted of the
-    type. The largest part over all wanted types counts. Equal children keep their order, which is by path.
+    The child with the largest part comes first. A child's part of a type is the amount that it may release, divided by the amount
+    that is wanted of the type. The largest part over all wanted types counts. Children with equal parts keep their order, which is
+    by path.
     """
     kinds = [at for at, amount in enumerate(wanted) if amount > 0]
     whole = prod(wanted[at] for at in kinds)
@@ -78,7 +79,7 @@ class Tree:
             found += self._children[path]
 
     def _guarded(self, targets: Sequence[int]) -> list[int]:
-        """Return the types outside the target in which some queue has an entitlement. Victims must leave the queue that entitlement."""
+        """Return the types outside the target in which some queue has an entitlement, which the victims must leave to that queue."""
         snapshot = self._trial.snapshot
         paths = dict.fromkeys(one.path for leaf in self.leaves for one in snapshot.path_up(leaf))
         floors = {floor(self._trial, path) for path in paths}

@@ -1,12 +1,12 @@
 """The rules on claims: for which asks pods may be evicted, on which node, and for which types.
 
-A victim is taken only for a type that the ask lacks, and that the victim's queues use above their shares (G2). With guarantees,
-the test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight, a queue below its
-share may lose more. With `overshoot: last`, one victim may bring its queues below their share. With shares, usage above the
-share is therefore tested on its own (W8, W9).
+A victim is taken only for a type that the ask lacks, and that the victim's queues use above their shares (G2). With guarantees, the
+test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight, a queue below its share may
+lose more. With `overshoot: last`, one victim may bring its queues below their share. With shares, these rules therefore also test
+whether the victim's queues use more than their shares (W8, W9).
 
-These rules are part of the gate (see `gate`). The planners keep the same rules. A plan that breaks one nevertheless is refused
-here.
+These rules are part of the gate (see `gate`). The planners keep the same rules. A plan that breaks one of them nevertheless is
+refused here.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ _OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4).
 
-    Also refuse one whose ask may not have pods evicted from its required node.
+    Also refuse a plan for a required node if no pods may be evicted for its ask.
     """
     for pledge in plan.pledges:
         refusal = None
@@ -167,7 +167,7 @@ Freed = Mapping[str, Mapping[int, int]]
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
     """Return the types of the ask for which a victim may be taken if they are lacking (G2, W6).
 
-    These types are not closed, and the victim runs outside the queue that decides for them.
+    The types are those that are not closed, if the victim runs outside the queue that decides for them.
     """
     found = openness(trial, ask.leaf, ask.kind.demand)
     closed, (outside, lowest) = found.closed_types, found.outside
@@ -181,7 +181,8 @@ def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
 def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
     """Return a closed type that the ask lacks, with the queue that decides for it (G2). Return None if the ask lacks no closed type.
 
-    A type is closed if its deciding queue already has its share. The ask may lack it on its node or below a maximum on its path.
+    A type is closed if its deciding queue already has its share. The ask may lack the type on its node or below a maximum on its
+    path.
     """
     ask = pledge.ask
     closed = openness(trial, ask.leaf, ask.kind.demand).closed

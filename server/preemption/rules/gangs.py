@@ -73,8 +73,8 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
 def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
 
-    In the queue of the plan's asks a victim needs a strictly lower priority than theirs. A gang never evicts its own members. A
-    replacement never evicts pods of its own application. In other queues, a gang may evict what a claim may evict. A
+    In the queue of the plan's asks, a victim must have a strictly lower priority than these asks. A gang never evicts its own
+    members. A replacement never evicts pods of its own application. In other queues, a gang may evict what a claim may evict. A
     replacement may evict nothing there.
     """
     if plan.facts.scope not in OWN_QUEUE:
@@ -163,9 +163,9 @@ def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
 
     A unit is a gang that is evicted whole, or any other victim alone. Units in the gang's own queue count as gone already. The
-    other units are justified if they can be evicted in such an order that each frees such a type while its node still lacks it.
-    The order is built from its end. A unit that frees a lacking type even after all others can be the last. It is then left
-    out. The other units stay justified, because a node with fewer victims lacks at least as much.
+    other units are justified if they can be evicted in such an order that each frees such a type while its node still lacks it. The
+    order is built from its end. A unit that frees a lacking type even after all others can be the last one, and is left out. The
+    other units stay justified, because a node with fewer victims lacks at least as much.
     """
     if not plan.facts.gang:
         return None
@@ -212,7 +212,10 @@ def _can_be_last(
 def _less(
     sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
 ) -> dict[int, Amounts]:
-    """Return what the other releases free if a unit stays, by node. Only nodes of the unit on which members are placed are included."""
+    """Return, by node, what the other releases free if a unit stays.
+
+    Only the unit's nodes on which members are placed are included.
+    """
     nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
     found = {}
     for node in sorted(nodes & going.keys()):
@@ -259,12 +262,13 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 
 
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that leaves a gang below its minimum (J12). A gang that was below it before, or that is evicted whole, is exempt.
+    """Refuse a plan that leaves a gang below its minimum (J12).
 
-    With `job.victimgang: avoid` no gang is evicted whole.
+    A gang that was below its minimum before, or that is evicted whole, is exempt. With `job.victimgang: avoid` no gang is evicted
+    whole.
 
-    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. Its victims
-    run on one node, while a gang runs on several (G8).
+    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. Its victims run
+    on one node, while a gang runs on several (G8).
     """
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None

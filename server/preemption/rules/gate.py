@@ -1,8 +1,8 @@
 """The rules that no plan may break, whichever policy made it (design 1.6).
 
-Some rules only concern the ask. These rules are checked before planning, because planning has to look at every node. Each plan
-then passes the gate before it is applied: all rules are checked for all its pledges. A rule returns None if it holds, else a
-refusal with the reason.
+Some rules only concern the ask. These rules are checked before planning, because planning has to look at every node. Before a plan
+is applied, it has to pass the gate: all rules are checked for all its pledges. A rule returns None if it holds, else a refusal with
+the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """Return a refusal by the first rule that forbids every plan of the policy for this ask. Return None if planning is worthwhile."""
+    """Return a refusal by the first rule that forbids every plan of the policy for this ask. Return None if no rule does."""
     policy = facts(intent.policy)
     for rule in ASK_RULES:
         refusal = rule(trial, policy, intent.ask)
@@ -175,8 +175,8 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
     Plans for gangs are excepted.
 
-    A gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on other nodes (G9). They must be below
-    a maximum on the ask's path.
+    A gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on other nodes if they are below a maximum
+    on the ask's path (G9).
     """
     if not plan.pledges or plan.facts.gang:
         return None
@@ -312,8 +312,8 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a victim's queue below its entitlement (E) in a type that the victim uses.
 
-    This keeps G4, Q12 and invariant 3. In a queue above both the victim and the preemptor, the ask counts as added. Only a net
-    loss is refused there. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
+    This keeps G4, Q12 and invariant 3. In a queue above both the victim and the preemptor, the ask counts as added, so that only a
+    net loss is refused. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
     """
     if not plan.facts.keeps_guarantees:
         return None
@@ -378,7 +378,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
     """Return the amounts that the plan must leave a queue (W3).
 
-    For surplus reclaim this is its deserved share of the types to free, else E.
+    For surplus reclaim, this is the queue's deserved share of the types to free. In all other cases it is E.
     """
     if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
