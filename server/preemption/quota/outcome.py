@@ -103,7 +103,7 @@ class RunOutcome:
         return rule.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """Return the rule that excluded the most important allocation that could have helped a run that misses its target.
+        """Return the rule that excluded the most important allocation, of those that would help a run that misses its target.
 
         Return "" if the run meets its target, or if no allocation was excluded.
         """

@@ -250,7 +250,7 @@ def _is_enough_in_queues(
 
 
 def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that runs outside the ask's fence, in its leaf, or below the queues that decide for it (G2, G3).
+    """Refuse a victim of a claim that runs outside the ask's fence, in its leaf, or below queues that decide for the ask (G2, G3).
 
     Pods of a queue with `preemption.policy: disabled` are refused as well.
     """
