@@ -55,9 +55,8 @@ class Access:
     def checked(self, listen: str, metrics: str | None) -> None:
         """Raise BadOptionError for options that cannot be used.
 
-        There are four cases. The first: options that contradict each other. The second: TLS without a way for callers to
-        identify themselves. The third: a malformed address. The fourth: a port that could be reached from outside without TLS
-        and without ``--insecure``.
+        There are four cases: options that contradict each other, TLS without a way for callers to identify themselves, a malformed
+        address, and a port that could be reached from outside without TLS and without ``--insecure``.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--tls-cert and --tls-key must be given together")
@@ -167,7 +166,10 @@ def address(option: str, text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host. The result is False for a name other than localhost, which may be any address."""
+    """Return whether only this machine can reach the host.
+
+    Return False for any name other than localhost, because it may have any address.
+    """
     if host == "localhost":
         return True
     try:
@@ -179,7 +181,7 @@ def is_loopback(host: str) -> bool:
 def read_private(file: Path) -> bytes:
     """Return the bytes of a file that decides about access.
 
-    Raise BadOptionError, also if other users may change the file.
+    Raise BadOptionError if the file cannot be read, or if other users may change it.
     """
     try:
         found = file.stat()

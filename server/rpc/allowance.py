@@ -1,7 +1,8 @@
 """The number of events or steps in one piece of work, adapted to the time that earlier pieces took.
 
-The core counts steps and events and reads no clock, so that the limit on time is kept here. Long work is cut into pieces, and
-the event loop runs other tasks between two pieces. The input trace records the pieces, so that a replay repeats them.
+The core counts steps and events and reads no clock. The limit on time is therefore kept here, outside the core. Long work is cut
+into pieces, and the event loop runs other tasks between two pieces. The input trace records the pieces, so that a replay repeats
+them.
 """
 
 

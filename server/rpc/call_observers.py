@@ -1,4 +1,4 @@
-"""The observers of calls and of the messages of streams: they make spans where spans are exported, and free the memory of ended calls."""
+"""The observers of calls and of the messages of streams. They make spans if spans are exported, and free the memory of ended calls."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,7 +11,7 @@ from server.rpc.sessions import Kind
 
 
 def hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
-    """Return the observer of messages, which makes a span for each where spans are exported."""
+    """Return the observer of messages. If spans are exported, it makes a span for each message."""
 
     def hear(kind: Kind, objects: int, context: Context) -> None:
         if traces is not None:
@@ -25,7 +25,7 @@ def calls(
     clock: Callable[[], int],
     looks: Iterable[Callable[[grpc.StatusCode], None]],
 ) -> Called:
-    """Return the observer of calls: it makes a span for each where spans are exported, and frees the memory of ended calls."""
+    """Return the observer of calls. It frees the memory of ended calls and, if spans are exported, makes a span for each call."""
 
     def call_ended(code: grpc.StatusCode) -> None:
         for look in looks:

@@ -59,7 +59,7 @@ class OpenCalls:
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
         """Count a call while it is open. Raise CallError if too many are open.
 
-        On a port that is open to all, callers cannot be told apart. There only the limit for all callers together applies.
+        On a port that is open to all, callers cannot be told apart. On such a port only the limit for all callers together applies.
         """
         kind = kind_of(method)
         is_known = caller is not LOCAL_OPERATOR and kind in MOST

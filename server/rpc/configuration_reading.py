@@ -1,10 +1,10 @@
 """The readings of configurations outside the event loop, so that a slow reading does not delay other calls for long.
 
-A separate process reads long texts. A thread was measured and is not enough. Parts of PyYAML and of the check of the shape hold
-Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still for up to
-297 ms with a thread, and for 5 ms with the process. This was measured with 2 processors; on a loaded machine it took 4.3 s with
-a thread. The process starts with the first long text and ends with the server. Reading a short text on the loop costs less than
-sending it to the process.
+A separate process reads long texts. A thread is not enough, as measurements showed, because parts of PyYAML and of the check of the
+shape hold Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still
+for up to 297 ms with a thread, and for 5 ms with the process. This was measured with 2 processors; on a loaded machine it took 4.3
+s with a thread. The process starts with the first long text and ends with the server. Reading a short text on the loop costs less
+than sending it to the process.
 
 A text that takes longer than `FIRST_READING_S` is stopped. A second process, which reads such texts one after another, reads it
 again from its beginning.
@@ -56,7 +56,7 @@ class _Reader:
     """
 
     def __init__(self, command: Sequence[str], *, stays: bool) -> None:
-        """Make a reader. Without ``stays`` its process ends after each text, which frees its memory."""
+        """Make a reader. Without ``stays``, its process ends after each text, which frees the process's memory."""
         self._command = command
         self._stays = stays
         self._turn = asyncio.Lock()  # fair: the first to ask reads first
@@ -204,7 +204,7 @@ class Readings:
 
 
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
-    """Return the answer, and how often the process ended: 0, or 1 without an answer. Raise TimeoutError and CallError."""
+    """Return the answer, and how often the process ended: 0, or 1 if it ended without an answer. Raise TimeoutError and CallError."""
     try:
         return await reader.read(message, seconds), 0
     except (EOFError, ConnectionError):

@@ -1,10 +1,9 @@
 """The reads that are answered in copies of this process, so that no read delays a decision.
 
 A copy is a child process made by `fork` between two slices of the pump. A copy has the whole core as of that moment, and shares
-memory with its parent until one of them writes to it. It answers the questions that it was given, and ends. A fork stops the
-parent for 1.5 ms with 50,000 pods. A copy runs at a lower priority than its parent and has a time limit. It is the first
-process that the kernel ends when memory is short. A copy uses nothing of gRPC, whose threads do not exist in the child. Answers
-are sent through a pipe.
+memory with its parent until one of them writes to it. It answers the questions that it was given, and ends. A fork stops the parent
+for 1.5 ms with 50,000 pods. A copy runs at a lower priority than its parent and has a time limit. When memory is short, the kernel
+ends a copy first. A copy uses nothing of gRPC, whose threads do not exist in the child. Answers are sent through a pipe.
 """
 
 import asyncio
@@ -141,7 +140,7 @@ class Copies:
         self._held = True
 
     def go_on(self) -> None:
-        """Resume making copies. If a question waits and the limits allow it, make one at once."""
+        """Resume making copies. If a question waits and the limits allow a copy, make one at once."""
         self._held = False
         self._make()
 
@@ -289,7 +288,7 @@ def _forked() -> int:
     """Fork, as `os.fork` does, without its warning and with garbage collection off in the child.
 
     Python warns if other threads exist. The child uses nothing that these threads might have locked. The child must not collect
-    garbage, because objects of gRPC may be part of it, which only gRPC's threads can end.
+    garbage, because garbage may include objects of gRPC, which only gRPC's threads can end.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -88,7 +88,10 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 
 class Holding(Protocol):
-    """The object for which decisions wait before they are sent. ``tell`` is called when that wait takes long, and when it is over."""
+    """The object for which decisions wait before they are sent.
+
+    ``tell`` is called when that wait takes long, and when the wait is over.
+    """
 
     tell: Callable[[bool], object]
 
@@ -100,8 +103,8 @@ class Holding(Protocol):
 class Setting:
     """The settings of an endpoint, made by bootstrap. ``configured`` says that a file, not registrations, configures the core.
 
-    ``scheduler`` is used in place of the feed if inputs are recorded; it then calls ``feed``. Decisions wait for ``holding``
-    before they are sent. ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
+    If inputs are recorded, ``scheduler`` is used in place of the feed, and calls ``feed``. Decisions wait for ``holding`` before
+    they are sent. ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
     identities: Identities
@@ -163,9 +166,9 @@ class Endpoint:
         self._add_services(core, feed, setting)
 
     def follow(self, joining: Opened, seconds: Callable[[], float]) -> None:
-        """Decide nothing when `run` begins, if this core does not lead then: follow a leader until a manager registers.
+        """Let `run` follow a leader at its beginning, unless this core leads already.
 
-        ``seconds`` is the clock for measuring.
+        The core then decides nothing until a manager registers. ``seconds`` is the clock for measuring.
         """
         if self._replica.state is not State.LEADER:
             applier = Applier(self._feed, self._scheduler, seconds)
@@ -173,7 +176,10 @@ class Endpoint:
             self._servicer.lead = self._following.stop
 
     async def run(self) -> None:
-        """Decide until stopped. A core that follows others decides while it leads. An exception of the core ends this."""
+        """Decide until stopped. A core that follows another one decides only while it leads.
+
+        Raise an exception that the core raises.
+        """
         following = self._following
         if following is None:
             await self.pump.run()
@@ -253,7 +259,7 @@ class Endpoint:
         return self._guard.renew(identities)
 
     def _hold(self, held: bool) -> None:  # noqa: FBT001
-        """Report to probes whether decisions are sent. A core that holds decisions back serves no shim, but still answers reads."""
+        """Report to probes whether decisions are sent. A core that holds decisions back serves no shim, but it still answers reads."""
         if not self._guard.draining:
             self._health.mark(SERVICE_NAMES[0], serving=not held)
 
@@ -295,7 +301,7 @@ class Endpoint:
 
 
 def _history(pump: Pump, place: Address | None) -> object:
-    """Return the service of the history. Its modules are loaded only where there is a history: they take 0.2 s."""
+    """Return the service of the history. Its modules are loaded only if there is a history, because loading them takes 0.2 s."""
     if place is None:
         return NoHistory()
     from server.rpc.evenhand.history_service import HistoryService  # noqa: PLC0415

@@ -12,7 +12,7 @@ _DIGITS_MAX: Final = 18
 
 
 def epoch_head(epoch: int) -> bytes:
-    """Return the bytes that make an encoded AllocationResponse one of this epoch. Return none for epoch 0."""
+    """Return the bytes that add the epoch to an encoded AllocationResponse. Return b"" for epoch 0."""
     return si_pb2.AllocationResponse(epoch=epoch).SerializeToString()
 
 
@@ -26,7 +26,7 @@ def stream_epoch(context: Context) -> int:
 
 
 def refused(manager: Manager, why: str, *, connected: bool) -> CallError:
-    """Return the error of a registration or stream of an old epoch."""
+    """Return the error for a registration or stream of an old epoch."""
     return epoch_old(why, manager.epoch, connected=connected)
 
 

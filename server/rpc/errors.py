@@ -1,10 +1,10 @@
 """The errors on the wire: `google.rpc.Status` with details, never a bare text (design 1.12).
 
-Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`. An error about a field carries the field's
-path. An error about a missing object carries the object's name.
+Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`. An error about a field carries the field's path.
+An error about a missing object carries the object's name.
 
-A status travels in headers. A client that gets more than 8 KiB of headers drops the call and never sees the reason. Quoted
-texts are therefore shortened. Of many violations the status carries the first ones and the number of the others.
+A status travels in headers. A client that gets more than 8 KiB of headers drops the call and never sees the reason. Quoted texts
+are therefore shortened. If there are many violations, the status carries the first ones and the number of the others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -177,15 +177,15 @@ def registered_again() -> CallError:
 
 
 def another_instance(rm_id: str, last: str) -> CallError:
-    """Return the error of a process that was replaced and registers while its successor is connected. The process may retry later."""
+    """Return the error of a replaced process that registers while its successor is connected. The process may retry later."""
     message = f"{last or 'another process'} speaks for resource manager {rm_id!r} and took over from this one"
     return CallError(grpc.StatusCode.ABORTED, "ANOTHER_INSTANCE", message)
 
 
 def epoch_old(message: str, epoch: int, *, connected: bool) -> CallError:
-    """Return the error of a process that another one followed as the elected shim (design 7.2).
+    """Return the error of a process after which another process was elected as the shim (design 7.2).
 
-    ``epoch`` is the epoch that the core knows. ``connected`` says whether the process that has this epoch is connected.
+    ``epoch`` is the epoch that the core knows. ``connected`` says whether the process of this epoch is connected.
     """
     facts = {"epoch": str(epoch), "connected": "true" if connected else "false"}
     return CallError(grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_OLD", message, facts=facts)

@@ -114,7 +114,7 @@ class History:
     def first(self) -> int:
         """The number of the oldest entry that is kept.
 
-        If no entry is kept, the number that the next entry will have.
+        If no entry is kept, this is the number that the next entry will have.
         """
         return self._entries[0][0] if self._entries else self.last + 1
 

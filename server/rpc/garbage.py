@@ -1,16 +1,16 @@
 """Python's collection of cyclic garbage, which does not run while the core decides (design 6.13).
 
-Automatic collection stops when the server starts. From then on, garbage is collected in three situations: when the core is
-idle, under an endless load, and when calls arrive but no events. Under an endless load, one collection follows a slice for
-every `ENOUGH` new objects. If calls arrive but no events, it runs at the end of a call after `ENOUGH` new objects. The
-remaining objects are frozen, that is, left out of later collections. Each object is therefore examined once, and a collection
-does not take longer when the core holds more. Frozen objects are freed only by their reference counts, so the core must leave
-no cycles (`tests/rpc/test_garbage.py`). Libraries may leave some cycles. After `THOROUGH` collections, everything is therefore
-examined again. That takes long, so it waits until no event has arrived for a moment.
+Automatic collection stops when the server starts. From then on, garbage is collected in three situations: when the core is idle,
+under an endless load, and when calls arrive but no events. Under an endless load, a collection runs after a slice once there are
+`ENOUGH` new objects. If calls arrive but no events, it runs at the end of a call once there are `ENOUGH` new objects. The remaining
+objects are frozen, that is, left out of later collections. Each object is therefore examined once, and a collection does not take
+longer when the core holds more. Frozen objects are freed only by their reference counts, so the core must leave no cycles
+(`tests/rpc/test_garbage.py`). Libraries may leave some cycles. After `THOROUGH` collections, everything is therefore examined
+again. This examination takes long, so it waits until no event has arrived for a moment.
 
-In a large core that takes longer than health checks may wait. There a copy of the process searches for garbage
-(`rpc/unreachable`), which delays the core only for the duration of a fork. If the copy finds so much that the memory matters,
-the core examines everything itself, and logs it.
+In a large core the examination would take longer than health checks may wait. Therefore a copy of a large core's process searches
+for garbage (`rpc/unreachable`), which delays the core only for the duration of a fork. If the copy finds so much garbage that its
+memory matters, the core examines everything itself, and logs this.
 """
 
 import asyncio
@@ -118,7 +118,10 @@ class Garbage:
             self._quiet = self._later(QUIET_S, self.look_at_everything)
 
     def look_at_everything(self) -> None:
-        """Collect all garbage, frozen objects included. In a large core, let a copy search first, and collect only if it finds much."""
+        """Collect all garbage, frozen objects included.
+
+        In a large core, let a copy search first, and collect only if the copy finds much.
+        """
         self._disturb()
         if self._large and self._copies is not None and self._found is None:
             self._collections = 0
@@ -154,7 +157,7 @@ class Garbage:
         gc.enable()
 
     def _new(self) -> int:
-        """Return the approximate number of new objects since the last collection."""
+        """Return about how many objects were made since the last collection."""
         return max(_OF_AN_EVENT * self._events, gc.get_count()[0])
 
     def _disturb(self) -> None:

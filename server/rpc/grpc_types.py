@@ -34,10 +34,10 @@ async def let_go(requests: Requests) -> None:
 async def send_headers(context: Context) -> None:
     """Send the headers of a call before its first message.
 
-    A cancellation takes effect after the headers are sent.
+    If the call is cancelled, the cancellation takes effect after the headers are sent.
 
-    gRPC sends headers with the first message. It counts them as sent when that message is written. A call that is cancelled
-    before that can send no status, so its client would wait for ever. Raise grpc.aio.InternalError if the caller has left.
+    gRPC sends headers with the first message. It counts them as sent when that message is written. A call that is cancelled before
+    that can send no status, so its client would wait for ever. Raise grpc.aio.InternalError if the caller has left.
     """
     sending = asyncio.ensure_future(context.send_initial_metadata(()))
     is_cancelled = False

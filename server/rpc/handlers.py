@@ -66,7 +66,7 @@ def _acting(behaviour: Callable[[Message], Awaitable[Message]], answers: Answers
 def _generating(
     behaviour: Callable[[Message], AsyncIterator[Message | bytes]], answers: Answers
 ) -> Any:  # noqa: ANN401
-    """Return the handler of a stream of answers. An answer that is in bytes already was made by ``answers``."""
+    """Return the handler of a stream of answers. Answers that ``answers`` made are bytes already."""
 
     async def generate(request: Message, _: Context) -> AsyncIterator[Message | bytes]:
         async for message in behaviour(request):

@@ -1,11 +1,10 @@
 """The identity of a caller: the name in a client certificate, or a bearer token (design 1.14).
 
-Two YAML files give the names and the tokens their roles. The file of certificates has `certificates: [{name: shim.example,
-role: shim}]`. A name is a DNS name or a whole URI among the subject alternative names. For a certificate without alternative
-names it is the common name (RFC 6125). DNS names are compared without regard to case, and URIs exactly. A wildcard in a
-certificate matches only the same text in the file. The same file has `revoked: [{fingerprint: ...}, {serial: ...}]`. These
-certificates are refused although their authority is trusted. The file of tokens has `tokens: [{token: ..., role: viewer, queue:
-root.a}]`.
+Two YAML files give the names and the tokens their roles. The file of certificates has `certificates: [{name: shim.example, role:
+shim}]`. A name is a DNS name or a whole URI among the subject alternative names. If a certificate has no alternative names, its
+name is the common name (RFC 6125). DNS names are compared without regard to case, and URIs exactly. A wildcard in a certificate
+matches only the same text in the file. The same file has `revoked: [{fingerprint: ...}, {serial: ...}]`. These certificates are
+refused although their authority is trusted. The file of tokens has `tokens: [{token: ..., role: viewer, queue: root.a}]`.
 """
 
 import hashlib

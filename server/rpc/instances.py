@@ -1,8 +1,8 @@
 """The processes of a resource manager: which one acts for it, so that two processes with one id do not replace each other for ever.
 
-The newer of two processes takes over and the older one ends (design 1.10). Kubernetes then restarts the older one's container.
-It would now be the newer process, and take over in turn. A process may therefore send a name, the name of its pod, in
-`buildInfo`. A named process that was replaced waits until its successor is gone.
+The newer of two processes takes over and the older one ends (design 1.10). Kubernetes then restarts the container of the older
+process. The restarted process would now be the newer one, and would take over again. A process may therefore send a name, the name
+of its pod, in `buildInfo`. A named process that was replaced waits until its successor is gone.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Instances:
     def registered(self, rm_id: str, instance: str, *, speaking: bool) -> None:
         """Record that a process registered.
 
-        With ``speaking``, streams of another registration were open.
+        ``speaking`` says that streams of another registration were open.
         """
         last, self._last[rm_id] = self._last.get(rm_id, ""), instance
         aside = self._aside.setdefault(rm_id, {})

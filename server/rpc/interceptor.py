@@ -108,7 +108,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
         Return None if they admit it.
 
-        A call is not admitted either if its caller now has another role, queue or restriction. The client has to call again.
+        A call is also refused if its caller now has another role, queue or restriction. The client then has to call again.
         """
         try:
             caller = self._judged(call.method, call.authentication, call.metadata)
@@ -194,8 +194,9 @@ class Guard(grpc.aio.ServerInterceptor):
     ) -> None:
         """Handle a call from its admission to its end. An error of the handler becomes the call's status.
 
-        The status is set, and no exception is raised to gRPC. gRPC would keep the exception in the call's context. The two
-        would refer to each other and hold the bytes of the request until a collection of cycles (`rpc/garbage`).
+        The status is set, and no exception is raised to gRPC, because gRPC would keep the exception in the call's context.
+        Exception and context would refer to each other and hold the bytes of the request until a collection of cycles
+        (`rpc/garbage`).
         """
         ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
         call: _Admitted | None = None
@@ -251,7 +252,10 @@ def _let_frames_go(error: BaseException | None) -> None:
 
 
 async def _send(context: Context, answer: object, *, headers: bool = False) -> None:
-    """Write an answer; with ``headers``, send the headers first. If the call has to end during the writing, end it after the answer."""
+    """Write an answer. With ``headers``, send the headers first.
+
+    If the call has to end while the answer is written, end it afterwards.
+    """
     call = _CALL.get()
     if call is None:
         await context.write(answer)

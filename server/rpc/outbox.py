@@ -92,7 +92,7 @@ class Outbox:
     def _fitting(self) -> int:
         """Return how many pieces go into the next message.
 
-        The number is at least 1, even if that piece is larger than the limit.
+        The number is at least 1, even if the first piece alone is larger than the limit.
         """
         sizes = list(accumulate(map(len, self._pieces[:RESPONSE_OBJECTS_MAX])))
         return max(1, bisect_right(sizes, RESPONSE_BYTES_MAX))

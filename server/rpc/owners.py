@@ -93,7 +93,8 @@ class Owners:
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
         """Return whether a shim may not change the partition.
 
-        If its role is restricted to partitions, only these count. Otherwise the partition's manager must not be foreign.
+        If the shim's role is restricted to partitions, it may change these alone. Otherwise it may change partitions whose manager
+        is not foreign.
         """
         if caller.partitions:
             return name not in caller.partitions
@@ -102,7 +103,7 @@ class Owners:
     def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
         """Return whether the manager belongs to another caller.
 
-        It does if the caller's role is bound to another manager, or if another caller registered this one.
+        This is so if the caller's role is bound to another manager, or if another caller registered this manager.
 
         The empty name is never foreign.
         """

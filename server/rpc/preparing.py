@@ -1,4 +1,4 @@
-"""The preparation of a configuration beside other work, so that its application delays placements and health by little."""
+"""The preparation of a configuration beside other work, so that applying it hardly delays placements and health checks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,9 +10,9 @@ from server.model.quota import Configuration
 
 @asynccontextmanager
 async def prepared(core: Core, configuration: Configuration | None) -> AsyncIterator[None]:
-    """Prepare a configuration, and afterwards free what it left. The caller applies it within, or not.
+    """Prepare a configuration, and on leaving free what is left over. Inside this context, the caller may apply the configuration.
 
-    Between two pieces the event loop turns. Only one configuration may be prepared at a time (`Owners.changing`).
+    Between two pieces other tasks of the event loop run. Only one configuration may be prepared at a time (`Owners.changing`).
     """
     if configuration is None:
         yield

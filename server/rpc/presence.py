@@ -1,7 +1,7 @@
 """The presence of resource managers: when each last sent a message, and since when it has no open stream.
 
-When a process is killed, the operating system ends its streams at once. When a machine does not answer, gRPC's keep-alive ends
-its streams within 40 s. A manager that reconnects is away for a moment. A manager is reported as away when it has been away for
+When a process is killed, the operating system ends its streams at once. When a machine does not answer, gRPC's keep-alive ends its
+streams within 40 s. Because a manager that reconnects is away for a moment, it is reported as away only when it has been away for
 `AWAY_GRACE_MS`.
 """
 

@@ -1,12 +1,11 @@
 """The pump, which moves events from the inbox to the core and decisions to the outboxes. Nothing else calls `take` and `tick`.
 
-The pump is one asyncio task. It works in slices. A *slice* is a number of events, then a tick, then the sending of the
-decisions after `before_leaving`. Between slices the pump yields to the event loop. If the core has nothing more to decide, the
-pump sleeps until a message arrives or until the core's next due instant. If the events of a slice take long, the pump also
-yields between them, and between the parts of one event. If the steps of the core take long, a tick has fewer steps. After long
-work the pump waits until open health checks are answered, for a few milliseconds at most. No report is read from the core within
-a slice. A defect in the core ends the pump and with it the process. Clients then send everything again to the next process
-(crash-only).
+The pump is one asyncio task. It works in slices. A *slice* is a number of events, then a tick, then the sending of the decisions
+after `before_leaving`. Between slices the pump yields to the event loop. If the core has nothing more to decide, the pump sleeps
+until a message arrives or until the core's next due instant. If the events of a slice take long, the pump also yields between two
+events, and between the parts of one event. If the steps of the core take long, a tick has fewer steps. After long work the pump
+waits until open health checks are answered, for a few milliseconds at most. No report is read from the core within a slice. A
+defect in the core ends the pump and with it the process. Clients then send everything again to the next process (crash-only).
 """
 
 import asyncio
@@ -83,14 +82,15 @@ class Observer(Protocol):
     def decided(self, decisions: Decisions, now: int, /) -> None:
         """Receive decisions of a slice, in order.
 
-        These are all of them or, if the slice has a registration, those before it or those after it.
+        These are all decisions of the slice. If the slice has a registration, they are those before the registration, or those
+        after it.
         """
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
         """Receive the number of events of a finished slice, and the seconds that it took."""
 
     def idle(self) -> None:
-        """Receive the note that the pump has nothing to do now."""
+        """Do work for which there is time, because the pump has nothing to do now."""
 
 
 class Time(NamedTuple):
@@ -172,12 +172,12 @@ class Pump:
         self._post(_Mail(session, batch))
 
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
-        """Put events into the inbox and return the replies to them.
+        """Put events into the inbox, and return the replies to these events.
 
         ``after`` is called right after the last event.
 
-        The core gets no other event in between. The pump may yield to the event loop if these events take long. A full inbox
-        does not delay these events.
+        The core gets no other event in between. The pump may yield to the event loop if these events take long. A full inbox does
+        not delay these events.
         """
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         self._post(_Mail(None, Batch(events[0].rm_id, [*events]), reply, after))
@@ -216,7 +216,7 @@ class Pump:
         self._enough.set()
 
     async def run(self) -> None:
-        """Run until stopped, or until a rest. An exception of the core ends `run`. The core must not be used afterwards."""
+        """Run until `stop` or `rest` is called. An exception of the core ends `run`. The core must not be used afterwards."""
         self._resting = False
         while not (self.stopping or self._resting):
             if not (self._more or self._inbox or self._settling):
@@ -264,7 +264,7 @@ class Pump:
                     await self._awake.wait()
 
     async def _gather(self) -> None:
-        """If there is a backlog, wait a moment, so that messages that follow the first one get into the same slice."""
+        """If there is a backlog, wait a moment, so that the messages that follow the first one join the same slice."""
         self._coming = False
         if not self._flooded:
             return
@@ -317,7 +317,10 @@ class Pump:
         return tick
 
     async def _whole(self, parts: Parts[_T]) -> tuple[_T, float]:
-        """Do work in parts, yield to the event loop between two parts if they take long, and return the result and the work's seconds."""
+        """Do work in parts. If the parts take long, yield to the event loop between two of them.
+
+        Return the result and the seconds of work.
+        """
         seconds = 0.0
         while True:
             started = self._time.seconds()
@@ -386,7 +389,7 @@ class Pump:
     async def _turn(self) -> None:
         """Yield to the event loop, and wait a moment until health checks that have begun are answered.
 
-        Each message of a call passes through gRPC's own threads. To answer a check, it is therefore not enough to yield once.
+        Each message of a call passes through gRPC's own threads. Yielding once is therefore not enough to answer a check.
         """
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -463,10 +466,10 @@ class Pump:
 
         While many objects wait for a stream, yield longer.
 
-        Two messages of one stream in the inbox make a backlog, even if they are small. Clients that wait for each answer make
-        no backlog, however many there are. Two more cases count as a backlog, because more messages may follow: a slice of at
-        least GATHER_EVENTS, and two messages of one stream at the end of the wait in `_gather`. There is no backlog while a
-        caller waits for replies.
+        Two messages of one stream in the inbox make a backlog, even if they are small. Clients that wait for each answer make no
+        backlog, however many there are. Two more cases count as a backlog, because more messages may follow: a slice with at least
+        GATHER_EVENTS events, and two messages of one stream in the inbox when the wait in `_gather` ends. There is no backlog while
+        a caller waits for replies.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
@@ -488,7 +491,7 @@ class Pump:
     def _breaths(self) -> int:
         """Return how often to yield to the event loop.
 
-        After a single message that is more often, because the message may be the first of many.
+        After a single message the pump yields more often, because the message may be the first of many.
         """
         return _BREATHS_FOR_SECOND if len(self._inbox) == 1 else _BREATHS_MIN
 
@@ -496,6 +499,6 @@ class Pump:
 def _is_heard(mail: _Mail) -> bool:
     """Return whether a message is still to be taken.
 
-    It is if its stream is open or has ended in order, or if it came from no stream.
+    This is so if its stream is open or has ended in order, or if the message came from no stream.
     """
     return mail.session is None or mail.session.alive or mail.session.farewell is not None

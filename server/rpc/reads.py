@@ -72,7 +72,7 @@ class InPlace:
         self._steady.set()
 
     def close(self) -> None:
-        """Do nothing: a read that is held is answered at `go_on` only."""
+        """Do nothing, because a read that is held is answered only at `go_on`."""
 
 
 class Answers:

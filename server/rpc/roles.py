@@ -12,7 +12,7 @@ from server.model.quota import ROOT, is_below
 class Role(enum.StrEnum):
     """The role of a caller. A viewer sees one queue with all queues below it. `metrics` only reads the metrics endpoint.
 
-    A follower is another core. It holds the whole state of this one, and answers the reads of its own callers.
+    A follower is another core, which has the whole state of this core and answers the reads of its own callers.
     """
 
     SHIM = "shim"
@@ -24,9 +24,10 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity behind a call. ``queue`` is the queue that a viewer sees. For every other role it is meant to be the root.
+    """The identity behind a call. ``queue`` is the queue that a viewer sees.
 
-    A shim may be restricted to a ``manager`` and to ``partitions``. An empty field restricts nothing.
+    Callers with any other role have the root as their queue. A shim may be restricted to a ``manager`` and to ``partitions``. An
+    empty field restricts nothing.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The files that decide which callers may reach the ports. They are read at the start, and again when one of them changes.
 
 Certificate, key and client authority together are one secret. The roles are another, the tokens a third. A secret is replaced
-completely or not at all. While a new file cannot be used, the content that was read before stays in force.
+completely or not at all. As long as a new file cannot be used, the content that was read before stays in force.
 """
 
 import ssl
@@ -77,7 +77,7 @@ class _Secret(Generic[_Read]):
     def _now(self) -> list[tuple[int, int, int] | None]:
         """Return a stamp for each file, or None for a file that cannot be read. The stamp changes when the file is replaced.
 
-        Links are followed, so a swapped link is a change.
+        Links are followed, so that a link to another file is a change.
         """
         return [_stamp(file) for file in self.files]
 
@@ -120,9 +120,9 @@ class Secrets:
         return grpc.dynamic_ssl_server_credentials(self._tls.value.grpc, fetch, needed)
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the configuration in force if it is newer than the one that gRPC has, else None.
+        """Return the TLS configuration in force if it is newer than that which gRPC has, else None.
 
-        GRPC calls this in a thread of its own.
+        The library gRPC calls this in a thread of its own.
         """
         tls = self._tls.value
         if tls is None or tls is self._offered:

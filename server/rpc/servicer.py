@@ -118,11 +118,12 @@ class Scheduler:
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Register a manager. Raise CallError for a registration that is refused.
 
-        What the manager had reported before is removed, unless the manager will say when its sync is complete and does not ask
-        to forget it. Then it is compared with what the manager reports (design 1.10).
+        If the manager will say when its sync is complete, and does not ask to forget its earlier reports, the core keeps what it
+        had reported, and compares it with the new reports. Otherwise the core removes it (design 1.10).
 
-        If the manager had registered before, its streams end. Otherwise only those end that other callers opened. During a
-        first registration, messages of the manager wait until it is done. (See `_after_registration` for later ones.)
+        If the manager had registered before, its streams end. Otherwise only those of its streams end that other callers opened.
+        During a first registration, messages of the manager wait until the registration is done. (See `_after_registration` for
+        later registrations.)
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -199,7 +200,7 @@ class Scheduler:
 
         The core then takes little time for each event.
 
-        The registration itself ends the rest, which is fewer than `WIPE_OBJECTS`.
+        The registration itself ends the others, which are fewer than `WIPE_OBJECTS`.
         """
         known = held(self._core.state, event.rm_id)
         return [ManagerWiped(event.rm_id, WIPE_OBJECTS, event.epoch)] * (
@@ -298,7 +299,7 @@ class Scheduler:
         """Wait until a registration of the manager that is in progress is done.
 
         A stream that already speaks for a registered manager does not wait. A new stream of a registered manager waits at most
-        REGISTRATION_WAIT_S. A registration whose configuration takes long to read must not stop the manager's streams. When
+        REGISTRATION_WAIT_S. Thus a registration whose configuration takes long to read does not stop the manager's streams. When
         that registration is done, the streams end.
         """
         is_known = self._sessions.is_registered(rm_id)
@@ -335,7 +336,10 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Write messages from the outbox. If the session ends in order, the rest is still written. If it fails, the rest is dropped."""
+    """Write messages from the outbox. If the session ends in order, the remaining messages are still written.
+
+    If it fails, they are dropped.
+    """
     ended = False
     while not ended:
         if session.alive:

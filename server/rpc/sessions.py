@@ -1,8 +1,8 @@
 """The sessions: which stream belongs to which resource manager, and what ends a stream (design 1.10).
 
 A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of stream. A new
-stream replaces the one before. A registered manager's outboxes outlive its streams. Decisions that are made before a stream is
-opened are therefore not lost.
+stream replaces the one before. The outboxes of a registered manager stay when its streams end. Decisions that are made before a
+stream is opened are therefore not lost.
 """
 
 import asyncio
@@ -144,7 +144,7 @@ class Sessions:
         """Open a stream. Raise CallError if STREAMS_MAX are open and the caller has at least as many as one manager needs.
 
         If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller always
-        has places for the streams of one manager, so that other callers cannot keep it out.
+        has places for the streams of one manager, so that other callers cannot keep this caller out.
         """
         if len(self._open) >= STREAMS_MAX:
             self._end_silent(now)
@@ -215,7 +215,7 @@ class Sessions:
     def _why_full(self, caller: Caller) -> CallError | None:
         """Return why the caller may not register another manager.
 
-        Return None if it may. Each caller may always register a first one.
+        Return None if it may. Each caller may always register a first manager.
         """
         own = self.owners.count(caller)
         if own and len(self._registered) >= MANAGERS_MAX:
@@ -245,8 +245,8 @@ class Sessions:
     ) -> None:
         """Record a registration. From now on each message of the allocation stream carries the epoch.
 
-        If the manager had registered before, end its streams. Otherwise end only those that other callers opened. Objects that
-        wait for these streams are not sent.
+        If the manager had registered before, end its streams. Otherwise end only those of its streams that other callers opened.
+        Objects that wait for the ended streams are not sent.
         """
         self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered

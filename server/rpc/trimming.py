@@ -1,8 +1,8 @@
 """The return of memory from the C library to the system, a moment after work.
 
 The library holds a message of a few MB as many small pieces. When the pieces are freed, the process keeps the memory until the
-library is asked to return it. For example, 100 messages of 10,001 objects left 180 MiB on an idle core. To return the memory
-takes 20 to 200 microseconds.
+library is asked to return it. For example, 100 messages of 10,001 objects left 180 MiB on an idle core. Returning the memory takes
+20 to 200 microseconds.
 """
 
 import ctypes
@@ -26,8 +26,8 @@ def give_back() -> None:
 class Trimming:
     """The return of memory after work.
 
-    The pump reports its slices, and the guard reports ended calls. It returns memory once, `TRIM_S` after the first work since
-    the last time.
+    The pump reports its slices, and the guard reports ended calls. Memory is returned once, `TRIM_S` after the first work since the
+    last return.
     """
 
     def __init__(self, later: Later, trim: Callable[[], None] = give_back) -> None:

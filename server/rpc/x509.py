@@ -1,6 +1,6 @@
 """The facts of an X.509 certificate, read from its DER form (RFC 5280, 4.1): serial number, end of validity, fingerprint.
 
-The standard library reads them only from the verified certificate of a peer, and not from a certificate in a file.
+The standard library reads these facts only from the verified certificate of a peer, and not from a certificate in a file.
 """
 
 import base64

@@ -65,7 +65,7 @@ def _candidates(ranking: Ranking | None) -> Iterable[str]:
 
 
 class DecisionLog:
-    """The last `DECISION_CHANGES_KEPT_MAX` changes. The pump calls it for each batch of decisions."""
+    """The log of the last `DECISION_CHANGES_KEPT_MAX` changes. The pump calls `decided` for each batch of decisions."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -94,7 +94,7 @@ class DecisionLog:
 
     @property
     def first(self) -> int:
-        """The number of the oldest change that is kept. If no change is kept, it is the number that the next change will have."""
+        """The number of the oldest change that is kept. If no change is kept, this is the number that the next change will have."""
         return self._changes[0].number if self._changes else self.last + 1
 
     @property
@@ -158,7 +158,8 @@ class DecisionLog:
     def _moved(self, moved: DecisionMoved) -> None:
         """Record a move of a decision.
 
-        If an earlier process made the decision, the core is asked for it. A decision that the core does not know is ignored.
+        If an earlier process made the decision, its record is read from the core. A decision that the core does not know is
+        ignored.
         """
         record = self._records.get(moved.decision_id)
         record = record or known_decisions.decision(self._core, moved.decision_id)

@@ -198,7 +198,7 @@ def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
 
 
 def _batch(changes: Iterator[Change]) -> list[Change]:
-    """Return the next changes for one message: at least one, and more of them as long as they have few victims together."""
+    """Return the next changes for one message: at least one, and more as long as all of them together have few victims."""
     found: list[Change] = []
     rows = 0
     for change in islice(changes, RESPONSE_OBJECTS_MAX):
@@ -214,7 +214,10 @@ def _rows(record: DecisionRecord) -> int:
 
 
 def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[VisibleDecision], str]:
-    """Return the decisions of the page and the token of the next page or "". If they have many victims, the page is shorter than its size."""
+    """Return the decisions of the page, and the token of the next page or "".
+
+    If the decisions have many victims, the page is shorter.
+    """
     end = _end([_rows(side.record) for side in sides], page)
     return sides[page.start : end], str(end) if end < len(sides) else ""
 

@@ -127,7 +127,7 @@ def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.Decidin
 def held(levels: Sequence[pb.DecidingLevel]) -> str:
     """Return what the queues of these levels used: `queue root.a held 8 cores of 2 cores guaranteed`.
 
-    Queues are separated by semicolons. The one with the longest path comes first.
+    Queues are separated by semicolons. The queue with the longest path comes first.
     """
     numbers: dict[str, list[str]] = {}
     for one in sorted(levels, key=lambda each: -len(each.queue)):

@@ -32,7 +32,10 @@ def queue(report: SettingsReport, caller: Caller) -> pb.QueueSettings:
 
 
 def settings(found: Iterable[SettingReport], caller: Caller) -> list[pb.QueueSetting]:
-    """Return the messages of settings in the given order. For a viewer, the users that queues of others name are hidden."""
+    """Return the messages of settings in the given order.
+
+    For a viewer, the users that the settings of other queues name are hidden.
+    """
     visible = sees(caller)
     return [
         pb.QueueSetting(

@@ -103,8 +103,8 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
     """Return the messages of the lines of which the caller sees the claimant or the victim queue.
 
-    A viewer's queues are its own and those below or above them. For a viewer, any other queue is `another queue`, and the
-    owners of other queues' victims are left out. Lines that are equal then are summed.
+    A viewer's queues are its own and those below or above them. For a viewer, any other queue is called `another queue`, and the
+    owners of other queues' victims are left out. Lines that thereby become equal are summed.
     """
     found: dict[tuple[str, str, str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:

@@ -41,9 +41,8 @@ class Preempted:
     ) -> pb.ExplainResponse | None:
         """Return the explanation of the decision with this id.
 
-        ``victim`` is the victim that is compared with the next candidate. By default it is the last one that the caller sees.
-        Return None if the partition has no such decision, or if the decision does not concern the caller. A ``partition`` of ""
-        means any.
+        ``victim`` is the victim that is compared with the next candidate, by default the last victim that the caller sees. Return
+        None if the partition has no such decision, or if the decision does not concern the caller. A ``partition`` of "" means any.
         """
         record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):

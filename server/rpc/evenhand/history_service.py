@@ -1,7 +1,7 @@
 """The HistoryService: the past, from the database of the history, limited to what each caller may see.
 
 Every answer is made in a copy of the process (`rpc/copies`), with a connection of its own that cannot write. A core without a
-history has `NoHistory` instead, which needs none of the modules that this one imports.
+history has the service `NoHistory` instead, which needs none of the modules that this module imports.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,7 @@ CONFIGURATIONS_MAX: Final = 20
 
 
 class HistoryService:
-    """The service that reads the history; it changes nothing."""
+    """The service that reads the history. It changes nothing."""
 
     def __init__(self, pump: Pump, place: Address) -> None:
         self._pump = pump
@@ -65,7 +65,7 @@ class HistoryService:
         )
 
     def get_pod_history(self, request: pb.GetPodHistoryRequest) -> pb.GetPodHistoryResponse:
-        """Return the asks of a pod. Raises NOT_FOUND if the history has none that the caller may see."""
+        """Return the asks of a pod. Raises NOT_FOUND if the history has no ask of it that the caller may see."""
         caller = CALLER.get()
         with self._read() as connection:
             when = self._period(connection, 1, 0, DAY_MS)
@@ -81,7 +81,7 @@ class HistoryService:
         )
 
     def get_waits(self, request: pb.GetWaitsRequest) -> pb.GetWaitsResponse:
-        """Return by queue how long pods waited; a viewer gets its own queues."""
+        """Return, by queue, how long pods waited. A viewer gets its own queues."""
         caller = CALLER.get()
         queue = _queue(request.queue, caller)
         with self._read() as connection:
@@ -167,7 +167,7 @@ class HistoryService:
     def list_past_decisions(
         self, request: pb.ListPastDecisionsRequest
     ) -> pb.ListPastDecisionsResponse:
-        """Return a page of decisions, oldest first; a viewer gets the decisions that concern its queues."""
+        """Return a page of decisions, oldest first. A viewer gets the decisions that concern its queues."""
         caller, queue = CALLER.get(), request.queue.lower()
         page = wanted(request.page_size, request.page_token)
         found: list[decisions_pb2.Decision] = []
@@ -210,7 +210,7 @@ class HistoryService:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        """Provide a connection that only reads; raises CallError if the database does not answer."""
+        """Provide a connection that only reads. Raises CallError if the database does not answer."""
         try:
             with read_only(self._place) as connection:
                 yield connection
@@ -224,7 +224,7 @@ class HistoryService:
     def _period(
         self, connection: Connection, since_ms: int, until_ms: int, length_ms: int
     ) -> Period:
-        """Return the period of a request; raises CallError if it does not begin before its end."""
+        """Return the period of a request. Raises CallError if the period does not begin before its end."""
         until = until_ms or self._pump.now()
         since = since_ms or until - length_ms
         if not 0 <= since < until:
@@ -241,7 +241,7 @@ def _partition(name: str) -> str:
 
 
 def _queue(path: str, caller: Caller) -> str:
-    """Return the queue that a request names, for a viewer by default its own; raises CallError NOT_FOUND."""
+    """Return the queue that a request names. If it names none, a viewer gets its own queue. Raises CallError NOT_FOUND."""
     queue = path.lower()
     if queue and not sees_all(caller) and not caller.sees(queue):
         raise not_found("queue", path)

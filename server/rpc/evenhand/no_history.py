@@ -1,4 +1,4 @@
-"""The HistoryService of a core that keeps no history: it refuses every call and says how to keep one."""
+"""The HistoryService of a core that keeps no history. It refuses every call, and says how to keep a history."""
 
 from collections.abc import Callable, Coroutine
 from typing import NoReturn

@@ -1,4 +1,4 @@
-"""The effect of the next quota run on a running allocation: as a message, and as text."""
+"""The effect of the next quota run on a running allocation, as a message and as text."""
 
 from evenhand.v1 import explain_pb2 as pb
 from server.core.queries.quota_outlook import QuotaOutlook

@@ -2,7 +2,7 @@
 
 The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted. No pod,
 application, queue or node of others is named. Sentences that the core wrote for operators are left out. A sentence about the
-viewer's own pod is kept, but without the foreign names that the decision has.
+viewer's own pod is kept, but without the names of others that the decision has.
 """
 
 import re
@@ -139,7 +139,8 @@ def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
 def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
     """Return the levels that influenced a decision.
 
-    For a viewer, the levels of other queues have no numbers. The name of such a queue is kept only if it is above the viewer's.
+    For a viewer, the levels of other queues have no numbers. The name of such a queue is kept only if the queue is above the
+    viewer's.
     """
     if sees_all(caller):
         return tuple(found)

@@ -19,7 +19,7 @@ from server.rpc.roles import CALLER
 
 
 class ReplicationService:
-    """The service for followers. A core that follows another one feeds nobody."""
+    """The service for followers. A core that follows another core has no followers of its own."""
 
     def __init__(self, feed: Feed, pump: Pump, reads: Reads, replica: Replica) -> None:
         self._feed = feed
@@ -86,7 +86,7 @@ class ReplicationService:
     async def get_replication(
         self, _request: pb.GetReplicationRequest
     ) -> pb.GetReplicationResponse:
-        """Return whether this core leads or follows, and how far it is."""
+        """Return whether this core leads or follows, and how many events and ticks it has got."""
         replica = self._replica
         leads = replica.state is State.LEADER
         return pb.GetReplicationResponse(

@@ -46,7 +46,7 @@ class ReportService:
         )
 
     def _queue(self, partition: str, path: str, caller: Caller) -> str:
-        """Return the queue that a request names, for a viewer by default its own.
+        """Return the queue that a request names. If it names none, a viewer gets its own queue.
 
         Raise CallError NOT_FOUND if the caller sees no such queue.
         """

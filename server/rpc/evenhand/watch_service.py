@@ -45,7 +45,7 @@ class WatchService:
         self._answers = answers
 
     async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
-        """Yield a picture at once, and another one after a change. Changes within one interval lead to one picture."""
+        """Yield a picture at once, and another one after a change. All changes within one interval lead to one picture."""
         pause = _pause(request.min_interval_ms)
         with self._watchers.watching():
             seen = -1

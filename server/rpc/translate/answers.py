@@ -101,7 +101,10 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 
 
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
-    """Return the message that says why an ask waits. The core decides it at each change of the reason. The outbox keeps the last one."""
+    """Return the message that says why an ask waits. The core sends one at each change of the reason.
+
+    The outbox keeps only the last one.
+    """
     return si_pb2.AllocationResponse(
         schedulingStates=[
             si_pb2.UpdateContainerSchedulingStateRequest(

@@ -2,9 +2,9 @@
 
 Each decision becomes a *piece*: a response that has only the object of this decision.
 
-Protobuf merges messages whose bytes are joined. Pieces joined in any order are therefore one response. Placements and releases
-are joined from cached parts. Placements are by far the most frequent, and a quota run has tens of thousands of releases. All
-other pieces come from the generated classes (`translate.answers`).
+Protobuf merges messages whose bytes are joined. Pieces that are joined in any order are therefore one response. The pieces of
+placements and releases are joined from cached parts. Placements are by far the most frequent, and a quota run has tens of thousands
+of releases. All other pieces come from the generated classes (`translate.answers`).
 """
 
 from collections.abc import Iterable
