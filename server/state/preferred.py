@@ -101,7 +101,9 @@ class Preferred:
         for one in self.preferences.groups:
             count = domains.by_group.get((one.group, one.topology_key))
             if count is None:
-                found.append(domains.emptied)  # perhaps this group was the one that lost its last allocation
+                found.append(
+                    domains.emptied
+                )  # perhaps this group was the one that lost its last allocation
             else:
                 found.append(count.rose if one.weight > 0 else count.fell)
         return tuple(found)
