@@ -66,10 +66,7 @@ def ask(key: str, application: str, millicores: int) -> si.Allocation:
 
 
 def accepted(stream: Stream, field: str, wanted: int) -> None:
-    """Read answers until the core has accepted this number of nodes or applications.
-
-    `field` is the field of the answer.
-    """
+    """Read answers until `wanted` nodes or applications are accepted. Print the `field` of each."""
     for answer in stream.answers:
         for refused in answer.rejected:
             raise RefusedError(refused.reason)
