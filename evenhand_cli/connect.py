@@ -212,7 +212,7 @@ def _deciding(
     timeout_s: float,
 ) -> str:
     """Return the address of the core that decides; of the first one that answers if none does; else the first of all."""
-    addresses = [checked_address(one.strip()) for one in way.core.split(",")]
+    addresses = checked_addresses(way.core)
     if len(addresses) == 1:
         return addresses[0]
     answered: list[str] = []
@@ -271,6 +271,11 @@ def checked_address(address: str) -> str:
             code=ExitCode.USAGE,
         )
     return address
+
+
+def checked_addresses(text: str) -> list[str]:
+    """Return the addresses of a list with commas. Raises Fault for one that is not HOST:PORT."""
+    return [checked_address(one.strip()) for one in text.split(",")]
 
 
 def check_pair(cert: Path | str | None, key: Path | str | None) -> None:

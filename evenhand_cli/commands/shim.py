@@ -20,7 +20,7 @@ from evenhand_cli.connect import (
     TlsKey,
     TokenFile,
     channel_credentials,
-    checked_address,
+    checked_addresses,
     read_token,
 )
 from evenhand_cli.connect import (
@@ -305,7 +305,7 @@ def shim(
     _check_combination(ctx, kubernetes=kubernetes)
     credentials = channel_credentials(tls_ca, tls_cert, tls_key)
     token = read_token(token_file) if token_file else ""
-    addresses = [connection.CoreAddress(one, credentials, token) for one in checked_addresses(core)]
+    addresses = [connection.CoreAddress(one, credentials, token) for one in _different(core)]
     logs.configure(sys.stderr)
     _warn_of_files(tls_key, token_file)
     if cluster is None:
@@ -378,9 +378,9 @@ def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
         refuse_without("--elect", **idle)
 
 
-def checked_addresses(text: str) -> list[str]:
+def _different(text: str) -> list[str]:
     """Return the addresses of a list with commas. Raises Fault for one that is not HOST:PORT, or that is named twice."""
-    addresses = [checked_address(one.strip()) for one in text.split(",")]
+    addresses = checked_addresses(text)
     if len(set(addresses)) < len(addresses):
         raise Fault(
             f"`{text}` names a core twice",
