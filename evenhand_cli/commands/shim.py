@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -367,15 +367,15 @@ def _warn_of_files(*secrets: Path | None) -> None:
 def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
     """Raise Fault for an option that belongs to the other kind of cluster; environment variables are ignored here."""
     names = OF_EMBEDDED if kubernetes else ON_KUBERNETES
-    given = {name: ctx.get_parameter_source(name) for name in names}
-    wrong = {name: source is not None and source.name == GIVEN for name, source in given.items()}
-    refuse_without("--cluster" if kubernetes else "--kubernetes", **wrong)
+    refuse_without("--cluster" if kubernetes else "--kubernetes", **_given(ctx, names))
     if not ctx.params["elect"]:
-        sources = {name: ctx.get_parameter_source(name) for name in LEASE}
-        idle = {
-            name: source is not None and source.name == GIVEN for name, source in sources.items()
-        }
-        refuse_without("--elect", **idle)
+        refuse_without("--elect", **_given(ctx, LEASE))
+
+
+def _given(ctx: typer.Context, names: Sequence[str]) -> dict[str, bool]:
+    """Return for each option whether it was given on the command line."""
+    sources = {name: ctx.get_parameter_source(name) for name in names}
+    return {name: source is not None and source.name == GIVEN for name, source in sources.items()}
 
 
 def _different(text: str) -> list[str]:
