@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from shim_client.config import BadSettingError, Settings, settings_from
 from shim_client.core_client.connection import CoreAddress
 from shim_client.election.candidate import Candidate
 from shim_client.election.elector import Elector
-from shim_client.election.lease import LeaseError, LeaseTerms
+from shim_client.election.lease import Election, LeaseError
 from shim_client.informers import listed
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
@@ -44,16 +44,6 @@ COLLECT_AFTER = 50_000
 
 Python's default of 700 makes listing a large cluster take a quarter longer.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Election:
-    """The Lease by which one of several shims is elected (design 7.2)."""
-
-    name: str = "evenhand-shim"
-    namespace: str = ""
-    """Namespace of the Lease. If empty, it is that of the ConfigMaps."""
-    terms: LeaseTerms = field(default_factory=LeaseTerms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from shim_client import bootstrap, cluster_service
 from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.core_client import connection
 from shim_client.core_client.streams import SupersededError
-from shim_client.election.lease import BadTermsError, LeaseTerms
+from shim_client.election.lease import BadTermsError, Election, LeaseTerms
 from shim_client.embedded.faults import object_faults
 from shim_client.embedded.keeping import StateFile, default_folder
 from shim_client.embedded.loading import BadFileError
@@ -309,17 +309,20 @@ def shim(
     logs.configure(sys.stderr)
     _warn_of_files(tls_key, token_file)
     if cluster is None:
-        place = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
-        more = {
-            "instance": instance,
-            "health": health,
-            "qps": qps,
-            "burst": burst,
-            "wait": not no_wait,
-            "forget": forget,
-        }
-        given = (lease, lease_namespace, lease_duration, lease_renew, lease_margin)
-        _join_kubernetes(addresses, given if elect else None, **place, **more)
+        terms = _terms(lease_duration, lease_renew, lease_margin) if elect else None
+        _join_kubernetes(
+            addresses,
+            kubeconfig=kubeconfig,
+            context=context,
+            namespace=namespace,
+            instance=instance,
+            health=health,
+            qps=qps,
+            burst=burst,
+            wait=not no_wait,
+            forget=forget,
+            election=Election(lease, lease_namespace, terms) if terms else None,
+        )
         return
     folder = state or default_folder(cluster, os.environ)
     with shim_faults(core), closing(state_file(folder, state)) as kept, state_faults():
@@ -409,15 +412,11 @@ def _terms(duration: str, renew: str, margin: str) -> LeaseTerms:
     return terms
 
 
-def _join_kubernetes(
-    cores: list[connection.CoreAddress],
-    lease: tuple[str, str, str, str, str] | None,
-    **place: Any,  # noqa: ANN401
-) -> None:
-    terms = _terms(*lease[2:]) if lease else None
+def _join_kubernetes(cores: list[connection.CoreAddress], **place: Any) -> None:  # noqa: ANN401
+    """Run a shim for a Kubernetes API server; `place` has the fields of a `Place`. Raises Fault."""
     try:
         # The extra is not always installed, and takes a while to load.
-        from shim_client.deployed import Election, Place, run_on_kubernetes  # noqa: PLC0415
+        from shim_client.deployed import Place, run_on_kubernetes  # noqa: PLC0415
         from shim_client.kubernetes.access import NoAccessError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise Fault(
@@ -426,9 +425,8 @@ def _join_kubernetes(
             advice="install the extra: pip install 'evenhand[kubernetes]'",
         ) from error
     try:
-        election = Election(*lease[:2], terms) if lease and terms else None
         with shim_faults(", ".join(one.target for one in cores)):
-            work = run_on_kubernetes(Place(election=election, **place), *cores)
+            work = run_on_kubernetes(Place(**place), *cores)
             asyncio.run(until_stopped(work))
     except NoAccessError as error:
         raise Fault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -41,6 +41,16 @@ class LeaseTerms:
                 f"a lease of {self.duration:g} s is too short: with a renewal every {self.renew:g} s and a margin of "
                 f"{self.margin:g} s it must last at least {least:g} s"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The Lease by which one of several shims is elected (design 7.2)."""
+
+    name: str = "evenhand-shim"
+    namespace: str = ""
+    """Namespace of the Lease. If empty, it is that of the ConfigMaps."""
+    terms: LeaseTerms = field(default_factory=LeaseTerms)
 
 
 @dataclass(frozen=True, slots=True)
