@@ -87,7 +87,8 @@ class Elector:
     async def raised(self, term: Term, above: int) -> Term:
         """Raise the epoch of a term above the given epoch, which a core knows from an earlier lease. Raises LeaseLostError.
 
-        The store accepts the write only if no other process took the lease meanwhile.
+        The store accepts the write only if no other process took the lease meanwhile. After a request that failed, wait as `run`
+        does.
         """
         while self._candidate.seconds_left(term.number, self._clock()) > 0:
             async with self._one_request:
@@ -95,6 +96,8 @@ class Elector:
                 if change is not None and await self._write(change):
                     return Term(term.number, self._candidate.epoch)
             await self._step()
+            if self._candidate.must_read(self._clock()):
+                await asyncio.sleep(self._candidate.terms.look)
         raise LeaseLostError("the lease was lost before its epoch was raised")
 
     def resign(self) -> None:

@@ -249,6 +249,20 @@ def test_the_epoch_of_a_lost_term_is_not_raised() -> None:
     run(work())
 
 
+def test_failed_attempts_to_raise_the_epoch_do_not_burden_the_server() -> None:
+    async def work() -> int:
+        server = Server()
+        async with processes(server, "one") as [only]:
+            await leading([only], 1.0)
+            only.link.cut = True
+            before = only.link.requests
+            with pytest.raises(LeaseLostError):
+                await only.elector.raised(only.terms[-1], 40)
+            return only.link.requests - before
+
+    assert run(work()) <= 3 * TERMS.duration / TERMS.look
+
+
 def test_after_it_resigned_a_process_acts_in_another_term_only() -> None:
     async def work() -> None:
         server = Server()
