@@ -28,10 +28,10 @@ from shim_client.translate.fields import (
 _JUDGED_HERE = frozenset({"volumes", "affinity", "topologySpreadConstraints"})
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _TOLERATING = frozenset({"Equal", "Exists", "Gt", "Lt"})
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _PORTS = (0, 65535)
-_WEIGHTS = (1, 100)
+WEIGHTS = (1, 100)
 _DEMANDS = frozenset({"nodeSelector", "affinity", "tolerations"})
 NO_CONSTRAINTS = NodeConstraints()
 _shared: dict[NodeConstraints, NodeConstraints] = {}
@@ -83,8 +83,8 @@ def needs_check_here(spec: Fields) -> bool:
     return (
         bool(volume_claims(spec))
         or any("ephemeral" in volume for volume in items(spec, "volumes", "spec."))
-        or bool(mapping(affinity, "podAffinity", "spec.affinity.").get(_REQUIRED))
-        or bool(mapping(affinity, "podAntiAffinity", "spec.affinity.").get(_REQUIRED))
+        or bool(mapping(affinity, "podAffinity", "spec.affinity.").get(REQUIRED))
+        or bool(mapping(affinity, "podAntiAffinity", "spec.affinity.").get(REQUIRED))
         or _spreads(spec)
     )
 
@@ -130,22 +130,17 @@ def _spreads(spec: Fields) -> bool:
 
 
 def _required_terms(spec: Fields) -> tuple[SelectorTerm, ...]:
-    affinity = mapping(mapping(spec, "affinity", "spec."), "nodeAffinity", "spec.affinity.")
     where = "spec.affinity.nodeAffinity.required."
-    return selector_terms(mapping(affinity, _REQUIRED, where), where)
+    return selector_terms(mapping(_node_affinity(spec), REQUIRED, where), where)
 
 
 def preferred_terms(spec: Fields) -> tuple[PreferredTerm, ...]:
     """Return the terms of the preferred node affinity; one without requirements prefers nothing and is left out."""
-    affinity = mapping(mapping(spec, "affinity", "spec."), "nodeAffinity", "spec.affinity.")
-    where = f"spec.affinity.nodeAffinity.{_PREFERRED}[]."
+    where = f"spec.affinity.nodeAffinity.{PREFERRED}[]."
     found = []
-    for item in items(affinity, _PREFERRED, "spec.affinity.nodeAffinity."):
-        preference = mapping(item, "preference", where)
-        term = SelectorTerm(
-            _requirements(preference, "matchExpressions"), _requirements(preference, "matchFields")
-        )
-        weight = whole(item, "weight", _WEIGHTS, where)
+    for item in items(_node_affinity(spec), PREFERRED, "spec.affinity.nodeAffinity."):
+        term = _term(mapping(item, "preference", where))
+        weight = whole(item, "weight", WEIGHTS, where)
         if term != SelectorTerm():
             found.append(PreferredTerm(weight, term))
     return tuple(found)
@@ -156,10 +151,15 @@ def selector_terms(selector: Fields, where: str) -> tuple[SelectorTerm, ...]:
 
     A node must meet at least one term. Raises BadObjectError.
     """
-    return tuple(
-        SelectorTerm(_requirements(term, "matchExpressions"), _requirements(term, "matchFields"))
-        for term in items(selector, "nodeSelectorTerms", where)
-    )
+    return tuple(_term(term) for term in items(selector, "nodeSelectorTerms", where))
+
+
+def _node_affinity(spec: Fields) -> Fields:
+    return mapping(mapping(spec, "affinity", "spec."), "nodeAffinity", "spec.affinity.")
+
+
+def _term(term: Fields) -> SelectorTerm:
+    return SelectorTerm(_requirements(term, "matchExpressions"), _requirements(term, "matchFields"))
 
 
 def _requirements(term: Fields, key: str) -> tuple[Requirement, ...]:

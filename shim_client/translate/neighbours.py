@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from shim_client.messages import Requirement
+from shim_client.translate.constraints import PREFERRED, REQUIRED, WEIGHTS
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, names, text, whole
 from shim_client.translate.matching import Labels, Selector, read_selector, selects
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _COUNTS = (1, 2**31 - 1)
-_WEIGHTS = (1, 100)
 _SPREAD_WEIGHT = 100
 """The weight of one pod for a spread with a maximum skew of 1: as much as the strongest preference."""
 _AFFINITY = "spec.affinity."
@@ -114,18 +112,18 @@ def demands(spec: Fields, namespace: str, labels: Labels) -> Demands | None:
 
 def _terms(affinity: Fields, key: str, namespace: str, labels: Labels) -> tuple[Term, ...]:
     where = f"{_AFFINITY}{key}."
-    listed = items(mapping(affinity, key, _AFFINITY), _REQUIRED, where)
-    return tuple(_term(item, namespace, labels, f"{where}{_REQUIRED}[].") for item in listed)
+    listed = items(mapping(affinity, key, _AFFINITY), REQUIRED, where)
+    return tuple(_term(item, namespace, labels, f"{where}{REQUIRED}[].") for item in listed)
 
 
 def _preferred(
     affinity: Fields, key: str, sign: int, namespace: str, labels: Labels
 ) -> Iterator[Preference]:
-    where = f"{_AFFINITY}{key}.{_PREFERRED}[]."
-    for item in items(mapping(affinity, key, _AFFINITY), _PREFERRED, f"{_AFFINITY}{key}."):
+    where = f"{_AFFINITY}{key}.{PREFERRED}[]."
+    for item in items(mapping(affinity, key, _AFFINITY), PREFERRED, f"{_AFFINITY}{key}."):
         inner = f"{where}podAffinityTerm."
         term = _term(mapping(item, "podAffinityTerm", where), namespace, labels, inner)
-        weight = sign * whole(item, "weight", _WEIGHTS, where)
+        weight = sign * whole(item, "weight", WEIGHTS, where)
         yield _preference(term.who, term.topology_key, weight, (namespace, labels), staying=False)
 
 
