@@ -5,6 +5,8 @@ Also whether the pod has further demands that the core cannot check.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from shim_client.messages import (
     HostPort,
     NodeConstraints,
@@ -34,8 +36,6 @@ _PORTS = (0, 65535)
 WEIGHTS = (1, 100)
 _DEMANDS = frozenset({"nodeSelector", "affinity", "tolerations"})
 NO_CONSTRAINTS = NodeConstraints()
-_shared: dict[NodeConstraints, NodeConstraints] = {}
-_SHARED_MAX = 8192
 
 
 def node_constraints(spec: Fields) -> NodeConstraints | None:
@@ -52,11 +52,13 @@ def node_constraints(spec: Fields) -> NodeConstraints | None:
         tolerations=_tolerations(spec),
         host_ports=host_ports,
     )
-    if found == NO_CONSTRAINTS:
-        return None
-    if len(_shared) >= _SHARED_MAX:
-        _shared.clear()
-    return _shared.setdefault(found, found)
+    return _shared(found) if found != NO_CONSTRAINTS else None
+
+
+@lru_cache(maxsize=8192)
+def _shared(found: NodeConstraints) -> NodeConstraints:
+    """Return the common object for equal constraints."""
+    return found
 
 
 def named_node(spec: Fields) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from shim_client.messages import GroupPreference, NodePreferences, PreferredTerm
 from shim_client.translate.neighbours import Demands
-
-_shared: dict[NodePreferences, NodePreferences] = {}
-_SHARED_MAX = 8192
 
 
 def node_preferences(
@@ -25,8 +23,9 @@ def node_preferences(
 
 def shared(found: NodePreferences) -> NodePreferences | None:
     """Return the common object for equal preferences; None for empty ones."""
-    if not (found.terms or found.groups):
-        return None
-    if len(_shared) >= _SHARED_MAX:
-        _shared.clear()
-    return _shared.setdefault(found, found)
+    return _shared(found) if found.terms or found.groups else None
+
+
+@lru_cache(maxsize=8192)
+def _shared(found: NodePreferences) -> NodePreferences:
+    return found
