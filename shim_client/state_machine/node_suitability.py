@@ -254,7 +254,7 @@ def _meets(wanted: NodeConstraints, facts: NodeFacts) -> bool:
 
 def _volumes(state: State, pod: PodRecord) -> Iterator[Part]:
     for name in pod.facts.claims:
-        claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
+        claim = state.claim_of(pod, name)
         volume = state.volumes.get(claim.volume) if claim is not None and claim.volume else None
         if claim is not None and volume is not None and volume.terms:
             near = volume_matching.nodes_meeting(state, f"volume {claim.volume}", volume)

@@ -307,7 +307,7 @@ def _lacks_volume(state: State, pod: PodRecord) -> str:
     gone. The ask then suits no node.
     """
     for name in pod.facts.claims:
-        claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
+        claim = state.claim_of(pod, name)
         if why := _foreign_claim(pod, name, claim) or _unready(state, name, claim):
             return why
     return "" if pod.sent is not None else volume_matching.lacking(state, pod)

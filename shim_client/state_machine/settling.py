@@ -37,10 +37,10 @@ def settle_volumes(state: State, pod: PodRecord, node: str) -> None:
 
     A pod that is counted there stays counted as it is while one of its claims is being deleted, because the volume is still attached.
     """
-    uid, namespace = pod.facts.ref.uid, pod.facts.ref.namespace
+    uid = pod.facts.ref.uid
     if not pod.facts.claims:
         return
-    lacks_claim = any(f"{namespace}/{name}" not in state.claims for name in pod.facts.claims)
+    lacks_claim = any(state.claim_of(pod, name) is None for name in pod.facts.claims)
     if not (lacks_claim and state.attachments.place_of(uid) == node):
         state.attachments.settle(uid, node, volumes_of(state, pod))
 
@@ -58,18 +58,15 @@ def volumes_of(state: State, pod: PodRecord) -> tuple[Attached, ...]:
     """
     found: dict[Attached, None] = {}
     for name in pod.facts.claims:
-        key = f"{pod.facts.ref.namespace}/{name}"
-        claim = state.claims.get(key)
+        claim = state.claim_of(pod, name)
         if claim is None:
             continue
-        volume, kind = (
-            state.volumes.get(claim.volume),
-            state.storage_classes.get(claim.storage_class),
-        )
+        volume = state.volumes.get(claim.volume)
+        kind = state.storage_classes.get(claim.storage_class)
         if volume is not None and volume.driver and volume.handle:
             found[Attached(volume.driver, volume.handle)] = None
         elif volume is None and kind is not None and kind.driver:
-            found[Attached(kind.driver, f"claim {key}")] = None
+            found[Attached(kind.driver, f"claim {pod.facts.ref.namespace}/{name}")] = None
     return tuple(found)
 
 

@@ -285,6 +285,10 @@ class State:
         """Return whether the session has come far enough to report pods."""
         return self.phase in {Phase.TELLING, Phase.OPEN}
 
+    def claim_of(self, pod: PodRecord, name: str) -> ClaimFacts | None:
+        """Return the claim with this name in the pod's namespace; None if there is none."""
+        return self.claims.get(f"{pod.facts.ref.namespace}/{name}")
+
     def node_accepts(self, name: str) -> bool:
         """Return whether the core has accepted the node, so that its pods can be reported."""
         node = self.nodes.get(name)

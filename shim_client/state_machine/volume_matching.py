@@ -39,7 +39,7 @@ def unbound(state: State, pod: PodRecord) -> list[Unbound]:
     """Return the pod's claims that get their volume together with its node, the smallest first."""
     found = []
     for name in pod.facts.claims:
-        claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
+        claim = state.claim_of(pod, name)
         kind = state.storage_classes.get(claim.storage_class) if claim else None
         if claim is not None and claim.phase == "Pending" and kind is not None:
             found.append(Unbound(name, claim, kind))

@@ -107,10 +107,8 @@ def _look_again(state: State, changed: str = "", claim: str = "") -> None:
 
 
 def _mounts(pod: PodRecord, claim: str) -> bool:
-    namespace, _, name = claim.rpartition("/")
-    return claim == ALL_CLAIMS or (
-        namespace == pod.facts.ref.namespace and name in pod.facts.claims
-    )
+    namespace = pod.facts.ref.namespace
+    return claim == ALL_CLAIMS or any(claim == f"{namespace}/{name}" for name in pod.facts.claims)
 
 
 def _name(item: KubeObject) -> str:
