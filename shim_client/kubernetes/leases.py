@@ -88,14 +88,13 @@ class KubernetesLease:
         now = _with_fraction(datetime.fromtimestamp(self._now_ms() / 1_000, UTC))
         before = self._found if change.version else None
         old = before.spec if before is not None else None
-        is_kept = old is not None and not change.acquires and bool(change.holder)
+        is_kept = change.holder and not change.acquires
+        acquired = old.acquireTime if old is not None and is_kept else None
         spec = LeaseSpec(
             holderIdentity=change.holder,
             leaseDurationSeconds=change.duration,
             leaseTransitions=change.transitions,
-            acquireTime=_with_fraction(old.acquireTime)
-            if is_kept and old and old.acquireTime
-            else now,
+            acquireTime=_with_fraction(acquired) if acquired else now,
             renewTime=now,
         )
         metadata = ObjectMeta(name=self._name, namespace=self._namespace)
