@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from evenhand_cli import terminal
-from evenhand_cli.connect import check_pair, checked_address
+from evenhand_cli.connect import check_pair, checked_addresses
 from evenhand_cli.contexts import (
     FIELDS,
     FILE_FIELDS,
@@ -177,7 +177,7 @@ def set_context(
         if value is not None
     }
     if values.get("core"):
-        checked_address(values["core"])
+        checked_addresses(values["core"])
     after = changed(read_contexts(), name, values)
     context = after.known[name]
     check_pair(context.tls_cert, context.tls_key)

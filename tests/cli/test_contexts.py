@@ -151,6 +151,7 @@ def test_fields_are_set_and_unset(config: Path, tmp_path: Path) -> None:
     [
         ("set", "a b", "--core", "x:1"),
         ("set", "a", "--core", "nonsense"),
+        ("set", "a", "--core", "nonsense,x:1"),
         ("set", "a", "--tls-cert", "c.crt"),
     ],
 )
