@@ -28,6 +28,11 @@ def cause(details: str) -> str:
     return details.rpartition("last error: ")[2]
 
 
+def status_text(error: AioRpcError) -> str:
+    """Return the name of the status code of a failed call, with the details if there are any."""
+    return f"{error.code().name} {error.details() or ''}".rstrip()
+
+
 _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 
 

@@ -15,7 +15,7 @@ from grpc.aio import AioRpcError, Channel, Metadata
 
 from evenhand.v1 import config_pb2
 from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
-from shim_client.core_client.causes import is_too_large
+from shim_client.core_client.causes import is_too_large, status_text
 from shim_client.core_client.streams import SessionLostError, Sink
 from shim_client.messages import ConfigurationAnswer, ConfigurationReport
 
@@ -70,7 +70,7 @@ class ConfigurationPost:
         try:
             answer = await stub.Apply(request, metadata=self._metadata, timeout=APPLY_SECONDS_MAX)
         except AioRpcError as error:
-            said = f"{error.code().name} {error.details() or ''}".rstrip()
+            said = status_text(error)
             if error.code() not in _REFUSED and not is_too_large(error):
                 raise SessionLostError(f"the core did not take the queues: {said}") from error
             return ConfigurationAnswer(report.text, applied=False, problems=(said,))

@@ -20,7 +20,7 @@ import grpc
 from grpc.aio import AioRpcError, Channel, Metadata
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from shim_client.core_client.causes import cause, is_too_large
+from shim_client.core_client.causes import cause, is_too_large, status_text
 from shim_client.core_client.configuration import ConfigurationPost
 from shim_client.core_client.refusals import ANOTHER_LEADS, EPOCH_OLD, refusal_of
 from shim_client.core_client.streams import Session, SessionLostError, Sink
@@ -315,7 +315,7 @@ class Connection:
                 raise NoCoreError(error) from error
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return  # A core without a health service can only be tried.
-            what = f"{error.code().name} {error.details() or ''}".rstrip()
+            what = status_text(error)
             raise SessionLostError(f"{where} does not say that it serves: {what}") from error
         if answer.status != health_pb2.HealthCheckResponse.SERVING:
             raise SessionLostError(f"{where} says that it does not serve now")
@@ -412,7 +412,7 @@ class Connection:
 
 def _refused(where: str, error: AioRpcError) -> Exception:
     """Return the error for a registration that failed: SessionLostError when a retry may succeed."""
-    what = f"{error.code().name} {error.details() or ''}".rstrip()
+    what = status_text(error)
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         what = f"no answer in {REGISTER_SECONDS_MAX:.0f} s"
     refusal = refusal_of(error)
