@@ -1,21 +1,18 @@
 """The file with the configuration in force, from which a restarted core reads it.
 
-A new file is written completely beside the old file, synced, and then renamed to the old file's name. A crash therefore leaves
-either the old or the new content. A checksum covers the whole file. A file that was changed or cut is refused, and no part of
-it is used.
+A crash leaves either the old or the new content (see `whole_file`). A checksum covers the whole file. A file that was changed or
+cut is refused, and no part of it is used.
 """
 
 import errno
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.model.revisions import Revision
-from server.record import canonical
+from server.record import canonical, whole_file
 from server.record.canonical import BadLineError
-from server.record.record_file import MODE, RecordError, check_file
+from server.record.record_file import MODE, RecordError
 from server.record.serialization import BadFormError, Fields, Forms
 
 FORMAT: Final = 1
@@ -23,8 +20,6 @@ KEPT_BYTES_MAX: Final = 32 << 20
 """The largest number of bytes of such a file. A configuration has at most 2 MiB, and a character takes up to 12 bytes here."""
 _NAME: Final = "configuration.json"
 _CHECKSUM: Final = "checksum"
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Kept(NamedTuple):
@@ -58,18 +53,7 @@ def write_kept(path: Path, kept: Kept) -> None:
     """
     facts = {"format": FORMAT, **_FORM.write(kept)}
     facts[_CHECKSUM] = canonical.digest(canonical.line(facts))
-    following = path.with_name(f"{path.name}.new")
-    following.unlink(missing_ok=True)
-    try:
-        with os.fdopen(os.open(following, _WRITE_FLAGS, MODE), "wb") as file:
-            file.write(canonical.line(facts))
-            file.flush()
-            os.fsync(file.fileno())
-        following.replace(path)
-    except OSError:
-        following.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    whole_file.write(path, [canonical.line(facts)], MODE)
 
 
 def read_kept(path: Path) -> Kept | None:
@@ -102,11 +86,7 @@ def read_kept(path: Path) -> Kept | None:
 
 
 def _contents(path: Path) -> bytes:
-    with os.fdopen(os.open(path, _READ_FLAGS), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise RecordError(f"{path}: is no regular file; move it away")
-        check_file(path, found)
+    with whole_file.opened(path) as file:
         return file.read(KEPT_BYTES_MAX)
 
 
@@ -115,12 +95,3 @@ def _damaged(path: Path, why: str) -> RecordError:
         f"{path}: the configuration that is kept there is damaged: {why}; restore the file, or move it away: the core then"
         " starts with the file of `--config` or with what shims register, and what was applied is to be applied again"
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the new name also survives a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
