@@ -23,6 +23,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from server.core.core import Core
+from server.state.copying import slots_of
 
 FORMAT: Final = 1
 """The number of the form of checkpoints. A reader refuses any other."""
@@ -239,20 +240,10 @@ def content(value: object) -> dict[str, Any]:
     Attributes that are not set are left out.
     """
     held = dict(vars(value)) if hasattr(value, "__dict__") else {}
-    for name in _slots(type(value)):  # type: ignore[arg-type]
+    for name in slots_of(type(value)):
         if hasattr(value, name):
             held[name] = getattr(value, name)
     return held
-
-
-@functools.cache
-def _slots(kind: type) -> tuple[str, ...]:
-    """Return the names of the slots of a class and of its base classes."""
-    names: list[str] = []
-    for one in kind.__mro__:
-        slots = one.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else slots
-    return tuple(name for name in names if name not in {"__dict__", "__weakref__"})
 
 
 _PREFIXES: Final = tuple(f"server.{one}." for one in PACKAGES)
@@ -289,7 +280,7 @@ def layout() -> str:
 def _fields(kind: type) -> list[str]:
     if dataclasses.is_dataclass(kind):
         return [one.name for one in dataclasses.fields(kind)]
-    return [*getattr(kind, "_fields", ()), *_slots(kind)]
+    return [*getattr(kind, "_fields", ()), *slots_of(kind)]
 
 
 def _classes() -> Iterator[type]:

@@ -91,7 +91,7 @@ class Captured(Generic[_Root]):
 def dismantle(root: object) -> None:
     """Take apart a graph that is no longer used. Its objects are freed at once, without a garbage collection."""
     for batch in Captured(root)._batches:
-        slots = _slots(batch.cls)
+        slots = slots_of(batch.cls)
         for one in batch.objects:
             if slots:
                 for name in slots:
@@ -116,7 +116,7 @@ def _is_shared(cls: type) -> bool:
     if known is None:
         frozen = is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
         container = issubclass(cls, (tuple, dict, list, set, deque, bytearray, np.ndarray))
-        stateless = not (container or _slots(cls) or cls.__dictoffset__)
+        stateless = not (container or slots_of(cls) or cls.__dictoffset__)
         known = _KINDS[cls] = frozen or issubclass(cls, _SHARED) or stateless
     return known
 
@@ -155,7 +155,8 @@ def _are_values(line: Sequence[Any]) -> bool:
     return False
 
 
-def _slots(cls: type) -> tuple[str, ...]:
+def slots_of(cls: type) -> tuple[str, ...]:
+    """Return the names of the slots of a class and of its bases. Return none for a tuple."""
     known = _SLOTS.get(cls)
     if known is None:
         named: list[str] = []
@@ -170,7 +171,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
     """Return the contents of the objects: one column per slot, or one container per object."""
-    slots = _slots(cls)
+    slots = slots_of(cls)
     if slots:
         return [_column(name, objects) for name in slots]
     if issubclass(cls, tuple):
@@ -199,7 +200,7 @@ def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, (np.ndarray, bytearray)):
         return ()
-    if _slots(cls):
+    if slots_of(cls):
         return contents
     if issubclass(cls, (tuple, list, set, deque)):
         return (list(chain.from_iterable(contents)),)
@@ -253,7 +254,7 @@ class _Renewal:
 def _fill(batch: _Batch, copies: Sequence[Any], renew: _Renewal) -> None:
     """Put the contents into the copies, except arrays and bytes, which have them already."""
     cls = batch.cls
-    slots = _slots(cls)
+    slots = slots_of(cls)
     if slots:
         _fill_slots(slots, batch, copies, renew)
         return
