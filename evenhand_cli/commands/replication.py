@@ -20,7 +20,8 @@ from server.core.core import Core as Deciding
 from server.replication import checkpoint
 from server.replication.applying import Applied, Applier, LostError
 from server.replication.checkpoint import BadCheckpointError
-from server.replication.feed import Feed, Slice
+from server.replication.feed import Feed
+from server.rpc.following import slice_of
 
 PROGRESS = 2_000
 """Number of messages of the stream between two lines about the progress."""
@@ -148,9 +149,7 @@ class _Watch:
         if response.HasField("checkpoint"):
             self._join(response.checkpoint)
         elif response.HasField("slice"):
-            one = response.slice
-            given = Slice(one.position, one.decided, 0, one.digest, one.lines, one.begins)
-            self._count(self._applier.apply(given))
+            self._count(self._applier.apply(slice_of(response.slice)))
         self._responses += 1
         if self._responses % PROGRESS == 0:
             terminal.say(f"{self._events:,} events, {self._decisions:,} decisions, all the same")

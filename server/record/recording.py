@@ -49,7 +49,7 @@ class Health(NamedTuple):
 
 
 class Scheduler(Protocol):
-    """The part of the core that is recorded."""
+    """The part of the core that the pump uses. The recorder and the feed of followers have the same methods, and call the core."""
 
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
         """Take events and return the decisions that follow from them at once, before the next tick."""
@@ -57,11 +57,17 @@ class Scheduler(Protocol):
     def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
         """Take one event as `take` does, in parts if it may take long."""
 
+    def tick(self, now: int, budget: int, /) -> Tick:
+        """Decide what can be decided, within a budget of steps."""
+
     def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
-        """Decide in parts what can be decided, within a budget of steps."""
+        """Tick as `tick` does, in parts."""
 
     def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event. Return None if there is none."""
+        """Return the next instant at which the core could decide something without an event.
+
+        Return None if there is none.
+        """
 
 
 def at_once(job: Job) -> None:

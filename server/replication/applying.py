@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 from server.model.decisions import Decision
 from server.model.events import Event
 from server.record.reading import BadTraceError, Given, Ticked, TraceReader
+from server.record.recording import Scheduler
 from server.replication import checkpoint
 from server.replication.checkpoint import Header
-from server.replication.feed import Feed, Scheduler, Slice, digest_of
+from server.replication.feed import Feed, Slice, digest_of
 
 _SHOWN: Final = 12
 """The number of hexadecimal digits of a digest that are shown."""

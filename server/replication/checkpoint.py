@@ -73,8 +73,6 @@ class Header(NamedTuple):
     """The number of decisions that the core had made."""
     at_ms: int
     """The instant of the last tick."""
-    digest: str
-    """The digest of the core's state, or "" if it was not computed."""
 
 
 def written(core: Core, header: Header) -> Iterator[bytes]:
@@ -101,13 +99,13 @@ def read(file: BinaryIO) -> tuple[Header, Core]:
 def _header(frames: "_Frames") -> Header:
     try:
         name, *values = _Limited(io.BytesIO(frames.next())).load()
+        header = Header(*values) if name == FORMAT else None
     except BadCheckpointError:
         raise
     except Exception as error:
         raise BadCheckpointError(f"it has no header: {error!r}") from error
-    if name != FORMAT:
+    if header is None:
         raise BadCheckpointError(f"its format is {name!r}, this version reads {FORMAT}")
-    header = Header(*values)
     if header.layout != layout():
         raise BadCheckpointError(
             f"it is of version {header.version}, whose state has other fields than that of this version"

@@ -7,7 +7,7 @@ one for each event and each tick.
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from server.core.core import Core
 from server.model.decisions import Decided, Decision, Placed, ShadowDecided, Tick
@@ -33,7 +33,6 @@ class Slice(NamedTuple):
 
     position: int
     decided: int
-    now: int
     digest: bytes
     lines: bytes
     begins: bool = False
@@ -71,22 +70,6 @@ class Follower:
         if taken:
             self.position = taken[-1].position
         return taken
-
-
-class Scheduler(Protocol):
-    """The part of the core that is fed."""
-
-    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events and return the decisions that follow from them at once, before the next tick."""
-
-    def tick(self, now: int, budget: int, /) -> Tick:
-        """Decide what can be decided, within a budget of steps."""
-
-    def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event.
-
-        Return None if there is none.
-        """
 
 
 class Feed:
@@ -132,11 +115,9 @@ class Feed:
         self._lines = TraceLines(Header(self.now, self.version, None, 0, ""))
         self._begins = True
 
-    def header(self, digest: str = "") -> CheckpointHeader:
-        """Return the header of a checkpoint of this moment, with a digest of the state if one was computed."""
-        return CheckpointHeader(
-            self.version, layout(), self.position, self.decided, self.now, digest
-        )
+    def header(self) -> CheckpointHeader:
+        """Return the header of a checkpoint of this moment."""
+        return CheckpointHeader(self.version, layout(), self.position, self.decided, self.now)
 
     def checkpoint(self) -> Iterator[bytes]:
         """Yield the parts of a checkpoint of this moment. The core must not change meanwhile."""
@@ -199,7 +180,7 @@ class Feed:
         self._new += tick.decisions
         digest = digest_of(self._new)
         self._new.clear()
-        one = Slice(self.position, self.decided, self.now, digest, lines.take(), self._begins)
+        one = Slice(self.position, self.decided, digest, lines.take(), self._begins)
         self._begins = False
         for follower in self.followers:
             follower.put(one)

@@ -25,6 +25,7 @@ from server.core.core import Core
 from server.history.address import Address
 from server.model.events import LeadershipTaken
 from server.record.keeper import NotKept
+from server.record.recording import Scheduler as Scheduled
 from server.replication.applying import Applier
 from server.replication.feed import Feed
 from server.rpc.configuration_reading import Readings
@@ -51,7 +52,6 @@ from server.rpc.limits import MESSAGE_BYTES_MAX
 from server.rpc.probes import SERVICE_NAME as HEALTH
 from server.rpc.probes import Health
 from server.rpc.pump import Observer, Pump, Time
-from server.rpc.pump import Scheduler as Scheduled
 from server.rpc.reads import Answers, InPlace, Reads
 from server.rpc.servicer import Received, Scheduler
 from server.rpc.sessions import Sessions

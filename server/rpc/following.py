@@ -293,9 +293,8 @@ class Following:
                 self._heard(response.alive.position)
 
     def _apply(self, one: pb.InputSlice) -> None:
-        given = Slice(one.position, one.decided, 0, one.digest, one.lines, one.begins)
         self._heard(one.position)
-        applied = self._applier.apply(given)
+        applied = self._applier.apply(slice_of(one))
         if applied is not None:
             self._pump.followed(applied.decisions, applied.events, applied.seconds, applied.now)
         if self._applier.difference and not self._replica.difference:
@@ -307,6 +306,11 @@ class Following:
     def _heard(self, position: int) -> None:
         self._replica.leader_position = position
         self._replica.heard_ms = self._pump.now()
+
+
+def slice_of(one: pb.InputSlice) -> Slice:
+    """Return a slice from its message."""
+    return Slice(one.position, one.decided, one.digest, one.lines, one.begins)
 
 
 async def _next(responses: AsyncIterator[pb.FollowResponse], seconds: float) -> pb.FollowResponse:

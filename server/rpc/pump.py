@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import Event
 from server.model.parts import Parts
+from server.record.recording import Scheduler
 from server.rpc.allowance import Allowance
 from server.rpc.dispatch import Dispatch
 from server.rpc.limits import (
@@ -52,28 +53,6 @@ _BREATHS_MIN: Final = 3
 """The iterations of the event loop until a received message is in the inbox: one each for the call, its reader and the pump."""
 _BREATHS_FOR_SECOND: Final = 16
 """The number of iterations in which a client's next message arrives, if the client does not wait for an answer."""
-
-
-class Scheduler(Protocol):
-    """The part of the core that the pump uses."""
-
-    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events and return the decisions that follow from them at once, before the next tick."""
-
-    def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
-        """Take one event as `take` does, in parts if it may take long."""
-
-    def tick(self, now: int, budget: int, /) -> Tick:
-        """Decide what can be decided, within a budget of steps."""
-
-    def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
-        """Tick as `tick` does, in parts."""
-
-    def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event.
-
-        Return None if there is none.
-        """
 
 
 class Observer(Protocol):

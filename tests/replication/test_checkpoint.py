@@ -28,7 +28,6 @@ def header(**other: object) -> Header:
         "position": 7,
         "decided": 3,
         "at_ms": 5,
-        "digest": "",
     }
     return Header(**{**facts, **other})  # type: ignore[arg-type]
 
@@ -120,6 +119,14 @@ def test_a_forged_checkpoint_runs_nothing(call: tuple[object, ...], named: str) 
     ]
     data = zlib.compress(b"".join(len(one).to_bytes(4, "big") + one for one in frames))
     with pytest.raises(BadCheckpointError, match=f"{named}, which is no part of a core"):
+        checkpoint.read(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("values", [(), (checkpoint.FORMAT,), (checkpoint.FORMAT, *range(9))])
+def test_a_header_with_other_values_is_refused(values: tuple[object, ...]) -> None:
+    frame = pickle.dumps(values)
+    data = zlib.compress(len(frame).to_bytes(4, "big") + frame)
+    with pytest.raises(BadCheckpointError, match="it has no header"):
         checkpoint.read(io.BytesIO(data))
 
 
