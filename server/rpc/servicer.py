@@ -21,6 +21,7 @@ from server.core.events import epochs
 from server.core.events.configuration import counts
 from server.core.events.managers import held
 from server.model.events import ManagerForgotten, ManagerRegistered, ManagerWiped
+from server.model.parts import Parts
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.rpc.configuration_reading import Readings
@@ -41,7 +42,7 @@ from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
 from server.rpc.sessions import Kind, Session, Sessions
-from server.rpc.steps import Steps, in_turns
+from server.rpc.steps import in_turns
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.allocations_fast import AllocationCodec, MalformedError
 from server.rpc.translate.applications import application_batching, registration
@@ -59,7 +60,7 @@ _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
 They are a little more than the grace period, so that the grace period is over by every clock.
 """
 
-_Decode = Callable[[bytes], Steps[Batch]]
+_Decode = Callable[[bytes], Parts[Batch]]
 
 
 Received = Callable[[Kind, int, Context], None]
@@ -365,13 +366,13 @@ def _violation(problem: Problem) -> tuple[str, str]:
     )
 
 
-def _applications(data: bytes) -> Steps[Batch]:
+def _applications(data: bytes) -> Parts[Batch]:
     message = si_pb2.ApplicationRequest.FromString(data)
     _check(len(message.new) + len(message.updates) + len(message.remove))
     return (yield from application_batching(message))
 
 
-def _nodes(data: bytes, reader: Reader) -> Steps[Batch]:
+def _nodes(data: bytes, reader: Reader) -> Parts[Batch]:
     message = si_pb2.NodeRequest.FromString(data)
     _check(sum(1 + len(node.existingAllocations) for node in message.nodes))
     return (yield from node_batching(message, reader))

@@ -1,28 +1,18 @@
-"""Work of the event loop that may take long, as a generator. It yields between two steps, and returns the result at the end."""
+"""Work in parts (`model/parts`) on the event loop, which gets its turn between two parts."""
 
 import asyncio
-from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
+
+from server.model.parts import Parts
 
 _Made = TypeVar("_Made")
-Steps: TypeAlias = Generator[None, None, _Made]
 
 
-def at_once(steps: Steps[_Made]) -> _Made:
-    """Run all steps and return their result."""
+async def in_turns(parts: Parts[_Made]) -> _Made:
+    """Do all parts, yield to the event loop between two of them, and return the result."""
     while True:
         try:
-            next(steps)
-        except StopIteration as done:
-            made: _Made = done.value
-            return made
-
-
-async def in_turns(steps: Steps[_Made]) -> _Made:
-    """Run all steps, yield to the event loop between two of them, and return their result."""
-    while True:
-        try:
-            next(steps)
+            next(parts)
         except StopIteration as done:
             made: _Made = done.value
             return made

@@ -13,6 +13,7 @@ from server.model.asks import Constraints
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import AskAdded, Event, NodeDrained
 from server.model.parts import Parts
+from server.model.parts import whole as whole_of
 from server.rpc.allowance import Allowance
 from server.rpc.limits import (
     CHECK_WAITS_MAX,
@@ -24,7 +25,7 @@ from server.rpc.limits import (
 from server.rpc.pump import Pump, Time
 from server.rpc.reads import InPlace
 from server.rpc.sessions import Kind, Sessions
-from server.rpc.steps import Steps, at_once, in_turns
+from server.rpc.steps import in_turns
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.allocations_fast import AllocationCodec
 from server.rpc.translate.applications import application_batching
@@ -359,14 +360,14 @@ def applications(count: int) -> bytes:
     ids=["allocations", "nodes", "applications"],
 )
 async def test_a_long_message_is_read_in_steps(
-    decoding: Callable[[bytes], Steps[Batch]], data: bytes
+    decoding: Callable[[bytes], Parts[Batch]], data: bytes
 ) -> None:
     steps, read = 0, asyncio.ensure_future(in_turns(decoding(data)))
     while not read.done():
         steps += 1
         await asyncio.sleep(0)
     assert steps >= 2_000 // STEP_OBJECTS
-    whole = at_once(decoding(data))
+    whole = whole_of(decoding(data))
     assert len(read.result().events) + len(read.result().refusals) == 2_000
     assert read.result().refusals == whole.refusals
     assert [type(one) for one in read.result().events] == [type(one) for one in whole.events]

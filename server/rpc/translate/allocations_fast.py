@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from server.model.asks import NO_TAGS, AskSpec, Generation
 from server.model.events import AskAdded
+from server.model.parts import Parts, whole
 from server.rpc.limits import (
     NAME_CHARACTERS_MAX,
     OBJECTS_MAX,
@@ -20,7 +21,6 @@ from server.rpc.limits import (
     STEP_OBJECTS,
     TEMPLATES_MAX,
 )
-from server.rpc.steps import Steps, at_once
 from server.rpc.tags import CREATION_ENTRY, REQUIRED_NODE_WORD, created_ms
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.plan_checks import add_answers
@@ -108,9 +108,9 @@ class AllocationCodec:
 
         Raise MalformedError for malformed bytes.
         """
-        return at_once(self.decoding(data))
+        return whole(self.decoding(data))
 
-    def decoding(self, data: bytes) -> Steps[Batch]:
+    def decoding(self, data: bytes) -> Parts[Batch]:
         """Decode a message in steps, because many new templates take long.
 
         Raise MalformedError for malformed bytes.
@@ -120,7 +120,7 @@ class AllocationCodec:
         except DecodeError as error:
             raise MalformedError(f"these bytes are no AllocationRequest: {error}") from error
 
-    def _decoding(self, data: bytes) -> Steps[Batch]:
+    def _decoding(self, data: bytes) -> Parts[Batch]:
         request = Envelope.FromString(data)
         batch = Batch(request.manager)
         allocations, asks = request.allocations, request.asks
@@ -144,7 +144,7 @@ class AllocationCodec:
 
     def _each(
         self, batch: Batch, templates: _Templates, heads: Sequence[Head], data: bytes
-    ) -> Steps[None]:
+    ) -> Parts[None]:
         """Add one event for each ask or allocation of a message. This is the hot loop of the decoder."""
         if len(self._created) >= TEMPLATES_MAX:
             self._created.clear()

@@ -11,10 +11,11 @@ from server.model.events import (
     Event,
     ManagerRegistered,
 )
+from server.model.parts import Parts
+from server.model.parts import whole as whole_of
 from server.model.quota import Configuration
 from server.rpc.instances import instance_of
 from server.rpc.limits import EPOCH_MAX, NAME_CHARACTERS_MAX, STEP_OBJECTS
-from server.rpc.steps import Steps, at_once
 from server.rpc.translate.allocations import Batch
 from server.rpc.translate.fields import (
     RefusedError,
@@ -35,10 +36,10 @@ _M = TypeVar(
 
 def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
     """Return events and refusals of an ApplicationRequest: first new applications, then changed ones, then those that end."""
-    return at_once(application_batching(message))
+    return whole_of(application_batching(message))
 
 
-def application_batching(message: si_pb2.ApplicationRequest) -> Steps[Batch]:
+def application_batching(message: si_pb2.ApplicationRequest) -> Parts[Batch]:
     """Return events and refusals of an ApplicationRequest, made in steps."""
     batch = Batch(message.rmID)
     yield from _take(batch, message.new, _added, ApplicationRejected)
@@ -52,7 +53,7 @@ def _take(
     messages: Iterable[_M],
     read: Callable[[str, _M], Event],
     refusal: Callable[[str, str, str], Decision],
-) -> Steps[None]:
+) -> Parts[None]:
     """Add the events of messages of one kind to the batch, and the refusals of those that cannot be read."""
     for at, message in enumerate(messages, 1):
         if at % STEP_OBJECTS == 0:

@@ -15,8 +15,8 @@ from server.model.events import (
     NodeUpdated,
     SyncCompleted,
 )
+from server.model.parts import Parts, whole
 from server.rpc.limits import NAME_CHARACTERS_MAX, STEP_OBJECTS
-from server.rpc.steps import Steps, at_once
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.constraints import taints
 from server.rpc.translate.fields import RefusedError, listed, name, one_of, partition, quantities
@@ -34,10 +34,10 @@ _Translate = Callable[[str, si_pb2.NodeInfo, str], Event]
 
 def node_batch(message: si_pb2.NodeRequest, reader: Reader) -> Batch:
     """Return events and refusals of a NodeRequest, in the order of its nodes."""
-    return at_once(node_batching(message, reader))
+    return whole(node_batching(message, reader))
 
 
-def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Steps[Batch]:
+def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Parts[Batch]:
     """Return events and refusals of a NodeRequest in the order of its nodes, made in steps."""
     batch = Batch(message.rmID)
     slow = 0
