@@ -1,6 +1,7 @@
 """The file with the state of a core, from which the next run of the core continues (design 7.3)."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,3 +45,11 @@ def read(path: Path) -> Saved:
         return Saved(why_not=str(error))
     except BadCheckpointError as error:
         return Saved(why_not=f"{path}: {error}")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename the file, so that no run begins with it, and return its new path. Do nothing if there is no file. Raise OSError."""
+    aside = path.with_name(f"{path.name}.failed")
+    with suppress(FileNotFoundError):
+        path.replace(aside)
+    return aside

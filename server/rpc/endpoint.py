@@ -1,6 +1,7 @@
 """The endpoint: all services, health, reflection and the guard on one gRPC server, and how it starts and stops."""
 
 import asyncio
+import enum
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -123,6 +124,14 @@ class Setting:
     """The place of the history, None if the core keeps none."""
 
 
+class End(enum.Enum):
+    """How the work of a core ended. FORCED: it was cancelled, perhaps within a change of the state, or has not ended yet."""
+
+    ORDERLY = "orderly"
+    FORCED = "forced"
+    FAILED = "failed"
+
+
 class Endpoint:
     """The gRPC endpoint of a core."""
 
@@ -135,6 +144,7 @@ class Endpoint:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.sessions = sessions
+        self.end = End.FORCED
         self._history = History()
         self._decisions = DecisionLog(core)
         observing: list[Observer] = [self._history, self._decisions, *observers]
@@ -180,19 +190,26 @@ class Endpoint:
 
         Raise an exception that the core raises.
         """
+        self.end = End.FORCED
+        try:
+            await self._decide()
+        except Exception:
+            self.end = End.FAILED
+            raise
+        self.end = End.ORDERLY
+
+    async def _decide(self) -> None:
         following = self._following
         if following is None:
             await self.pump.run()
             return
-        while True:
+        while not self.pump.stopping:
             await following.run()
             if not self.pump.stopping:
                 self._scheduler.take([LeadershipTaken()], self.pump.now())
                 following.watch(is_free=lambda: not len(self.sessions))
             await self.pump.run()
             following.unwatch()
-            if self.pump.stopping:
-                return
 
     def _add_services(self, core: Core, feed: Feed, setting: Setting) -> None:
         self._servicer = scheduler = Scheduler(

@@ -72,9 +72,18 @@ class Saving:
         self._note(why.decode(), position)
 
     def close(self) -> None:
-        """Save the state at the end of the server. This is done in this process, because the core decides nothing any longer."""
+        """Save the state after an orderly end. This is done in this process, because the core decides nothing any longer."""
         if self._feed.position != self._position:
             self._note(self._write().decode(), self._feed.position)
+
+    def set_aside(self) -> None:
+        """Rename the file after the core failed, so that the next run starts empty: the core may fail in that state again."""
+        try:
+            aside = saved.set_aside(self._path)
+        except OSError as error:
+            _log.error("state-not-set-aside", file=str(self._path), why=error.strerror)
+        else:
+            _log.warning("state-set-aside", file=str(aside))
 
     def findings(self) -> Iterable[Finding]:
         """Return the doctor's finding about a state that could not be saved."""

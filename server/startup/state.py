@@ -11,7 +11,7 @@ from server.model.quota import Configuration
 from server.model.reports import Finding
 from server.replication import saved
 from server.replication.feed import Feed
-from server.rpc.endpoint import Endpoint
+from server.rpc.endpoint import End, Endpoint
 from server.rpc.following import Joining, Replica
 from server.rpc.saving import Saving, restore
 
@@ -65,6 +65,14 @@ def saving(
     if path is None:
         return []
     saver = Saving(path, feed, endpoint.reads)
-    stack.callback(saver.close)
+    stack.callback(_end, saver, endpoint)
     stack.callback(asyncio.create_task(saver.run()).cancel)
     return [saver.findings]
+
+
+def _end(saver: Saving, endpoint: Endpoint) -> None:
+    """Save the state of a core that ended in order. Do not let the next run begin with the state of a core that failed."""
+    if endpoint.end is End.FAILED:
+        saver.set_aside()
+    elif endpoint.end is End.ORDERLY:
+        saver.close()

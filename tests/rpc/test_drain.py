@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from server.core.core import Core
 from server.core.events.managers import held
 from server.model.decisions import Tick
 from server.model.parts import Parts
+from server.replication import saved
 from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si
+from si.v1.si_pb2_grpc import SchedulerStub
 from tests.rpc.harness import RM, SETTING, Served, Stream, asks, serving, until
 
 ROOT = Path(__file__).parents[2]
@@ -119,6 +122,39 @@ async def test_a_defect_in_the_core_ends_the_server_with_its_own_code(
         await stream.call.write(si.NodeRequest(rmID="rm").SerializeToString())
         assert await stream.end() == (grpc.StatusCode.INTERNAL, "UNEXPECTED")
     assert await task == Exit.CORE_FAILED
+
+
+async def test_the_state_of_a_core_that_failed_is_not_that_of_the_next_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Otherwise a state in which the core fails would end every following run as well."""
+    options = ServeOptions("127.0.0.1:0", state_dir=tmp_path)
+    file = tmp_path / saved.NAME
+
+    async def registered(code: Exit) -> None:
+        where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        stop = asyncio.Event()
+        task = asyncio.create_task(serve(options, ready=where.set_result, stop=stop))
+        async with grpc.aio.insecure_channel(await where) as channel:
+            call = SchedulerStub(channel).RegisterResourceManager
+            with suppress(grpc.aio.AioRpcError):
+                await call(si.RegisterResourceManagerRequest(rmID="rm"))
+            stop.set()
+        assert await task == code
+
+    await registered(Exit.DRAINED)
+    before = file.read_bytes()
+    with monkeypatch.context() as broken:
+
+        def fail(_core: Core, _now: int, _budget: int) -> Parts[Tick]:
+            raise AssertionError("an invariant is broken")
+
+        broken.setattr(Core, "tick_in_parts", fail)
+        await registered(Exit.CORE_FAILED)
+    assert not file.exists()
+    assert file.with_name(f"{saved.NAME}.failed").read_bytes() == before
+    await registered(Exit.DRAINED)
+    assert saved.read(file).header is not None
 
 
 class Held:
