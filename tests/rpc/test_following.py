@@ -184,7 +184,7 @@ async def test_a_leader_that_its_manager_left_follows_the_core_that_leads_now(
         assert (await replication(second)).state == State.LEADER
 
 
-async def test_a_leader_with_a_stream_goes_on_to_lead_whoever_else_does(
+async def test_a_leader_with_a_stream_leads_on_beside_another_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(following_module, "WATCH_S", 0.02)
