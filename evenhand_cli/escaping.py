@@ -6,7 +6,7 @@ clients of the core. Without escaping, `ESC [2J` in a pod's name would clear the
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -38,7 +38,13 @@ def escaped_json(text: str) -> str:
 
 
 class EscapingConsole(Console):
-    """A console that escapes every text before it computes the layout; the console's own colours stay."""
+    """A console that escapes every text before it computes the layout; the console's own colours stay.
+
+    A text is shown as it is: brackets in it are no markup, and words between colons no emoji.
+    """
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - the options of a Console
+        super().__init__(markup=False, emoji=False, **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -8,9 +8,11 @@ import grpc
 import pytest
 import yaml
 from google.protobuf.message import Message
+from rich.padding import Padding
 
 from evenhand.v1 import (
     decisions_pb2,
+    history_pb2,
     inspect_pb2,
     watch_pb2,
 )
@@ -164,6 +166,23 @@ def test_the_demonstration_escapes_too() -> None:
     console = picture_console()
     console.print("pod \x1b[2J", f"[bold]{HOSTILE}[/bold]")
     assert r"\x1b[2J" in console.export_text()
+
+
+@pytest.mark.parametrize("text", ["node [lost]", "[/a]", "a:smile:b"])
+def test_brackets_and_colons_of_names_are_shown(text: str) -> None:
+    console = picture_console()
+    console.print(Padding(text, (0, 0, 0, 2)))
+    assert text in console.export_text()
+
+
+def test_the_history_shows_brackets_of_names() -> None:
+    ended: dict[str, Any] = {"ended_ms": 3, "end_code": "ended", "end_text": "node [lost]"}
+    pods = [history_pb2.PastPod(name="a/b", asked_ms=1, placed_ms=2, node_id="[/n]", **ended)]
+    answer = history_pb2.GetPodHistoryResponse(pods=pods)
+    with running(FakeCore(GetPodHistory=answer)) as core:
+        shown = evenhand("history", "pod", "b", "--core", core.address).out
+    assert "ended: node [lost]" in shown
+    assert "on [/n]" in shown
 
 
 def test_escaping() -> None:
