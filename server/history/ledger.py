@@ -6,7 +6,7 @@ rows.
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -409,12 +409,6 @@ class Ledger:
             "until_ms": until_ms,
         }
         self.put(schema.WAITS, wait.number, row)
-
-
-def rows_by_table(pending: Pending) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
-    """Yield the pending rows of each table."""
-    for table, rows in pending.items():
-        yield table, list(rows.values())
 
 
 _ACTIONS: Final[Mapping[str, Callable[..., None]]] = {

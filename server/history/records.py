@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, func, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, func, select
 
 from server.history import schema
 from server.history.decided import record_of
@@ -142,14 +142,6 @@ def decision(
         .first()
     )
     return None if row is None else _decision(row)
-
-
-def decisions_of_pod(connection: Connection, name: str) -> Sequence[str]:
-    """Return the ids of the decisions that evicted a pod with this name or key, the latest first."""
-    table = schema.VICTIMS
-    own = or_(table.c.name == name, table.c.pod_key == name) & (table.c.stayed == 0)
-    ordered = select(table.c.decision_id).where(own).order_by(table.c.at_ms.desc())
-    return list(connection.execute(ordered).scalars())
 
 
 def _decision(row: Any) -> tuple[DecisionRecord, Mapping[str, str]] | None:  # noqa: ANN401 - a row
