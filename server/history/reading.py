@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from server.history import schema
 from server.history.figures import MEDIAN, NINETIETH, NINETY_NINTH, percentile
-from server.history.spans import Span, constant, cut
+from server.history.spans import Span, constant, cut, joined, quotients
 from server.history.tap import Lost
 from server.history.upkeep import span_of
 
@@ -137,12 +137,11 @@ def _points(spans: Iterable[Span], edges: Sequence[int]) -> list[Point]:
 
 
 def _point(at_ms: int, parts: Sequence[Span]) -> Point:
-    covered = sum(one.covered_ms for one in parts)
-    if not covered:
+    if not parts:
         return Point(at_ms, 0, (0,) * len(schema.MEASURES), (0, 0))
-    sums = map(sum, zip(*(one.sums for one in parts), strict=True))
-    peaks = max(one.peaks[0] for one in parts), max(one.peaks[1] for one in parts)
-    return Point(at_ms, covered, tuple(one // covered for one in sums), peaks)
+    every = joined(parts)
+    averages, _ = quotients(every)
+    return Point(at_ms, every.covered_ms, averages, every.peaks)
 
 
 # Waits ----------------------------------------------------------------------------------------------------------------
