@@ -155,7 +155,7 @@ def waits(
     Pods that ran already when the history learned of them do not count, because their waiting times are not known.
     """
     pods = schema.PODS
-    own = (pods.c.partition == partition) & _within(pods.c.asked_ms, when) & (pods.c.brought == 0)
+    own = (pods.c.partition == partition) & within(pods.c.asked_ms, when) & (pods.c.brought == 0)
     if queue:
         own &= _below(pods.c.queue, queue)
     statement = select(pods.c.queue, pods.c.asked_ms, pods.c.placed_ms, pods.c.ended_ms).where(own)
@@ -241,7 +241,8 @@ def pods_of(
     return [(one, waits_by_pod[one["id"]]) for one in found]
 
 
-def _within(column: ColumnElement[int], when: Period) -> ColumnElement[bool]:
+def within(column: ColumnElement[int], when: Period) -> ColumnElement[bool]:
+    """Return the SQL condition that an instant is in the period."""
     return (column >= when.since_ms) & (column <= when.until_ms)
 
 

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Table, func, select
 
 from server.history import schema
 from server.history.decided import record_of
 from server.history.pods import resource_of
-from server.history.reading import Period
+from server.history.reading import Period, within
 from server.model.records import DecisionRecord, Lost, LostLine, lost_by
 from server.record.serialization import BadFormError
 
@@ -23,8 +23,8 @@ Row = Mapping[str, Any]
 def failovers(connection: Connection, when: Period, start: int, size: int) -> list[Row]:
     """Return the rows of the core's starts and ends and of the managers' registrations in the period, the latest first."""
     table = schema.FAILOVERS
-    inside = (table.c.at_ms >= when.since_ms) & (table.c.at_ms <= when.until_ms)
-    ordered = select(table).where(inside).order_by(table.c.at_ms.desc(), table.c.id.desc())
+    own = within(table.c.at_ms, when)
+    ordered = select(table).where(own).order_by(table.c.at_ms.desc(), table.c.id.desc())
     found = connection.execute(ordered.offset(start).limit(size)).mappings()
     return [{**one, "facts": json.loads(one["facts"])} for one in found]
 
@@ -88,12 +88,7 @@ def lost_work(
     With ``owners`` the lines are also split by user and application of the victims.
     """
     table = schema.VICTIMS
-    inside = (table.c.at_ms >= when.since_ms) & (table.c.at_ms <= when.until_ms)
-    own = inside & (table.c.stayed == 0)
-    if partition:
-        own &= table.c.partition == partition
-    if policy:
-        own &= table.c.policy == policy
+    own = _made(table, when, partition, policy) & (table.c.stayed == 0)
     statement = select(table).where(own).order_by(table.c.at_ms.desc()).limit(VICTIMS_MAX)
     found: dict[tuple[str, ...], tuple[Lost, Counter[str]]] = {}
     for row in connection.execute(statement).mappings():
@@ -119,11 +114,7 @@ def decisions(
 ) -> Iterator[tuple[DecisionRecord, Mapping[str, str]]]:
     """Yield the decisions made in the period, oldest first, each with the names of its pods by key."""
     table = schema.DECISIONS
-    own = (table.c.at_ms >= when.since_ms) & (table.c.at_ms <= when.until_ms)
-    if partition:
-        own &= table.c.partition == partition
-    if policy:
-        own &= table.c.policy == policy
+    own = _made(table, when, partition, policy)
     ordered = select(table).where(own).order_by(table.c.at_ms, table.c.decision_id)
     for row in connection.execute(ordered).mappings():
         found = _decision(row)
@@ -149,3 +140,13 @@ def _decision(row: Any) -> tuple[DecisionRecord, Mapping[str, str]] | None:  # n
         return record_of(row["record"]), json.loads(row["names"])
     except BadFormError:
         return None  # A later version wrote it.
+
+
+def _made(table: Table, when: Period, partition: str, policy: str) -> ColumnElement[bool]:
+    """Return the SQL condition that a decision was made in the period. An empty partition or policy does not restrict it."""
+    own = within(table.c.at_ms, when)
+    if partition:
+        own &= table.c.partition == partition
+    if policy:
+        own &= table.c.policy == policy
+    return own
