@@ -81,18 +81,18 @@ def _counts(
 
 
 def lost_work(
-    connection: Connection, when: Period, partition: str, policy: str, *, owners: bool
+    connection: Connection, when: Period, partition: str, policy: str
 ) -> dict[str, list[LostLine]]:
     """Return, by partition, the lines of the work lost to evictions that were ordered in the period.
 
-    With ``owners`` the lines are also split by user and application of the victims.
+    The lines are split by user and application of the victims.
     """
     table = schema.VICTIMS
     own = _made(table, when, partition, policy) & (table.c.stayed == 0)
     statement = select(table).where(own).order_by(table.c.at_ms.desc()).limit(VICTIMS_MAX)
     found: dict[tuple[str, ...], tuple[Lost, Counter[str]]] = {}
     for row in connection.execute(statement).mappings():
-        owner = (row["user_name"], row["application_id"]) if owners else ("", "")
+        owner = (row["user_name"], row["application_id"])
         line = (row["partition"], row["policy"], row["claimant"], row["queue"], *owner)
         resource = tuple(sorted(resource_of(row["resources"]).items()))
         lost, amounts = found.get(line, (Lost(), Counter[str]()))

@@ -6,6 +6,7 @@ history has the service `NoHistory` instead, which needs none of the modules tha
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import grpc
@@ -140,14 +141,13 @@ class HistoryService:
         partition = request.partition.lower()
         with self._read() as connection:
             when = self._period(connection, request.since_ms, request.until_ms, DAY_MS)
-            answer = pb.GetPastLostWorkResponse(period=encode_history.period(when))
-            for owners, lines in ((False, answer.lines), (True, answer.owners)):
-                found = records.lost_work(
-                    connection, when, partition, request.policy, owners=owners
-                )
-                for name, some in found.items():
-                    chosen = [one for one in some if _concerns(one, queue)]
-                    lines.extend(encode_unmet.lost_work(name, chosen, caller))
+            found = records.lost_work(connection, when, partition, request.policy)
+        answer = pb.GetPastLostWorkResponse(period=encode_history.period(when))
+        for name, lines in found.items():
+            owners = [one for one in lines if _concerns(one, queue)]
+            chosen = [replace(one, user="", application="") for one in owners]
+            answer.lines.extend(encode_unmet.lost_work(name, chosen, caller))
+            answer.owners.extend(encode_unmet.lost_work(name, owners, caller))
         return answer
 
     def list_failovers(self, request: pb.ListFailoversRequest) -> pb.ListFailoversResponse:
