@@ -6,10 +6,11 @@ writes it. A record does not say where pods are: the live state does.
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from server.model.quota import is_below
 from server.model.reports import GroupFit
 from server.model.resources import NOTHING, Resource
 
@@ -210,6 +211,18 @@ def lost_amounts(record: DecisionRecord) -> Amounts:
     return found
 
 
+def touches(record: DecisionRecord, queue: str) -> bool:
+    """Return whether a decision gives capacity to, or takes it from, a queue or a queue below it. Without a queue return True."""
+    return not queue or any(is_below(path, queue) for path in _queues(record))
+
+
+def _queues(record: DecisionRecord) -> Iterator[str]:
+    if record.shrink is not None:
+        yield record.shrink.queue
+    yield from (one.queue for one in record.beneficiaries)
+    yield from (one.queue for one in record.victims)
+
+
 @dataclass(frozen=True, slots=True)
 class LostLine:
     """The lost work by policy, claimant queue and victim queue, since the core started or since an instant."""
@@ -223,6 +236,10 @@ class LostLine:
     user: str = ""
     application: str = ""
     """The application of the victims. It is empty if lines are by queue alone."""
+
+    def touches(self, queue: str) -> bool:
+        """Return whether the claimant or the victims are in a queue or below it. Without a queue return True."""
+        return not queue or is_below(self.claimant, queue) or is_below(self.victim, queue)
 
 
 @dataclass(frozen=True, slots=True)

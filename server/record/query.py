@@ -1,13 +1,11 @@
 """A search in a decision log on disk: the decisions of all its runs, each in its latest state."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.model.decisions import Decided, DecisionMoved
-from server.model.quota import is_below
-from server.model.records import DecisionRecord, DecisionState
+from server.model.records import DecisionRecord, DecisionState, touches
 from server.record.canonical import BadLineError
 from server.record.chain import DECIDED, MOVED, Entry, read_link
 from server.record.serialization import BadFormError, Fields, Forms
@@ -43,7 +41,7 @@ class Wanted(NamedTuple):
         return (
             _names(self.beneficiary, gets)
             and _names(self.victim, goes)
-            and (not self.queue or any(is_below(one, self.queue) for one in _queues(record)))
+            and touches(record, self.queue)
         )
 
 
@@ -94,10 +92,3 @@ def _take(entry: Entry, found: dict[str, DecisionRecord]) -> None:
 
 def _names(wanted: str, pods: list[tuple[str, str]]) -> bool:
     return not wanted or any(wanted in one for one in pods)
-
-
-def _queues(record: DecisionRecord) -> Iterator[str]:
-    if record.shrink is not None:
-        yield record.shrink.queue
-    yield from (one.queue for one in record.beneficiaries)
-    yield from (one.queue for one in record.victims)

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from server.core.core import Core
-from server.model.quota import is_below
 from server.model.ranking import DECIDING, NOT_NEEDED, Ranking
-from server.model.records import DecisionRecord, Level, Spared
+from server.model.records import DecisionRecord, Level, Spared, touches
 
 PODS: Final = "pods"
 """The resource type that counts pods: every pod requests one."""
@@ -31,7 +30,7 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
         if (not policy or one.policy == policy)
         and (not open_only or one.state.is_open)
         and max(one.at_ms, one.ended_ms) >= since_ms
-        and (not queue or touches(one, queue))
+        and touches(one, queue)
     ]
     return sorted(found, key=lambda one: one.at_ms)
 
@@ -103,19 +102,7 @@ def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
     return next(found, "")
 
 
-def touches(record: DecisionRecord, queue: str) -> bool:
-    """Return whether a decision gives capacity to, or takes it from, a queue or a queue below it."""
-    return any(is_below(path, queue) for path in _queues(record))
-
-
 def _of(core: Core, partition: str) -> Iterator[DecisionRecord]:
     for name, state in core.state.partitions.items():
         if not partition or name == partition:
             yield from state.decisions.records.values()
-
-
-def _queues(record: DecisionRecord) -> Iterator[str]:
-    if record.shrink is not None:
-        yield record.shrink.queue
-    yield from (one.queue for one in record.beneficiaries)
-    yield from (one.queue for one in record.victims)

@@ -8,7 +8,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from server.core.core import Core
 from server.core.queries import known_decisions, shadow_records
 from server.model.decisions import DecisionMoved
-from server.model.records import DecisionRecord
+from server.model.records import DecisionRecord, touches
 from server.model.shadow import ShadowRecord
 from server.rpc.errors import invalid, not_found
 from server.rpc.evenhand import encode_decisions, encode_shadows, order_text
@@ -167,7 +167,7 @@ def _side(record: DecisionRecord, caller: Caller, queue: str) -> VisibleDecision
     Return None if there is no such part, or if that part does not touch the requested queue.
     """
     side = side_of(record, caller)
-    if side is None or (queue and not known_decisions.touches(side.record, queue.lower())):
+    if side is None or not touches(side.record, queue.lower()):
         return None
     return side
 

@@ -15,19 +15,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evenhand.v1 import decisions_pb2
 from evenhand.v1 import history_pb2 as pb
-from server.core.queries import known_decisions
 from server.history import reading, records
 from server.history.address import Address
 from server.history.database import reading as read_only
 from server.history.reading import Period
 from server.history.settings import DAY_MS, HOUR_MS
-from server.model.quota import DEFAULT_PARTITION, ROOT, is_below
-from server.model.records import LostLine
+from server.model.quota import DEFAULT_PARTITION, ROOT
+from server.model.records import touches
 from server.rpc.errors import CallError, invalid, not_found
 from server.rpc.evenhand import encode_decisions, encode_history, encode_unmet
 from server.rpc.evenhand.decision_text import sentences
 from server.rpc.evenhand.pages import Page, wanted
-from server.rpc.evenhand.redaction import VisibleDecision, sees, sees_all, side_of
+from server.rpc.evenhand.redaction import sees, sees_all, side_of
 from server.rpc.limits import PAGE_MAX
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
@@ -144,7 +143,7 @@ class HistoryService:
             found = records.lost_work(connection, when, partition, request.policy)
         answer = pb.GetPastLostWorkResponse(period=encode_history.period(when))
         for name, lines in found.items():
-            owners = [one for one in lines if _concerns(one, queue)]
+            owners = [one for one in lines if one.touches(queue)]
             chosen = [replace(one, user="", application="") for one in owners]
             answer.lines.extend(encode_unmet.lost_work(name, chosen, caller))
             answer.owners.extend(encode_unmet.lost_work(name, owners, caller))
@@ -178,7 +177,7 @@ class HistoryService:
             seen = 0
             for record, names in every:
                 side = side_of(record, caller)
-                if side is None or not _touches(side, queue):
+                if side is None or not touches(side.record, queue):
                     continue
                 seen += 1
                 if seen <= page.start:
@@ -246,11 +245,3 @@ def _queue(path: str, caller: Caller) -> str:
     if queue and not sees_all(caller) and not caller.sees(queue):
         raise not_found("queue", path)
     return queue or ("" if sees_all(caller) else caller.queue)
-
-
-def _concerns(one: LostLine, queue: str) -> bool:
-    return not queue or is_below(one.claimant, queue) or is_below(one.victim, queue)
-
-
-def _touches(side: VisibleDecision, queue: str) -> bool:
-    return not queue or known_decisions.touches(side.record, queue)

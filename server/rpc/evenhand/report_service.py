@@ -4,7 +4,6 @@ from evenhand.v1 import reports_pb2 as pb
 from server.core.core import Core
 from server.core.queries.lost_work import lost_owners, lost_owners_since, lost_work, lost_work_since
 from server.core.queries.unmet.report import report
-from server.model.quota import is_below
 from server.model.records import LostLine
 from server.rpc.errors import invalid, not_found
 from server.rpc.evenhand import encode_unmet
@@ -86,10 +85,5 @@ class ReportService:
         else:
             found, begin = (lost_owners if owners else lost_work)(self._core, partition), 0
         queue = request.queue.lower()
-        wanted = [
-            one
-            for one in found
-            if request.policy in {"", one.policy}
-            and (not queue or is_below(one.claimant, queue) or is_below(one.victim, queue))
-        ]
+        wanted = [one for one in found if request.policy in {"", one.policy} and one.touches(queue)]
         return wanted, begin
