@@ -1,6 +1,5 @@
 """The commands `evenhand log`, which read the decision log on disk."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -18,11 +17,8 @@ from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 from evenhand_cli.render.words import plural
 from server.model.records import DecisionState
-from server.record.canonical import BadLineError
-from server.record.chain import read_link
-from server.record.query import Wanted
-from server.record.query import query as searched
-from server.record.verify import files_of, lines_of
+from server.record.query import Wanted, read_decisions
+from server.record.verify import files_of
 from server.record.verify import verify as verified
 from server.rpc.evenhand import encode_decisions
 from server.rpc.evenhand.redaction import VisibleDecision
@@ -112,14 +108,15 @@ def query(
         known = ", ".join(DecisionState)
         raise typer.BadParameter(f"`{state}` is none of {known}", param_hint="'--state'")
     try:
-        now = _latest(files)
-        period = (instant_before(since, now), instant_before(until, now))
-        found = searched(files, Wanted(queue.lower(), policy, victim, beneficiary, state, *period))
+        found = read_decisions(files)
     except OSError as error:
         raise unreadable(Path(error.filename or file), error, "argument FILE") from error
+    now = found.latest_ms
+    period = (instant_before(since, now), instant_before(until, now))
+    wanted = Wanted(queue.lower(), policy, victim, beneficiary, state, *period)
     rows = [
         encode_decisions.decision(VisibleDecision(one), encode_decisions.nameless, lambda _: True)
-        for one in found.records
+        for one in found.matching(wanted)
     ]
     if found.unreadable:
         terminal.say(
@@ -145,15 +142,6 @@ def _files(file: Path) -> list[Path]:
         advice = "name the FILE of `evenhand serve --decision-log FILE`"
         raise Fault(f"there is no {file}", where="argument FILE", advice=advice)
     return files
-
-
-def _latest(files: list[Path]) -> int:
-    """Return the instant of the last line that can be read, 0 if there is none."""
-    latest = 0
-    for line in lines_of(files[-1:]):
-        with suppress(BadLineError):
-            latest = read_link(line.written).entry.at_ms
-    return latest
 
 
 log = typer.Typer(

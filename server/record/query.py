@@ -46,22 +46,30 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The decisions that a search found, oldest first, and the number of lines that could not be read."""
+    """The decisions of a log, oldest first, the number of lines that could not be read, and the instant of the last line."""
 
     records: list[DecisionRecord]
     unreadable: int
+    latest_ms: int
+    """The instant of the last line that could be read, in Unix milliseconds. It is 0 if there is none."""
+
+    def matching(self, wanted: Wanted) -> list[DecisionRecord]:
+        """Return the decisions that match, oldest first."""
+        return [one for one in self.records if wanted.matches(one)]
 
 
-def query(files: list[Path], wanted: Wanted) -> Found:
-    """Return the decisions in the files of a log that match. Raises OSError."""
+def read_decisions(files: list[Path]) -> Found:
+    """Return the decisions in the files of a log. Raises OSError."""
     found: dict[str, DecisionRecord] = {}
-    unreadable = 0
+    unreadable = latest_ms = 0
     for line in lines_of(files):
         try:
-            _take(read_link(line.written).entry, found)
+            entry = read_link(line.written).entry
+            latest_ms = entry.at_ms
+            _take(entry, found)
         except (BadLineError, BadFormError):
             unreadable += 1
-    return Found([one for one in found.values() if wanted.matches(one)], unreadable)
+    return Found(list(found.values()), unreadable, latest_ms)
 
 
 def after(record: DecisionRecord, moved: DecisionMoved) -> DecisionRecord:

@@ -7,7 +7,7 @@ import pytest
 from server.core.core import Core
 from server.core.queries import known_decisions
 from server.model.records import DecisionRecord
-from server.record.query import Wanted, query
+from server.record.query import Wanted, read_decisions
 from server.record.recording import Recording
 from server.record.start import Start, begin
 from server.record.verify import files_of
@@ -31,7 +31,7 @@ def written(path: Path, seed: int) -> list[DecisionRecord]:
 def test_the_log_has_the_decisions_of_the_core(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     records = written(path, seed)
-    found = query(files_of(path), Wanted())
+    found = read_decisions(files_of(path))
     assert found.unreadable == 0
     by_id = {one.decision_id: one for one in found.records}
     assert records
@@ -44,7 +44,7 @@ def test_the_log_has_the_decisions_of_the_core(seed: int, tmp_path: Path) -> Non
 def test_filters_choose_decisions(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     written(path, 5)
-    every = query(files_of(path), Wanted()).records
+    every = read_decisions(files_of(path)).records
     one = next(each for each in every if each.victims and each.beneficiaries)
     victim, gets = one.victims[0], one.beneficiaries[0]
     for wanted in (
@@ -56,7 +56,7 @@ def test_filters_choose_decisions(tmp_path: Path) -> None:
         Wanted(policy=one.policy, state=one.state.value),
         Wanted(since_ms=one.at_ms, until_ms=one.at_ms),
     ):
-        found = query(files_of(path), wanted).records
+        found = read_decisions(files_of(path)).matching(wanted)
         assert one in found
         assert found == [each for each in every if wanted.matches(each)]
     for wanted in (
@@ -66,13 +66,13 @@ def test_filters_choose_decisions(tmp_path: Path) -> None:
         Wanted(until_ms=1),
         Wanted(since_ms=every[-1].at_ms + 1),
     ):
-        assert query(files_of(path), wanted).records == []
+        assert read_decisions(files_of(path)).matching(wanted) == []
 
 
 def test_the_command_lists_them(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     written(path, 5)
-    every = query(files_of(path), Wanted()).records
+    every = read_decisions(files_of(path)).records
     value = evenhand("log", "query", str(path), "-o", "json").value()
     assert [each["decision_id"] for each in value["decisions"]] == [
         each.decision_id for each in every
@@ -89,7 +89,7 @@ def test_the_command_lists_them(tmp_path: Path) -> None:
 def test_the_command_filters_by_everything_that_it_names(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     written(path, 5)
-    every = query(files_of(path), Wanted()).records
+    every = read_decisions(files_of(path)).records
     one = next(each for each in every if each.victims and each.beneficiaries)
     filters = ["--policy", one.policy, "--victim", one.victims[0].key]
     more = ["--for", one.beneficiaries[0].key, "--since", str(one.at_ms)]
