@@ -44,6 +44,20 @@ LASTS = (
     " sends the ConfigMap of its namespace: change it there, too, to keep it."
 )
 """The notice for a core whose version has no revisions."""
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Only show what would change and which pods would be evicted; apply nothing.",
+    ),
+]
+Whole = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="With --dry-run: show each decision, victim and queue that changes, and all warnings.",
+    ),
+]
 SEVERITIES = {
     "error": config_pb2.PROBLEM_SEVERITY_ERROR,
     "warning": config_pb2.PROBLEM_SEVERITY_WARNING,
@@ -94,20 +108,8 @@ def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
 def apply(
     core: Core,
     file: QueuesFile,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Only show what would change and which pods would be evicted; apply nothing.",
-        ),
-    ] = False,
-    whole: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="With --dry-run: show each decision, victim and queue that changes, and all warnings.",
-        ),
-    ] = False,
+    dry_run: DryRun = False,
+    whole: Whole = False,
     force: Annotated[
         bool,
         typer.Option(
@@ -148,20 +150,8 @@ def rollback(
             help="Number of the revision, as `evenhand history config` lists it.",
         ),
     ],
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Only show what would change and which pods would be evicted; apply nothing.",
-        ),
-    ] = False,
-    whole: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="With --dry-run: show each decision, victim and queue that changes, and all warnings.",
-        ),
-    ] = False,
+    dry_run: DryRun = False,
+    whole: Whole = False,
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:

@@ -33,6 +33,9 @@ AnyPartition = Annotated[
         autocompletion=completion.partitions,
     ),
 ]
+OfPolicy = Annotated[
+    str, typer.Option("--policy", metavar="NAME", help="Only decisions of this policy.")
+]
 Namespace = Annotated[
     str,
     typer.Option(

@@ -11,11 +11,11 @@ from evenhand.v1 import (
     history_pb2_grpc,
     inspect_pb2,
     inspect_pb2_grpc,
-    reports_pb2,
 )
 from evenhand_cli import completion
-from evenhand_cli.commands.filters import AnyPartition
-from evenhand_cli.commands.listings import Partition
+from evenhand_cli.commands.filters import AnyPartition, OfPolicy
+from evenhand_cli.commands.listings import Partition, QueuePath
+from evenhand_cli.commands.past import as_lost_work
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import instant_before
 from evenhand_cli.output import Form, Output, plain, show
@@ -37,16 +37,6 @@ Since = Annotated[
 Until = Annotated[
     str,
     typer.Option("--until", metavar="TIME", help="End, in the same forms; now when not given."),
-]
-OfQueue = Annotated[
-    str,
-    typer.Option(
-        "--queue",
-        "-q",
-        metavar="PATH",
-        help="Only this queue and the queues below it.",
-        autocompletion=completion.queues,
-    ),
 ]
 All = Annotated[
     bool, typer.Option("--all", help="Show everything, even what does not fit the screen.")
@@ -110,7 +100,7 @@ def pod(
 def waits(
     core: Core,
     partition: Partition = "",
-    queue: OfQueue = "",
+    queue: QueuePath = "",
     since: Since = "1d",
     until: Until = "",
     all_: All = False,
@@ -163,10 +153,8 @@ def config(
 def lost_work(
     core: Core,
     partition: AnyPartition = "",
-    queue: OfQueue = "",
-    policy: Annotated[
-        str, typer.Option("--policy", metavar="NAME", help="Only decisions of this policy.")
-    ] = "",
+    queue: QueuePath = "",
+    policy: OfPolicy = "",
     since: Since = "1d",
     until: Until = "",
     all_: All = False,
@@ -184,12 +172,7 @@ def lost_work(
         partition=partition, queue=queue, policy=policy, since_ms=begin, until_ms=end
     )
     answer = core.ask(_stub(core).GetPastLostWork, request)
-    found = reports_pb2.GetLostWorkResponse(
-        lines=answer.lines,
-        owners=answer.owners,
-        since_ms=answer.period.since_ms,
-        taken_at_ms=answer.period.until_ms,
-    )
+    found = as_lost_work(answer)
     full = all_ or output is Form.WIDE
     show(
         output,

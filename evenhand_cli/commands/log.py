@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from evenhand_cli import terminal
+from evenhand_cli.commands.filters import OfPolicy
 from evenhand_cli.durations import instant_before
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import unreadable
@@ -63,9 +64,7 @@ def query(
             help="Only decisions that give capacity to this queue or a queue below it, or take capacity from there.",
         ),
     ] = "",
-    policy: Annotated[
-        str, typer.Option("--policy", metavar="NAME", help="Only decisions of this policy.")
-    ] = "",
+    policy: OfPolicy = "",
     victim: Annotated[
         str,
         typer.Option(

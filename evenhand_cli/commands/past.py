@@ -62,8 +62,11 @@ def past_lost_work(
         since_ms=wanted.since_ms,
     )
     found = _tried(lambda: core.ask(_stub(core).GetPastLostWork, request))
-    if found is None:
-        return None
+    return None if found is None else as_lost_work(found)
+
+
+def as_lost_work(found: pb.GetPastLostWorkResponse) -> reports_pb2.GetLostWorkResponse:
+    """Return the lost work of the past in the form of the core's report."""
     return reports_pb2.GetLostWorkResponse(
         lines=found.lines,
         owners=found.owners,
