@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Table, bindparam, delete, insert, select
+from sqlalchemy import Column, Connection, Table, bindparam, delete, insert, select, tuple_
 
 from server.history import schema
 from server.history.series import usage_row
@@ -51,10 +51,7 @@ def keep_up(
 def _forget(connection: Connection, table: Table, column: Column[Any], before: int) -> None:
     keys = list(table.primary_key)
     old = select(*keys).where(column < before).limit(ROWS_MAX)
-    if len(keys) == 1:
-        connection.execute(delete(table).where(keys[0].in_(old)))
-        return
-    connection.execute(delete(table).where(column < before))
+    connection.execute(delete(table).where(tuple_(*keys).in_(old)))
 
 
 def thin(connection: Connection, before: int, step_ms: int, next_number: Callable[[], int]) -> int:

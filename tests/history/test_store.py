@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import select, text
+from sqlalchemy import BigInteger, select, text
 
 from server.core.core import Core
-from server.history import reading, records, runs, schema
+from server.history import reading, records, runs, schema, upkeep
 from server.history.address import INSTALL, Address, HistoryError, address
 from server.history.database import reading as read_only
 from server.history.ledger import Ledger
@@ -287,6 +287,26 @@ def test_a_missing_client_is_named_with_the_command_that_installs_it(
 def test_a_place_does_not_show_its_password() -> None:
     found = Address("postgresql+psycopg://ada:secret@db:5432/history?sslmode=require")
     assert str(found) == "postgresql+psycopg://ada@db:5432/history"
+
+
+def test_each_call_deletes_a_bounded_part(place: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "ROWS_MAX", 10)
+    with opened(place) as writer:
+        ledger = ledger_of(writer)
+        for number in range(25):
+            row: dict[str, object] = {
+                one.name: 1 if isinstance(one.type, BigInteger) else f"{one.name} {number}"
+                for one in schema.VICTIMS.columns
+            }
+            ledger.put(schema.VICTIMS, number, row)
+        writer.write(T0)  # The first write is followed by the first upkeep.
+        left = []
+        for _ in range(3):
+            with writer._store.engine.begin() as connection:
+                found = connection.execute(text("SELECT count(*) FROM victims"))
+                left.append(found.scalar_one())
+                keep_up(connection, T0, SETTINGS, ledger.next_number)
+    assert left == [15, 5, 0]
 
 
 def test_old_usage_is_summed_up_and_older_rows_go(place: Address) -> None:
