@@ -175,8 +175,7 @@ class Ledger:
         self._changed(pod)
 
     def _reason(self, rm_id: str, key: str, code: str) -> None:
-        del rm_id
-        pod = self.pods.anywhere(key)
+        pod = self.pods.of_manager(rm_id, key)
         if pod is not None and pod.placed_ms is None:
             pod.touched = self._item
             if pod.wait is None or pod.wait.code != code:

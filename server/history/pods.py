@@ -104,10 +104,10 @@ class Pods:
         """Return a live pod, or None."""
         return self._by_key.get((partition, key))
 
-    def anywhere(self, key: str) -> Pod | None:
-        """Return a live pod of any partition, or None."""
+    def of_manager(self, rm_id: str, key: str) -> Pod | None:
+        """Return a live pod of a manager in any partition, or None."""
         found = (self._by_key.get((name, key)) for name in self._partitions)
-        return next((one for one in found if one is not None), None)
+        return next((one for one in found if one is not None and one.rm_id == rm_id), None)
 
     def of_application(self, partition: str, application_id: str) -> list[Pod]:
         """Return the pods of an application."""

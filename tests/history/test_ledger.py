@@ -7,6 +7,7 @@ import pytest
 from server.core.core import Core
 from server.core.queries import inspect, known_decisions
 from server.history import sampling, schema
+from server.history.rows import Frame, Row
 from server.history.tap import Item, Kind
 from server.model.asks import AskSpec
 from server.model.decisions import Termination
@@ -71,6 +72,20 @@ def test_waits_have_their_reasons() -> None:
     assert pod(one, "k")["placed_ms"] == T0 + 9_000
     found = [(each["code"], each["since_ms"], each["until_ms"]) for each in one.rows(schema.WAITS)]
     assert found == [("no-node-capacity", T0 + 1_000, T0 + 9_000)]
+
+
+def test_a_reason_is_that_of_the_managers_own_pod() -> None:
+    one = Told(Core())
+    for name in ("first", "second"):
+        ask: tuple[object, ...] = (Row.ASK, name, f"of-{name}", "k", "app", None, (), 0, ())
+        one.ledger.apply(Frame(1, T0, [ask]))
+    one.ledger.apply(Frame(2, T0 + 5_000, [(Row.REASON, "second", "k", "queue-limit")]))
+    waits = {(each["partition"], each["code"]) for each in one.rows(schema.WAITS)}
+    assert waits == {
+        ("of-first", "not-tried"),
+        ("of-second", "not-tried"),
+        ("of-second", "queue-limit"),
+    }
 
 
 def test_a_failed_binding_waits_anew_in_a_row_of_its_own() -> None:
