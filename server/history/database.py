@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.sql.dml import Insert
 
@@ -55,6 +55,12 @@ def upsert(table: Table, dialect: str) -> Insert:
     others = {one.name: made.excluded[one.name] for one in table.columns if one.name not in keys}
     statement: Insert = made.on_conflict_do_update(index_elements=keys, set_=others)
     return statement
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Return why the database failed, in one line and without the statement."""
+    original: Any = getattr(error, "orig", None) or error
+    return " ".join(str(original).split())
 
 
 @contextmanager

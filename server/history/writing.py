@@ -8,12 +8,13 @@ without the row of an orderly end, the core was killed. The process then still w
 import json
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Final, TextIO
+from typing import BinaryIO, Final, TextIO
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.history import runs
 from server.history.address import Address, HistoryError
+from server.history.database import reason_of
 from server.history.ledger import Ledger, Tags
 from server.history.rows import Frame, Row, frames
 from server.history.settings import MINUTE_MS, Settings, Status
@@ -26,6 +27,9 @@ RETRY_S: Final = 1.0
 """The seconds between two attempts to write, while no frame is read."""
 LAST_TRIES: Final = 5
 """How many times the process tries to write when the core has ended."""
+
+WHY_MAX: Final = 300
+"""The largest number of characters of a reason in a report."""
 
 KILLED_WHY: Final = "the process was killed"
 
@@ -204,6 +208,4 @@ def _reader(stream: BinaryIO) -> Callable[[int], bytes]:
 
 
 def _why(error: SQLAlchemyError) -> str:
-    """Return why the database failed, in one line and without the statement."""
-    original: Any = getattr(error, "orig", None) or error
-    return " ".join(str(original).split())[:300]
+    return reason_of(error)[:WHY_MAX]

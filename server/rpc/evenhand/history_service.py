@@ -18,6 +18,7 @@ from evenhand.v1 import history_pb2 as pb
 from server.history import reading, records
 from server.history.address import Address
 from server.history.database import reading as read_only
+from server.history.database import reason_of
 from server.history.reading import Period
 from server.history.settings import DAY_MS, HOUR_MS
 from server.model.quota import DEFAULT_PARTITION, ROOT
@@ -214,8 +215,7 @@ class HistoryService:
             with read_only(self._place) as connection:
                 yield connection
         except SQLAlchemyError as error:
-            why = " ".join(str(getattr(error, "orig", error)).split())
-            message = f"the history cannot be read: {why}; `evenhand doctor` says more"
+            message = f"the history cannot be read: {reason_of(error)}; `evenhand doctor` says more"
             raise CallError(
                 grpc.StatusCode.FAILED_PRECONDITION, "HISTORY_FAILED", message
             ) from error
