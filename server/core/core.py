@@ -62,7 +62,7 @@ CATCH_UP_ALLOCATIONS: Final = 2_000
 RANKED_ALONE: Final = 15_000
 """With so many queues and applications, a tick that ranks them does nothing else.
 
-Ranking 20,000 of them takes 45 ms. Ranking 20,000 of them takes 45 ms.
+Ranking 20,000 of them takes 45 ms.
 """
 
 Handler = Callable[[State, Any, int], list[Decision]]
