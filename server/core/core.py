@@ -250,8 +250,7 @@ class Core:
             if partition.gangs.came:
                 gang_size.note(partition, now)
         if state.notes:
-            decisions = [*decisions, *state.notes]
-            state.notes.clear()
+            decisions = [*decisions, *state.take_notes()]
         return decisions
 
     def tick(self, now: int, budget: int = BUDGET) -> Tick:
@@ -462,10 +461,7 @@ class Core:
         while timers := self.state.due(now):  # a timer may set another that is due at once
             for timer in timers:
                 decisions += self._fire(timer, now)
-        if self.state.notes:
-            decisions += self.state.notes
-            self.state.notes.clear()
-        return decisions
+        return decisions + self.state.take_notes()
 
     def _fire(self, timer: Timer, now: int) -> list[Decision]:
         """Carry out a timer that is due.

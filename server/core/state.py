@@ -109,6 +109,11 @@ class State:
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
 
+    def take_notes(self) -> list[Decision]:
+        """Remove and return the decisions that are still to be reported, in order."""
+        notes, self.notes = self.notes, []
+        return notes
+
     def due(self, now: int) -> list[Timer]:
         """Remove and return the timers that are due, in order of their instants.
 

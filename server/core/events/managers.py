@@ -111,9 +111,7 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
             for ask in list(islice(known, left)):
                 lifecycle.end(state, partition, ask, now)
                 left -= 1
-    notes = [one for one in state.notes if one.rm_id != event.rm_id]
-    state.notes.clear()
-    return notes
+    return [one for one in state.take_notes() if one.rm_id != event.rm_id]
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
@@ -168,8 +166,7 @@ def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> Parts[lis
         if not at % WIPED:
             yield
         decisions += nodes.remove(state, partition, node, now)
-    decisions += state.notes
-    state.notes.clear()
+    decisions += state.take_notes()
     if partition.owner == rm_id:
         partition.owner = ""
         partition.decisions.marks.clear()

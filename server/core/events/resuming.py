@@ -93,7 +93,7 @@ def _remove_unreported(
         if partition.index.nodes.get(node_id) is node:
             decisions += nodes.remove(state, partition, node, now)
             partition.thrashing.thaw()
-    decisions += _noted(state)
+    decisions += state.take_notes()
     for name, application in resumption.applications.items():
         if partition.applications.get(name) is application and not _has_pods(application):
             removed = ApplicationRemoved(application.rm_id, name, partition.name)
@@ -103,13 +103,6 @@ def _remove_unreported(
 
 def _has_pods(application: Application) -> bool:
     return bool(application.asks or application.allocations)
-
-
-def _noted(state: State) -> list[Decision]:
-    """Return the decisions that are still to be reported, in order."""
-    found = list(state.notes)
-    state.notes.clear()
-    return found
 
 
 def _drain_announced(
@@ -137,7 +130,7 @@ def _do_later(
     for ask, before in resumption.grown.values():
         if partition.asks.get(ask.key) is ask and ask.node is not None:
             yield from due_quota.forced(state, partition, ask, before, now)
-    yield from _noted(state)
+    yield from state.take_notes()
 
 
 def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decision]:
