@@ -71,10 +71,15 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
 def _add_again(
     state: State, partition: Partition, known: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """Take a further report of a known ask: compare it after a new registration, or update the ask in place."""
+    """Take a further report of a known ask: compare it after a new registration, or update the ask in place.
+
+    A victim that its manager reports as a waiting ask never ran. It waits again, and its capacity becomes free.
+    """
     spec = comparison.same_spec(partition, known, spec)
     if comparison.waits_again(partition, known):
-        return _wait_unplaced(state, partition, known, spec, now)
+        comparison.leave_node(partition, known)
+        _requeue(state, partition, known, spec, now)
+        return []
     return _update(state, partition, known, spec, now)
 
 
@@ -299,14 +304,16 @@ def _bring(  # noqa: PLR0913, PLR0917 - what one report is about
 
 def _run_on(partition: Partition, known: Ask, node: Node, spec: AskSpec, now: int) -> None:
     """Let a known ask or allocation run on the node on which its manager reports it, with this spec."""
-    if known.node is None:
-        _adopt(partition, known, node, spec, now)
-    elif known.node is node:
+    if known.node is node:
         _update_allocation(partition, known, spec)
+        return
+    if known.node is None:
+        lifecycle.drop_pledge(partition, known, "its ask was placed outside this core")
+        pending.dequeue(partition, known)
     else:
         comparison.leave_node(partition, known)
-        _respec(partition, known, spec)
-        journal.settle(partition, known, node, now)
+    _respec(partition, known, spec)
+    journal.settle(partition, known, node, now)
 
 
 def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
@@ -315,28 +322,13 @@ def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
         open_decisions.check_pledges(partition, ask.node, now)
 
 
-def _wait_unplaced(
-    state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
-) -> list[Decision]:
-    """Turn a victim that its manager reports as a waiting ask back into a waiting ask.
-
-    The pod never ran, so that its capacity becomes free.
-    """
-    comparison.leave_node(partition, ask)
+def _requeue(state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int) -> None:
+    """Let an ask that has left its node wait again, with a new arrival number."""
     partition.arrivals += 1
     ask.arrival = partition.arrivals
-    ask.cycle = partition.round.cycles
+    ask.cycle = partition.round.cycles  # while an ask is placed it misses no opportunity (P2)
     _respec(partition, ask, spec)
     _add_waiting(state, partition, ask, now)
-    return []
-
-
-def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
-    """Turn a waiting ask that was placed outside this core into an allocation."""
-    lifecycle.drop_pledge(partition, ask, "its ask was placed outside this core")
-    pending.dequeue(partition, ask)
-    _respec(partition, ask, spec)
-    journal.settle(partition, ask, node, now)
 
 
 def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
@@ -443,11 +435,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int
     assert node is not None
     journal.unsettle(partition, ask)
     excluded_nodes.note(state, partition, ask, node.node_id, now)
-    partition.arrivals += 1
-    ask.arrival = partition.arrivals
-    ask.cycle = partition.round.cycles  # while an ask is placed it misses no opportunity (P2)
-    _respec(partition, ask, ask.spec)
-    _add_waiting(state, partition, ask, now)
+    _requeue(state, partition, ask, ask.spec, now)
     failed = f"binding on {node.node_id} failed" + (f": {why}" if why else "")
     message = f"{failed}; the node is avoided for {excluded_nodes.AVOID_MS // 1000} s"
     return [Noted("ask", ask.key, Code.NODE_AVOIDED, message, partition.name, ask.rm_id)]
