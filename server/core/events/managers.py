@@ -40,10 +40,10 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
     configuration is ignored if a file configures the core, and refused if another manager configures the core. A registration of an
     old epoch changes nothing (design 7.2).
     """
-    if why := epochs.obstacle(state.managers.get(event.rm_id), event):
+    known = state.managers.get(event.rm_id)
+    if why := epochs.obstacle(known, event):
         return [Noted("manager", event.rm_id, Code.EPOCH_OLD, why, "", event.rm_id)]
     notes: list[Decision] = []
-    known = state.managers.get(event.rm_id)
     if known is not None:
         notes += yield from _replace(state, event, now)
     if event.configuration is not None and not state.configured:

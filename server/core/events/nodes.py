@@ -24,17 +24,15 @@ def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
 
     If its manager registered again and reports a known node, the node is compared with the report.
     """
-    place = state.partitions.get(event.partition)
-    node = None if place is None else _unreported(place, event.node_id)
-    if place is not None and node is not None and node.rm_id == event.rm_id:
-        return _compare(state, place, node, event, now)
-    refusal = _may_add(state, event)
-    if refusal:
-        known = state.partitions.get(event.partition)
-        owned = known is not None and known.owner not in ("", event.rm_id)
+    partition = state.partitions.get(event.partition)
+    known = None if partition is None else _unreported(partition, event.node_id)
+    if partition is not None and known is not None and known.rm_id == event.rm_id:
+        return _compare(state, partition, known, event, now)
+    refusal = _may_add(state, partition, event)
+    if refusal or partition is None:
+        owned = partition is not None and partition.owner not in ("", event.rm_id)
         code = Code.PARTITION_OWNED.value if owned else ""
         return [NodeRejected(event.rm_id, event.node_id, refusal, code)]
-    partition = state.partitions[event.partition]
     for name, _ in event.capacity:
         partition.types.intern(name)
     partition.grow()
@@ -105,12 +103,11 @@ def _differs(partition: Partition, node: Node, event: NodeAdded) -> bool:
     )
 
 
-def _may_add(state: State, event: NodeAdded) -> str:
+def _may_add(state: State, partition: Partition | None, event: NodeAdded) -> str:
     if event.rm_id not in state.managers:
         return REGISTER_FIRST.format(rm_id=event.rm_id)
     if not event.node_id:
         return "nodeID is empty"
-    partition = state.partitions.get(event.partition)
     if partition is None or partition.retired:
         return f"partition {event.partition!r} is not configured"
     if partition.owner not in ("", event.rm_id):
