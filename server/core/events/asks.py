@@ -200,7 +200,7 @@ def _update(
     if ask.node is not None:
         before = ask.ask_class.demand
         _update_allocation(partition, ask, spec)
-        _check_pledges(partition, ask, now)
+        open_decisions.check_pledges(partition, ask.node, now)
         return due_quota.forced(state, partition, ask, before, now)
     if placeholders.keeps_place(partition, ask, spec):
         return []
@@ -236,7 +236,10 @@ def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 
 def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
-    """Add or update an existing allocation, which is never rejected for lack of capacity or headroom (design 1.10)."""
+    """Add or update an existing allocation, which is never rejected for lack of capacity or headroom (design 1.10).
+
+    Pledges whose capacity the allocation has used are aborted (G10).
+    """
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -266,7 +269,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
         comparison.compare_facts(partition, ask, event)
     else:
         recovery.note_facts(partition, ask, event)
-    _check_pledges(partition, ask, now)
+    open_decisions.check_pledges(partition, node, now)
     size_placeholders(partition, application)
     return [
         *placeholders.runs_already(partition, ask, now),
@@ -316,12 +319,6 @@ def _run_on(partition: Partition, known: Ask, node: Node, spec: AskSpec, now: in
     journal.settle(partition, known, node, now)
 
 
-def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
-    """Abort pledges whose capacity a new or larger allocation has used (G10)."""
-    if ask.node is not None and ask.node.pledges:
-        open_decisions.check_pledges(partition, ask.node, now)
-
-
 def _requeue(state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int) -> None:
     """Let an ask that has left its node wait again, with a new arrival number."""
     partition.arrivals += 1
@@ -355,8 +352,7 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
     if known is not None:
         journal.unsettle_foreign(partition, known)
     journal.settle_foreign(partition, arrived)
-    if node.pledges:
-        open_decisions.check_pledges(partition, node, now)
+    open_decisions.check_pledges(partition, node, now)
     return []
 
 

@@ -194,12 +194,13 @@ def check_pledges(
     In a sync in which objects are compared, this waits for the end of the sync, because pods that seem to use the capacity may be
     gone.
     """
+    if not (changed or node.pledges):
+        return []
     if partition.resumption is not None:
         partition.resumption.check_later(node, changed=changed)
         return []
     dropped = drop_unfit(partition, node, now) if changed else []
-    if changed or node.pledges:
-        abort_unfit(partition, now, node)
+    abort_unfit(partition, now, node)
     return dropped
 
 
