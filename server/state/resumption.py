@@ -5,7 +5,8 @@ Objects that are left at the end of the sync count as ended. Until then nothing 
 of pods that may be gone counts as used.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from server.model.fit import Demand
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from server.state.commitments import Commitment
     from server.state.nodes import Foreign, Node
 
+_Object = TypeVar("_Object")
 HeldTimer = tuple[int, int, str, str, str]
 """A timer as `server.core.state.Timer`."""
 
@@ -23,7 +25,7 @@ class Resumption:
 
     - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` are the objects that were not reported again yet.
       These tables may still have an object that was removed meanwhile, or whose name now belongs to another object. Therefore
-      compare identities.
+      compare identities (`still_there`).
     - ``announced`` has the nodes that were reported as draining, as long as the manager has neither drained nor enabled them
       afterwards. ``unchanged`` has the nodes that were reported as the core knows them.
     - ``unseen`` are the allocations that the manager reported as waiting asks, because it did not receive their placements.
@@ -80,3 +82,10 @@ class Resumption:
         self.unseen.pop(ask.key, None)
         self.unordered.pop(ask.key, None)
         self.withdrawn.pop(ask.key, None)
+
+
+def still_there(table: Mapping[str, _Object], present: Mapping[str, _Object]) -> Iterator[_Object]:
+    """Yield those objects of a table of `Resumption` that were not removed, given what is ``present`` now under each name."""
+    for name, one in list(table.items()):
+        if present.get(name) is one:
+            yield one

@@ -25,6 +25,7 @@ from server.state.partition import Partition
 from server.state.placeholders import GangStyle, Reserve
 from server.state.placement_rules import FORCE_TAG, PlacementFacts, Refused, place_application
 from server.state.queues import Queue, QueueState
+from server.state.resumption import still_there
 
 APPLICATIONS_MAX = 200_000
 """The largest number of applications that one partition accepts."""
@@ -278,10 +279,8 @@ def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str
 
 def _gone(partition: Partition) -> Iterator[Application]:
     """Yield the applications that their manager has not reported again yet."""
-    resumption = partition.resumption
-    for name, one in () if resumption is None else resumption.applications.items():
-        if partition.applications.get(name) is one:
-            yield one
+    if partition.resumption is not None:
+        yield from still_there(partition.resumption.applications, partition.applications)
 
 
 def _gone_from(partition: Partition, queue: Queue) -> int:

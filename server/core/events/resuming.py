@@ -14,9 +14,9 @@ from server.model.decisions import Decision, PlanCheckRequested, Termination, Wi
 from server.model.events import ApplicationRemoved, NodeDrained
 from server.model.quota import KEEP
 from server.state import journal, quota_timers
-from server.state.applications import Application, Ask
+from server.state.applications import Ask
 from server.state.partition import Partition
-from server.state.resumption import Resumption
+from server.state.resumption import Resumption, still_there
 
 GONE = "its manager registered again and did not report it any more"
 
@@ -73,13 +73,12 @@ def _end_unreported(
 ) -> list[Decision]:
     """End the pods that were not reported again, then such nodes and applications. Return what to report."""
     decisions: list[Decision] = []
-    for ask in _there(partition, resumption.asks):
+    for ask in still_there(resumption.asks, partition.asks):
         if ask.node is not None and not (ask.releasing or ask.is_replaced):
             decisions.append(lifecycle.released(partition, ask, Termination.STOPPED_BY_RM, GONE))
         lifecycle.end(state, partition, ask, now)
-    for key, foreign in resumption.foreign.items():
-        if partition.foreign.pods.get(key) is foreign:
-            journal.unsettle_foreign(partition, foreign)
+    for foreign in still_there(resumption.foreign, partition.foreign.pods):
+        journal.unsettle_foreign(partition, foreign)
     decisions += _remove_unreported(state, partition, resumption, now)
     return decisions
 
@@ -89,20 +88,16 @@ def _remove_unreported(
 ) -> list[Decision]:
     """Remove the nodes that were not reported again, then such applications if they have no pods. Return what to report."""
     decisions: list[Decision] = []
-    for node_id, node in resumption.nodes.items():
-        if partition.index.nodes.get(node_id) is node:
-            decisions += nodes.remove(state, partition, node, now)
-            partition.thrashing.thaw()
+    for node in still_there(resumption.nodes, partition.index.nodes):
+        decisions += nodes.remove(state, partition, node, now)
+        partition.thrashing.thaw()
     decisions += state.take_notes()
-    for name, application in resumption.applications.items():
-        if partition.applications.get(name) is application and not _has_pods(application):
+    for application in still_there(resumption.applications, partition.applications):
+        if not (application.asks or application.allocations):
+            name = application.application_id
             removed = ApplicationRemoved(application.rm_id, name, partition.name)
             decisions += applications.remove(state, removed, now)
     return decisions
-
-
-def _has_pods(application: Application) -> bool:
-    return bool(application.asks or application.allocations)
 
 
 def _drain_announced(
@@ -119,7 +114,7 @@ def _do_later(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> Iterator[Decision]:
     """Do the work that waited for the end of the sync: orders, replacements, checks of promised capacity, and timers of quota runs."""
-    for ask in _there(partition, resumption.unordered):
+    for ask in still_there(resumption.unordered, partition.asks):
         yield from _order_again(partition, resumption, ask)
     for commitment in resumption.vacated.values():
         lifecycle.take_over(state, partition, commitment, now)
@@ -135,7 +130,7 @@ def _do_later(
 
 def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decision]:
     """Yield placements and withdrawals that did not reach the manager."""
-    unseen = _there(partition, resumption.unseen)
+    unseen = still_there(resumption.unseen, partition.asks)
     yield from lifecycle.placed(
         partition, [one for one in unseen if one.node is not None and not one.releasing]
     )
@@ -144,13 +139,6 @@ def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decisi
         if ask is not None and not ask.releasing:
             why = "its eviction was withdrawn"
             yield Withdrawn(ask.rm_id, partition.name, key, decision_id, why)
-
-
-def _there(partition: Partition, asks: dict[str, Ask]) -> Iterator[Ask]:
-    """Yield those of the asks and allocations that have not ended during the sync."""
-    for key, ask in list(asks.items()):
-        if partition.asks.get(key) is ask:
-            yield ask
 
 
 def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iterator[Decision]:
