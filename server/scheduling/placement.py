@@ -18,9 +18,9 @@ from server.state.commitments import Commitment, Pledge
 from server.state.constraints import NodeMask
 from server.state.equivalence import AskClass
 from server.state.nodes import (
-    HEAP_SLACK,
     NUMBER_BITS,
     NUMBER_MASK,
+    LogReader,
     Node,
     NodeEntry,
     NodeIndex,
@@ -36,12 +36,10 @@ _NO_ENTRY: Final[NodeEntry] = NUMBER_MASK
 Takes = Callable[[Node], bool]
 
 
-class Keeper(Protocol):
+class Keeper(LogReader, Protocol):
     """The owner of a heap of nodes besides the heap that all classes share. It is a class, or a mask for its classes."""
 
     heap: list[NodeEntry] | None
-    cursor: int
-    log_epoch: int
 
 
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
@@ -328,24 +326,19 @@ def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None
     heap = [node.entry for node in nodes if node.entry is not None]
     heapq.heapify(heap)
     keeper.heap = heap
-    keeper.log_epoch = index.epoch
-    keeper.cursor = index.log_read = len(index.log)
+    index.mark_read(keeper)
 
 
 def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
     """Add to the keeper's heap the nodes that became better since the last refresh. Rebuild the heap instead if that is cheaper."""
-    log, heap = index.log, keeper.heap
-    if heap is None or keeper.log_epoch != index.epoch:
+    heap = keeper.heap
+    better = None if heap is None else index.read_log(keeper, len(heap))
+    if heap is None or better is None:
         build()
         return
-    behind = len(log) - keeper.cursor
-    if behind and len(heap) + behind > 2 * len(index.nodes) + HEAP_SLACK:
-        build()
-        return
-    for node in dict.fromkeys(log[keeper.cursor :]) if behind else ():
+    for node in better:
         if node.entry is not None and takes(node):
             heapq.heappush(heap, node.entry)
-    keeper.cursor = index.log_read = len(log)
 
 
 def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:

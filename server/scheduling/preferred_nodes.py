@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from server.state.equivalence import AskClass
-from server.state.nodes import HEAP_SLACK, NUMBER_MASK, Node, NodeEntry, NodeIndex
+from server.state.nodes import NUMBER_MASK, Node, NodeEntry, NodeIndex
 from server.state.preferred import Alike, Preferred
 
 BUCKETS_MAX: Final = 32
@@ -48,25 +48,19 @@ def _refresh(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes:
 
     Build the heaps again instead if a score rose, or if that is cheaper.
     """
-    log = index.log
-    behind = len(log) - preferred.cursor
-    built = preferred.heap is not None and preferred.log_epoch == index.epoch
-    if (
-        not built
-        or (preferred.buckets is None and preferred.seen != preferred.steps(index.domains))
-        or (behind and preferred.size + behind > 2 * len(index.nodes) + HEAP_SLACK)
-    ):
+    has_risen = preferred.buckets is None and preferred.seen != preferred.steps(index.domains)
+    better = None if has_risen else index.read_log(preferred, preferred.size)
+    if better is None:
         _build(index, ask_class, preferred, takes)
-    else:
-        for node in dict.fromkeys(log[preferred.cursor :]):
-            if takes(node):
-                _push(index, preferred, node)
-    preferred.cursor = index.log_read = len(log)
+        return
+    for node in better:
+        if takes(node):
+            _push(index, preferred, node)
 
 
 def _build(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes: Takes) -> None:
     nodes = [one for one in index.with_capacity_for(ask_class.node_demand) if takes(one)]
-    preferred.log_epoch = index.epoch
+    index.mark_read(preferred)
     preferred.seen = preferred.steps(index.domains)
     preferred.size = len(nodes)
     preferred.heap, preferred.buckets = [], None

@@ -8,7 +8,7 @@ some class is written to a log. Each class updates its heap from this log.
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.model.asks import NO_TAGS, Constraints, Tags, Taint
 from server.model.fit import Amounts, Demand, Part, parts, score
@@ -143,6 +143,13 @@ class Foreign:
 def entry_of(rank: int, node: Node) -> NodeEntry:
     """Return the heap entry of a node with this rank."""
     return (rank << NUMBER_BITS) + node.number
+
+
+class LogReader(Protocol):
+    """The owner of a heap that follows the log of nodes. It has read the log of ``log_epoch`` up to ``cursor``."""
+
+    cursor: int
+    log_epoch: int
 
 
 class NodeIndex:
@@ -331,6 +338,28 @@ class NodeIndex:
                 [max(column) for column in zip_longest(*shapes, fillvalue=0)],
             )
         return self._largest[1]
+
+    def read_log(self, reader: LogReader, size: int) -> Iterable[Node] | None:
+        """Return the nodes that became better since the reader last read the log, each once.
+
+        Return None if the reader has to build its heap of ``size`` entries again, because entries were removed from the log, or
+        because building is cheaper. The reader then calls `mark_read`.
+        """
+        if reader.log_epoch != self.epoch:
+            return None
+        cursor = reader.cursor
+        behind = len(self.log) - cursor
+        if not behind:
+            return ()
+        if size + behind > 2 * len(self.nodes) + HEAP_SLACK:
+            return None
+        self.mark_read(reader)
+        return dict.fromkeys(self.log[cursor:])
+
+    def mark_read(self, reader: LogReader) -> None:
+        """Let a reader continue at the end of the log, because its heap has all entries up to there."""
+        reader.log_epoch = self.epoch
+        reader.cursor = self.log_read = len(self.log)
 
     def reorder(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
         """Apply another node sort policy: recompute all ranks and heaps."""

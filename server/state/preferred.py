@@ -22,7 +22,8 @@ class Preferred:
     - ``heap`` has a key for each node on which the class fits. This key is at most the node's present key. ``heap`` is None until
       it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
     - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels: it has one heap of nodes for each
-      combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of all entries.
+      combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` counts the entries with which the heaps were built
+      and each entry added since, so that heaps are built again at last even if their entries are always removed.
     - ``seen`` is what `steps` returned when the heap was built.
     """
 
