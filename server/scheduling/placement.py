@@ -138,12 +138,11 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 def _pick_preferred(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node that an ask with preferences takes, None for none."""
-    if ask_class.mask.names is not None:
-        return preferred_nodes.best(index, ask_class, partial(may_take, ask_class))
-    if _exceeds_failed(index, ask_class):
+    named = ask_class.mask.names is not None
+    if not named and _exceeds_failed(index, ask_class):
         return None
     node = preferred_nodes.best(index, ask_class, partial(may_take, ask_class))
-    if node is None:
+    if node is None and not named:
         _note_failed(index, ask_class)
     return node
 
