@@ -9,7 +9,7 @@ from server.state.domain_counts import DomainCounts, places_of
 from server.state.equivalence import AskClass
 from server.state.invariants.keys import class_name, live_classes
 from server.state.invariants.order import is_heap
-from server.state.nodes import NUMBER_MASK, Node, NodeEntry, NodeIndex, entry_of
+from server.state.nodes import NUMBER_MASK, LogReader, Node, NodeEntry, NodeIndex, entry_of
 from server.state.partition import Partition
 
 Sight = tuple[tuple[str | None, ...], tuple[Taint, ...]]
@@ -117,29 +117,38 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that each node that can be taken is in the heap, or in the unread part of the log.
+    """Assert that no node that can be taken ranks too low in the heap of a class or mask."""
+    assert keeper.heap is not None
+    _check_all_ranked(index, keeper, name, takes, _ranked(index, keeper.heap, name))
 
-    In the heap, the node has its rank or a better one.
 
-    The heap is that of the class or mask.
-    """
-    heap = keeper.heap
-    assert heap is not None
+def _ranked(index: NodeIndex, heap: list[NodeEntry], name: str) -> set[Node]:
+    """Return the nodes that have their rank or a better one in a heap. Assert that the heap is in order."""
     assert is_heap(heap), f"the node heap of {name} is out of order"
-    assert keeper.cursor <= index.log_read <= len(index.log), (
+    found = ((entry, index.numbered.get(entry & NUMBER_MASK)) for entry in heap)
+    return {
+        node
+        for entry, node in found
+        if node is not None and node.entry is not None and entry <= node.entry
+    }
+
+
+def _check_all_ranked(
+    index: NodeIndex,
+    reader: LogReader,
+    name: str,
+    takes: Callable[[Node], bool],
+    ranked: set[Node],
+) -> None:
+    """Assert that each node that can be taken is among the ``ranked`` nodes of the reader's heap, or in the unread part of the log."""
+    assert reader.cursor <= index.log_read <= len(index.log), (
         f"{name} has read further than the log is written"
     )
-    unread = {id(node) for node in index.log[keeper.cursor :]}
-    best: dict[int, NodeEntry] = {}
-    for entry in heap:
-        number = entry & NUMBER_MASK
-        best[number] = min(entry, best.get(number, entry))
-    for node in index.nodes.values():
-        if node.entry is None or id(node) in unread:
-            continue
-        if node.number in best and best[node.number] <= node.entry:
-            continue
-        assert not takes(node), f"node {node.node_id} fits {name}, whose heap ranks it too low"
+    known = ranked.union(index.log[reader.cursor :])
+    for node in index.numbered.values():
+        assert node in known or not takes(node), (
+            f"node {node.node_id} fits {name}, whose heap ranks it too low"
+        )
 
 
 def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
@@ -158,24 +167,15 @@ def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
         return
     name = class_name(ask_class)
     assert is_heap(heap), f"the node heap of {name} is out of order"
-    assert preferred.cursor <= index.log_read <= len(index.log), (
-        f"{name} has read further than the log is written"
-    )
-    known = {id(node) for node in index.log[preferred.cursor :]}
+    ranked: set[Node] = set()
     for key in heap:
         node = index.numbered.get(key[1] & NUMBER_MASK)
         if node is not None and key <= preferred.key(node, index.domains):
-            known.add(id(node))
+            ranked.add(node)
     for alike, bucket in (preferred.buckets or {}).items():
-        assert is_heap(bucket), f"a node heap of {name} is out of order"
-        for entry in bucket:
-            node = index.numbered.get(entry & NUMBER_MASK)
-            if node is not None and node.entry is not None and preferred.alike(node) == alike:
-                known.update([id(node)] if entry <= node.entry else ())
-    for node in index.numbered.values():
-        assert id(node) in known or not takes(node), (
-            f"node {node.node_id} fits {name}, whose heap ranks it too low"
-        )
+        found = _ranked(index, bucket, name)
+        ranked |= {node for node in found if preferred.alike(node) == alike}
+    _check_all_ranked(index, preferred, name, takes, ranked)
 
 
 def _check_domains(partition: Partition) -> None:
