@@ -34,13 +34,6 @@ _DRAINING: Final = QueueState.DRAINING
 """The enumeration members, looked up once, because each look-up in the enumeration is slow."""
 
 
-def apply_spec(
-    partition: Partition, spec: PartitionSpec, prepared: Prepared | None = None
-) -> list[str]:
-    """Apply a partition's configuration at once; see `apply_spec_in_parts`."""
-    return whole(apply_spec_in_parts(partition, spec, prepared))
-
-
 def apply_spec_in_parts(
     partition: Partition, spec: PartitionSpec, prepared: Prepared | None = None
 ) -> Parts[list[str]]:

@@ -19,7 +19,7 @@ from server.state.queues import Queue, QueueState
 
 def patch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a core use this module."""
-    for function in (apply_spec_in_parts, relimit_in_parts, sweep_in_parts, sweep_path):
+    for function in (apply_spec_in_parts, relimit_in_parts, sweep_path):
         monkeypatch.setattr(tree, function.__name__, function)
     monkeypatch.setattr(reranking, "rebuild_in_parts", rebuild_in_parts)
 
@@ -39,11 +39,6 @@ def relimit_in_parts(partition: Partition) -> Parts[None]:
 def rebuild_in_parts(partition: Partition) -> Parts[None]:
     yield
     rebuild_ranking(partition)
-
-
-def sweep_in_parts(partition: Partition) -> Parts[list[str]]:
-    yield
-    return sweep(partition)
 
 
 def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:

@@ -67,7 +67,8 @@ class Clock:
         before = partition.spec
         root = replace(before.root, children=queues)
         preemption = PreemptionSettings(quota_enabled=on)
-        tree.apply_spec(partition, replace(before, root=root, preemption=preemption))
+        spec = replace(before, root=root, preemption=preemption)
+        whole(tree.apply_spec_in_parts(partition, spec))
         return whole(quota_timers.on_configuration(partition, before, now))
 
     def begin(self, path: str = "root.a") -> Commitment:
