@@ -242,8 +242,8 @@ class Core:
     def _complete(self, event: events.Event, decisions: list[Decision], now: int) -> list[Decision]:
         """Return the decisions that follow from an event: those of its handler, and those that partitions still have to report."""
         state = self.state
-        if type(event) in thrash_guard.HEARD:
-            thrash_guard.heard(state, event, decisions)
+        if isinstance(event, events.ConfigurationApplied):
+            thrash_guard.configured(state, decisions)
         for partition in state.partitions.values():
             if partition.decisions.moves:
                 decisions = [*decisions, *decision_events.moves(partition, now)]

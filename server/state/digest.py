@@ -72,7 +72,7 @@ def _resumption(partition: Partition) -> Iterator[Record]:
     known = partition.resumption
     if known is None:
         return
-    yield "resumption", known.keeps_quota, tuple(known.announced), tuple(known.unchanged)
+    yield "resumption", known.keeps_quota, tuple(known.announced)
     for name in ("nodes", "applications", "asks", "foreign", "unseen", "unordered"):
         yield "resumption", name, tuple(sorted(getattr(known, name)))
     yield "resumption", "grown", tuple((key, one[1]) for key, one in known.grown.items())

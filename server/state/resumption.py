@@ -27,7 +27,7 @@ class Resumption:
       These tables may still have an object that was removed meanwhile, or whose name now belongs to another object. Therefore
       compare identities (`still_there`).
     - ``announced`` has the nodes that were reported as draining, as long as the manager has neither drained nor enabled them
-      afterwards. ``unchanged`` has the nodes that were reported as the core knows them.
+      afterwards.
     - ``unseen`` are the allocations that the manager reported as waiting asks, because it did not receive their placements.
     - ``unordered`` are the allocations that were being released or replaced, and are now reported without a mark.
     - ``withdrawn`` has by key the decision of each soft eviction that the core had withdrawn, but whose mark the manager reports.
@@ -47,7 +47,6 @@ class Resumption:
         "keeps_quota",
         "nodes",
         "timers",
-        "unchanged",
         "unchecked",
         "unordered",
         "unseen",
@@ -61,7 +60,6 @@ class Resumption:
         self.asks: dict[str, Ask] = {}
         self.foreign: dict[str, Foreign] = {}
         self.announced: dict[str, None] = {}
-        self.unchanged: dict[str, None] = {}
         self.unseen: dict[str, Ask] = {}
         self.unordered: dict[str, Ask] = {}
         self.withdrawn: dict[str, str] = {}

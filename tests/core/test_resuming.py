@@ -34,8 +34,10 @@ from server.model.events import (
     SyncCompleted,
 )
 from server.model.reasons import Code
+from server.model.thrashing import Pair, TemplateInQueue
 from server.state.partition import Partition
 from server.state.resumption import Resumption
+from server.state.thrashing import Strikes
 from tests.preemption.claim_clusters import tick
 
 NOW = 1_800_000_000_000
@@ -141,6 +143,16 @@ def test_a_failed_binding_is_remembered_and_an_unchanged_node_ends_nothing() -> 
     stage.do(AGAIN, node(memory=30), *stage.applications(), ask("y1"), SyncCompleted("rm"))
     assert not stage.partition.avoided
     assert stage.partition.asks["y1"].node is not None
+
+
+def test_an_unchanged_node_ends_no_freeze_and_a_changed_node_does() -> None:
+    stage = Stage()
+    pair = Pair(TemplateInQueue("root.a"), TemplateInQueue("root.b"))
+    stage.partition.thrashing.strikes[pair] = Strikes(1, NOW)
+    stage.again()
+    assert stage.partition.thrashing.strikes
+    stage.do(AGAIN, node(memory=30))
+    assert not stage.partition.thrashing.strikes
 
 
 def test_a_node_is_accepted_once_and_refused_with_a_bad_capacity() -> None:

@@ -217,7 +217,7 @@ def test_another_configuration_ends_a_freeze(monkeypatch: pytest.MonkeyPatch) ->
     assert not life.core.state.partitions["default"].thrashing.frozen
 
 
-@pytest.mark.parametrize("line", ["node n2 memory=2", "resize n1 memory=50"])
+@pytest.mark.parametrize("line", ["node n2 memory=2", "resize n1 memory=50", "remove n1"])
 def test_another_node_ends_a_freeze(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     life = thrashing_life(monkeypatch)
     life.say(line)

@@ -44,6 +44,7 @@ def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
     _total(partition, node.capacity, 1)
     partition.constraint_index.node_changed(node)
     _count(state, event.rm_id)
+    partition.thrashing.thaw()
     if event.schedulable:
         _open(partition, node)
     return [NodeAccepted(event.rm_id, event.node_id)]
@@ -80,8 +81,6 @@ def _compare(
         decisions = _update(partition, node, update, now)
         if any(isinstance(one, NodeRejected) for one in decisions):
             return decisions
-    else:
-        resumption.unchanged[node.node_id] = None
     node.attributes = event.attributes
     del resumption.nodes[node.node_id]
     _count(state, event.rm_id)
@@ -186,6 +185,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
     if isinstance(event, NodeUpdated):
         return _update(partition, node, event, now)
     if isinstance(event, NodeRemoved):
+        partition.thrashing.thaw()
         return remove(state, partition, node, now)
     return _set_standing(partition, node, now, enabled=isinstance(event, NodeEnabled))
 
@@ -235,8 +235,7 @@ def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> l
         partition.index.touch(node)
         partition.index.mark_freed(node)
     partition.relief += 1
-    if partition.resumption is not None:
-        partition.resumption.unchanged.pop(node.node_id, None)
+    partition.thrashing.thaw()
     dropped = open_decisions.check_pledges(partition, node, now, changed=True)
     return dropped + _overcommitted(partition, node)
 
@@ -287,8 +286,6 @@ def remove(state: State, partition: Partition, node: Node, now: int) -> list[Dec
     """Remove a node (DECOMISSION), its foreign pods and its allocations, each with a release to the shim. Drop its pledges."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
-    if partition.resumption is not None:
-        partition.resumption.unchanged.pop(node.node_id, None)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)
     for ask in list(node.allocations.values()):
         message = f"node {node.node_id} is gone"

@@ -21,14 +21,7 @@ from typing import Final
 
 from server.core.state import State
 from server.kernels.distinct import as_column
-from server.model.decisions import Decision, NodeRejected, Noted
-from server.model.events import (
-    ConfigurationApplied,
-    Event,
-    NodeAdded,
-    NodeRemoved,
-    NodeUpdated,
-)
+from server.model.decisions import Decision, Noted
 from server.model.phrases import span
 from server.model.policies import Scope
 from server.model.quota import is_below
@@ -45,9 +38,6 @@ from server.state.partition import Partition
 from server.state.thrashing import Deficit, Strikes, keep
 
 DECIDING: Final = "deciding"
-NODE_EVENTS: Final = (NodeAdded, NodeRemoved, NodeUpdated)
-HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
-"""The events that are passed to `heard`."""
 
 
 # What is frozen -----------------------------------------------------------------------------------------------------
@@ -67,25 +57,14 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
     return Refusal(Rule.FROZEN, because)
 
 
-def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
-    """End freezes after an accepted configuration, in all partitions, or after an accepted change of nodes, in their partition.
+def configured(state: State, answers: Sequence[Decision]) -> None:
+    """End freezes in all partitions, and clear the recorded deficits, if a configuration was accepted.
 
-    A configuration also clears the recorded deficits, because entitlements may have changed. If a manager registers again and
-    reports a node unchanged, that is no change.
+    Entitlements may have changed. The events of nodes end freezes themselves.
     """
-    if isinstance(event, ConfigurationApplied):
-        if any(
-            isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers
-        ):
-            for partition in state.partitions.values():
-                partition.thrashing.reset()
-    elif isinstance(event, NODE_EVENTS):
-        known = state.partitions.get(event.partition)
-        resumption = None if known is None else known.resumption
-        if resumption is not None and event.node_id in resumption.unchanged:
-            return
-        if known is not None and not any(isinstance(one, NodeRejected) for one in answers):
-            known.thrashing.thaw()
+    if any(isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers):
+        for partition in state.partitions.values():
+            partition.thrashing.reset()
 
 
 # What is watched ----------------------------------------------------------------------------------------------------
