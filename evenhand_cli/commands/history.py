@@ -177,7 +177,9 @@ def lost_work(
     show(
         output,
         plain(answer),
-        lambda console: lost.lost_work(found, console.width, narrowed=True, full=full),
+        lambda console: lost.lost_work(
+            found, console.width, narrowed=True, full=full, command="history lost-work"
+        ),
     )
 
 

@@ -30,9 +30,17 @@ def core_time(millicore_ms: int) -> str:
 
 
 def lost_work(
-    found: pb.GetLostWorkResponse, width: int, *, narrowed: bool = False, full: bool = False
+    found: pb.GetLostWorkResponse,
+    width: int,
+    *,
+    narrowed: bool = False,
+    full: bool = False,
+    command: str = "decisions --lost-work",
 ) -> RenderableType:
-    """Return sums by policy, queue, user and application, the largest first; with `full` no line is left out."""
+    """Return sums by policy, queue, user and application, the largest first; with `full` no line is left out.
+
+    `command` is the command that shows all of it with `--all`.
+    """
     if not found.lines:
         since = (
             f"{instant(found.since_ms)}, of what was asked for"
@@ -47,7 +55,9 @@ def lost_work(
     ]
     if full:
         return Group(head, *(part for title, sums in views for part in _table(title, sums, width)))
-    forms = (Group(head, *_side_by_side(views, rows, width)) for rows in range(ROWS_MAX, 0, -1))
+    forms = (
+        Group(head, *_side_by_side(views, rows, width, command)) for rows in range(ROWS_MAX, 0, -1)
+    )
     return first_that_fits(forms, width)
 
 
@@ -66,7 +76,7 @@ _OWNERS: Sequence[tuple[str, _Key]] = (
 
 
 def _side_by_side(
-    views: Sequence[tuple[str, _Sums]], rows: int, width: int
+    views: Sequence[tuple[str, _Sums]], rows: int, width: int, command: str
 ) -> Iterator[RenderableType]:
     """Yield one table with the first rows of every view.
 
@@ -84,7 +94,7 @@ def _side_by_side(
     yield Text()
     yield table([by, names, *_sums([sums for _, _, sums in lines])], width)
     if any(len(view) > rows for _, view in views):
-        yield Text("everything: evenhand decisions --lost-work --all", style="faint")
+        yield Text(f"everything: evenhand {command} --all", style="faint")
 
 
 def _first_rows(view: _Sums, most: int) -> Iterator[tuple[bool, tuple[str, Counter[str]]]]:

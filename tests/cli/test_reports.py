@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenhand.v1 import decisions_pb2, inspect_pb2
+from evenhand.v1 import decisions_pb2, history_pb2, inspect_pb2
 from evenhand.v1 import reports_pb2 as pb
 from evenhand_cli.render.lost_work import core_time
 from tests.cli import samples
@@ -266,6 +266,15 @@ def crowded(names: int, length: int) -> pb.GetLostWorkResponse:
         owner = {"user": f"user-{number % 6}", "application_id": f"app-{name}"}
         found.owners.add(**queues, **counted, **owner, resource_seconds=amounts)
     return found
+
+
+def test_lost_work_of_the_past_names_its_own_command() -> None:
+    found = crowded(40, 1)
+    answer = history_pb2.GetPastLostWorkResponse(lines=found.lines, owners=found.owners)
+    server = inspect_pb2.ServerInfoResponse(now_ms=T0 + HOUR)
+    with running(FakeCore(GetPastLostWork=answer, ServerInfo=server)) as core:
+        brief = evenhand("history", "lost-work", "--since", str(T0), "--core", core.address)
+    assert "everything: evenhand history lost-work --all" in brief.out
 
 
 @pytest.mark.parametrize(("names", "length"), [(3, 0), (40, 1), (40, 6)])
