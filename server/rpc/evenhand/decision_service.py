@@ -202,15 +202,11 @@ def _batch(changes: Iterator[Change]) -> list[Change]:
     found: list[Change] = []
     rows = 0
     for change in islice(changes, RESPONSE_OBJECTS_MAX):
-        rows += 1 if change.moved is not None else _rows(change.record)
+        rows += 1 if change.moved is not None else encode_decisions.rows(change.record)
         if found and rows > PAGE_MAX:
             break
         found.append(change)
     return found
-
-
-def _rows(record: DecisionRecord) -> int:
-    return 1 + len(record.victims) + len(record.beneficiaries)
 
 
 def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[VisibleDecision], str]:
@@ -218,7 +214,7 @@ def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[Visible
 
     If the decisions have many victims, the page is shorter.
     """
-    end = _end([_rows(side.record) for side in sides], page)
+    end = _end([encode_decisions.rows(side.record) for side in sides], page)
     return sides[page.start : end], str(end) if end < len(sides) else ""
 
 

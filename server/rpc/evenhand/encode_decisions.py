@@ -68,6 +68,11 @@ def nameless(_key: str) -> str:
     return ""
 
 
+def rows(record: DecisionRecord) -> int:
+    """Return the size of a decision on a page, in rows: itself, its victims and its beneficiaries."""
+    return 1 + len(record.victims) + len(record.beneficiaries)
+
+
 def decision(side: VisibleDecision, names: Names, sees: Sees) -> pb.Decision:
     """Return the message of a decision, or of the part of it that a viewer may read."""
     record = side.record

@@ -4,9 +4,10 @@ Every answer is made in a copy of the process (`rpc/copies`), with a connection 
 history has the service `NoHistory` instead, which needs none of the modules that this module imports.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import grpc
@@ -22,12 +23,12 @@ from server.history.database import reason_of
 from server.history.reading import Period
 from server.history.settings import DAY_MS, HOUR_MS
 from server.model.quota import DEFAULT_PARTITION, ROOT
-from server.model.records import touches
+from server.model.records import DecisionRecord, touches
 from server.rpc.errors import CallError, invalid, not_found
 from server.rpc.evenhand import encode_decisions, encode_history, encode_unmet
 from server.rpc.evenhand.decision_text import sentences
 from server.rpc.evenhand.pages import Page, wanted
-from server.rpc.evenhand.redaction import sees, sees_all, side_of
+from server.rpc.evenhand.redaction import VisibleDecision, sees, sees_all, side_of
 from server.rpc.limits import PAGE_MAX
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
@@ -171,27 +172,19 @@ class HistoryService:
         caller, queue = CALLER.get(), request.queue.lower()
         page = wanted(request.page_size, request.page_token)
         found: list[decisions_pb2.Decision] = []
-        end, rows, more = page.start, 0, False
+        rows, token = 0, ""
         with self._read() as connection:
             when = self._period(connection, request.since_ms, request.until_ms, DAY_MS)
             every = records.decisions(connection, when, request.partition.lower(), request.policy)
-            seen = 0
-            for record, names in every:
-                side = side_of(record, caller)
-                if side is None or not touches(side.record, queue):
-                    continue
-                seen += 1
-                if seen <= page.start:
-                    continue
-                rows += 1 + len(side.record.victims)
+            for side, names in islice(_visible(every, caller, queue), page.start, None):
+                rows += encode_decisions.rows(side.record)
                 if len(found) == page.size or (found and rows > PAGE_MAX):
-                    more = True
+                    token = str(page.start + len(found))
                     break
                 found.append(encode_decisions.decision(side, _names(names), sees(caller)))
-                end += 1
         return pb.ListPastDecisionsResponse(
             decisions=found,
-            next_page_token=str(end) if more else "",
+            next_page_token=token,
             period=encode_history.period(when),
         )
 
@@ -229,6 +222,16 @@ class HistoryService:
         if not 0 <= since < until:
             raise invalid("INVALID_PERIOD", ("since_ms", "the period ends before it begins"))
         return reading.period(connection, since, until)
+
+
+def _visible(
+    every: Iterable[tuple[DecisionRecord, Mapping[str, str]]], caller: Caller, queue: str
+) -> Iterator[tuple[VisibleDecision, Mapping[str, str]]]:
+    """Yield the parts of decisions that the caller may read and that touch the queue, each with the names of its pods."""
+    for record, names in every:
+        side = side_of(record, caller)
+        if side is not None and touches(side.record, queue):
+            yield side, names
 
 
 def _names(names: Mapping[str, str]) -> Callable[[str], str]:
