@@ -24,6 +24,8 @@ from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.sparks import Sparkline
 from evenhand_cli.terminal import PIPE_WIDTH
 
+Drawn = Bar | Sparkline
+"""A cell that is drawn: it has a fixed width, and no text that could be folded."""
 GAP = 2
 """Number of blanks between two columns."""
 ALWAYS = 0
@@ -357,7 +359,7 @@ def _fitted(
     text = _plain(cell)
     if fit is folded and all(cell_len(word) <= width for word in text.split()):
         return Text(folded(text, width, ""), style=_style(cell))
-    return cell if isinstance(cell, Bar | Sparkline) else Shortened(cell, width, fit)
+    return cell if isinstance(cell, Drawn) else Shortened(cell, width, fit)
 
 
 def _style(cell: RenderableType) -> str | Style:
@@ -370,14 +372,8 @@ def _last_style(cell: Text) -> str | Style:
 
 
 def _plain(cell: RenderableType) -> str:
-    return (
-        cell.plain
-        if isinstance(cell, Text)
-        else ""
-        if isinstance(cell, Bar | Sparkline)
-        else str(cell)
-    )
+    return cell.plain if isinstance(cell, Text) else "" if isinstance(cell, Drawn) else str(cell)
 
 
 def _width(cell: RenderableType) -> int:
-    return cell.width if isinstance(cell, Bar | Sparkline) else cell_len(_plain(cell))
+    return cell.width if isinstance(cell, Drawn) else cell_len(_plain(cell))
