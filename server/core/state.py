@@ -124,6 +124,10 @@ class State:
             timers.append(heapq.heappop(self.timers))
         return timers
 
+    def owned_by(self, rm_id: str) -> list[Partition]:
+        """Return the partitions that belong to a manager."""
+        return [one for one in self.partitions.values() if one.owner == rm_id]
+
     def disruptions(self, partition: Partition) -> dict[str, int]:
         """Return how many pods of each disruption group may be evicted, as the partition's manager reported.
 

@@ -61,9 +61,8 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
     if known is not None and event.resumes:
         manager.disruptions_allowed = known.disruptions_allowed
         manager.groups_unreported = dict.fromkeys(known.disruptions_allowed)
-        for partition in state.partitions.values():
-            if partition.owner == event.rm_id:
-                resuming.begin(partition, known)
+        for partition in state.owned_by(event.rm_id):
+            resuming.begin(partition, known)
     version = f" {event.version}" if event.version else ""
     term = epochs.term(event.epoch, event.instance)
     message = f"resource manager {event.rm_id!r}{version} registered{term}"
@@ -74,9 +73,9 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
 def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
     """Remove, in parts, the objects that a known manager reported, except those that are kept and compared. Return what to report."""
     notes: list[Decision] = []
+    for partition in () if event.resumes else state.owned_by(event.rm_id):
+        resuming.drop(state, partition)
     for partition in state.partitions.values():
-        if not event.resumes and partition.owner == event.rm_id:
-            resuming.drop(state, partition)
         if not event.resumes or partition.owner != event.rm_id:
             notes += yield from _wipe(state, partition, event.rm_id, now)
     what = "what it reports is compared with its state" if event.resumes else "its state was wiped"
@@ -91,9 +90,8 @@ def take_leadership(state: State) -> list[Decision]:
     The objects that a manager had reported are compared with its next reports, and timers wait for the end of its sync (C9).
     """
     for manager in state.managers.values():
-        for partition in state.partitions.values() if manager.synced else ():
-            if partition.owner == manager.rm_id:
-                resuming.begin(partition, manager)
+        for partition in state.owned_by(manager.rm_id) if manager.synced else ():
+            resuming.begin(partition, manager)
         manager.synced = False
     return []
 
@@ -125,9 +123,8 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
     if any(held(state, event.rm_id).values()):
         return []
     del state.managers[event.rm_id]
-    for partition in state.partitions.values():
-        if partition.owner == event.rm_id:
-            resuming.drop(state, partition)
+    for partition in state.owned_by(event.rm_id):
+        resuming.drop(state, partition)
     if state.configured_by == event.rm_id:
         state.configured_by = ""
     return []
@@ -250,9 +247,9 @@ def _end_comparisons(state: State, manager: Manager, now: int) -> _Resumed:
     for group in manager.groups_unreported:
         del manager.disruptions_allowed[group]
     manager.groups_unreported.clear()
-    for partition in state.partitions.values():
+    for partition in state.owned_by(manager.rm_id):
         resumption = partition.resumption
-        if partition.owner == manager.rm_id and resumption is not None:
+        if resumption is not None:
             if resumption.keeps_quota:
                 keeps_quota.add(partition.name)
             found = resuming.end(state, partition, now)
@@ -286,7 +283,6 @@ def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]
         manager.disruptions_allowed.pop(event.group, None)
     else:
         manager.disruptions_allowed[event.group] = max(0, event.allowed)
-    for partition in state.partitions.values():
-        if partition.owner == event.rm_id:
-            partition.relief += 1
+    for partition in state.owned_by(event.rm_id):
+        partition.relief += 1
     return []

@@ -312,7 +312,7 @@ def _managers(state: State, now: int) -> Iterator[Finding]:
 def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
     """Yield findings about managers that are away, and about a core that has no manager."""
     for rm_id, since in around.away.items():
-        owned = [name for name, one in sorted(state.partitions.items()) if one.owner == rm_id]
+        owned = sorted(one.name for one in state.owned_by(rm_id))
         where = f" in {listed(owned)}" if owned else ""
         yield Finding(
             "error",
