@@ -19,6 +19,9 @@ from evenhand_cli.render import findings
 from evenhand_cli.render.amounts import span
 from evenhand_cli.render.server import versions
 
+LEADER, READINESS = "leader", "readiness"
+"""Names of the health service: whether the core leads, and whether its answers show the present state."""
+
 
 @asks_core
 def doctor(
@@ -64,6 +67,9 @@ def health(
 ) -> None:
     """Say whether the core serves and its resource managers are connected; exit code 0 means yes.
 
+    Of several cores, the answer says whether this one leads or follows another one. A core that follows is well
+    without managers; with --core-only a core that waits for a leader or for a manager is well, too.
+
     A manager counts as away only after 5 s without a connection, so that a reconnection does not change the exit code.
 
     Examples:
@@ -78,26 +84,52 @@ def health(
     stub: Any = health_pb2_grpc.HealthStub(core.channel)
     answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()
+    leads, current = (_serves(core, name) for name in (LEADER, READINESS))
     state = _manager_state(core, manager) if manager else ""
-    info = inspect_pb2.ServerInfoResponse() if manager or core_only else _info(core)
+    apart = manager or core_only or leads is False  # A follower has no connections to managers.
+    info = inspect_pb2.ServerInfoResponse() if apart else _info(core)
     away = [one for one in info.managers if one.away]
     serves = answer.status == health_pb2.HealthCheckResponse.SERVING
-    well = serves and state in ("", "synced") and not away
+    well = serves and (core_only or current is not False) and state in ("", "synced") and not away
     value = {
         "status": status,
+        "leads": leads,
+        "current": current,
         "manager": manager,
         "manager_state": state,
         "managers_away": {one.rm_id: one.away_since_ms for one in away},
         "managers_here": {one.rm_id: one.last_message_ms for one in info.managers if not one.away},
         "healthy": well,
     }
-    lines = [f"core {status}", *([f"manager {manager} {state}"] if manager else [])]
+    lines = [
+        f"core {status}{_standing(leads, current)}",
+        *([f"manager {manager} {state}"] if manager else []),
+    ]
     lines += [_manager(one, info.now_ms) for one in info.managers]
     if info.now_ms and not info.managers:
         lines.append("no manager is registered")
     show(output, value, lambda _: Text("; ".join(lines), style="good" if well else "bad"))
     if not well:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _serves(core: Core, service: str) -> bool | None:
+    """Return whether a service of the health service serves; None when the core does not know the service."""
+    stub: Any = health_pb2_grpc.HealthStub(core.channel)
+    try:
+        answer = core.ask(stub.Check, health_pb2.HealthCheckRequest(service=service))
+    except Fault:  # An older core.
+        return None
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _standing(leads: bool | None, current: bool | None) -> str:
+    """Return whether the core leads, as the end of a phrase."""
+    if leads is None:
+        return ""
+    if leads:
+        return ", leads"
+    return ", follows" if current else ", has no leader and waits for a manager"
 
 
 def _info(core: Core) -> inspect_pb2.ServerInfoResponse:

@@ -49,6 +49,7 @@ from server.rpc.grpc_types import Called, Handlers, unheard
 from server.rpc.handlers import handlers
 from server.rpc.identity import Identities
 from server.rpc.interceptor import Guard
+from server.rpc.level import services as standing
 from server.rpc.limits import MESSAGE_BYTES_MAX
 from server.rpc.probes import SERVICE_NAME as HEALTH
 from server.rpc.probes import Health
@@ -253,6 +254,7 @@ class Endpoint:
         port = _listen(self._server, address, credentials)
         await self._server.start()
         self._health.serve(("", *SERVICE_NAMES))
+        self._health.compute(standing(self._replica, self.pump.now))
         return port
 
     async def start_health(self, address: str) -> int:

@@ -5,7 +5,8 @@ stopping: that module holds a lock while it writes to watchers, and a change of 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
@@ -21,6 +22,9 @@ from server.rpc.reads import Answers, InPlace
 _SERVICE: Final[Any] = health_pb2.DESCRIPTOR.services_by_name["Health"]
 SERVICE_NAME: Final = str(_SERVICE.full_name)
 
+LOOK_S: Final = 1.0
+"""The seconds after which a watch computes the status of a service again."""
+
 _Request = health_pb2.HealthCheckRequest
 _Answer = health_pb2.HealthCheckResponse
 _Statuses: TypeAlias = dict[str, Any]
@@ -33,6 +37,8 @@ class Health:
 
     def __init__(self) -> None:
         self._statuses: _Statuses = {}
+        self._computed: Mapping[str, Callable[[], bool]] = {}
+        """The functions that return whether a service answers now, by name."""
         self._changed = asyncio.Event()
         """The event that is set, and replaced, at each change."""
         self._watches = 0
@@ -53,22 +59,28 @@ class Health:
         status = _Answer.SERVING if serving else _Answer.NOT_SERVING
         self._set({**self._statuses, name: status})
 
+    def compute(self, services: Mapping[str, Callable[[], bool]]) -> None:
+        """Report the health of these services by functions, which are called for each answer."""
+        self._computed = services
+
     def finish(self) -> None:
         """Report to every caller that no service answers any longer."""
-        self._set(dict.fromkeys(self._statuses, _Answer.NOT_SERVING))
+        names, self._computed = (*self._statuses, *self._computed), {}
+        self._set(dict.fromkeys(names, _Answer.NOT_SERVING))
 
     async def check(self, request: _Request) -> _Answer:
         """Return the health of a service.
 
         Raise CallError if there is no such service.
         """
-        if request.service not in self._statuses:
+        statuses = self._now()
+        if request.service not in statuses:
             raise not_found("service", request.service)
-        return _Answer(status=self._statuses[request.service])
+        return _Answer(status=statuses[request.service])
 
     async def list(self, _: Message) -> Message:
         """Return the health of every service."""
-        found = {name: _Answer(status=status) for name, status in self._statuses.items()}
+        found = {name: _Answer(status=status) for name, status in self._now().items()}
         return _All(statuses=found)
 
     async def watch(self, request: _Request) -> AsyncIterator[_Answer]:
@@ -85,13 +97,23 @@ class Health:
             last = None
             while True:
                 changed = self._changed
-                status = self._statuses.get(request.service, _Answer.SERVICE_UNKNOWN)
+                status = self._now().get(request.service, _Answer.SERVICE_UNKNOWN)
                 if status != last:
                     last = status
                     yield _Answer(status=status)
-                await changed.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await changed.wait()
         finally:
             self._watches -= 1
+
+    def _now(self) -> _Statuses:
+        """Return the statuses of all services at this moment."""
+        found = {
+            name: _Answer.SERVING if serves() else _Answer.NOT_SERVING
+            for name, serves in self._computed.items()
+        }
+        return self._statuses | found
 
     def _set(self, statuses: _Statuses) -> None:
         self._statuses = statuses

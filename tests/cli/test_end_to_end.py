@@ -181,16 +181,16 @@ def test_events_from_the_beginning(core: str) -> None:
 
 
 def test_health_of_the_core_and_of_a_manager(core: str) -> None:
-    said = r"core serving; manager evenhand here, heard \d+(\.\d)? s ago\n"
+    said = r"core serving, leads; manager evenhand here, heard \d+(\.\d)? s ago\n"
     assert re.fullmatch(said, evenhand("health", "--core", core).out)
-    assert evenhand("health", "--core-only", "--core", core).out == "core serving\n"
+    assert evenhand("health", "--core-only", "--core", core).out == "core serving, leads\n"
     well = evenhand("health", "--manager", "evenhand", "--core", core, "-o", "json")
     assert (well.code, well.value()) == (0, {
-        "status": "serving", "manager": "evenhand", "manager_state": "synced", "managers_away": {},
+        "status": "serving", "leads": True, "current": True, "manager": "evenhand", "manager_state": "synced", "managers_away": {},
         "managers_here": {}, "healthy": True,
     })  # fmt: skip
     ended = evenhand("health", "--manager", "nobody", "--core", core)
-    assert (ended.code, ended.out) == (1, "core serving; manager nobody unknown\n")
+    assert (ended.code, ended.out) == (1, "core serving, leads; manager nobody unknown\n")
 
 
 def test_the_configuration_in_force_is_the_clusters(core: str) -> None:

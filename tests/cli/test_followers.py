@@ -50,6 +50,10 @@ def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_
             told = evenhand("replication", "--core", first).out
             assert told.startswith("this core decides; ")
             assert f"follower {second}" in told or "follower 127.0.0.1:0: level" in told
+            health = evenhand("health", "--core", second)
+            assert (health.code, health.out) == (0, "core serving, follows\n")
+            as_data = evenhand("health", "--core", first, "-o", "json").value()
+            assert (as_data["leads"], as_data["current"], as_data["healthy"]) == (True, True, True)
             both = f"127.0.0.1:1,{second},{first}"
             assert evenhand("replication", "--core", both).out.startswith("this core decides")
             assert evenhand("replication", "--core", f"127.0.0.1:1,{second}").code == 0
@@ -73,6 +77,10 @@ def test_a_restarted_core_has_what_the_killed_one_knew(tmp_path: Path) -> None:
         address = address_of(core, tmp_path / "b.log")
         assert replication("--core", address)["state"] == "restored"
         assert (places(address), decisions(address)) == before
+        waits = "core serving, has no leader and waits for a manager\n"
+        for options, code in (((), 1), (("--core-only",), 0)):
+            health = evenhand("health", *options, "--core", address)
+            assert (health.code, health.out) == (code, waits)
         shown = finished("queues", "--core", address)
         assert "picture of a core that does not decide: it shows an earlier run" in shown.stderr
         refused = evenhand("config", "apply", str(config(tmp_path)), "--core", address)

@@ -69,7 +69,10 @@ def test_the_doctor_and_health_see_a_killed_shim(abandoned: str) -> None:
     assert doctor.code == 1
     assert doctor.words("error ")[:6] == ["error", "manager", "evenhand", "it", "is", "away"]
     health = evenhand("health", "--core", abandoned)
-    assert (health.code, health.out.startswith("core serving; manager evenhand away for")) == (
+    assert (
+        health.code,
+        health.out.startswith("core serving, leads; manager evenhand away for"),
+    ) == (
         1,
         True,
     )
