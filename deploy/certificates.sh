@@ -38,10 +38,15 @@ issue() {
     --dry-run=client --output yaml | kubectl apply --server-side --force-conflicts --filename -
 }
 
-# Names of the core: its service, and localhost for commands inside its container or through a port-forward.
-core="DNS:evenhand-core,DNS:evenhand-core.$namespace,DNS:evenhand-core.$namespace.svc,DNS:localhost,IP:127.0.0.1"
+# Names of the core: its service, those of the two cores of deploy-ha, and localhost for commands inside its container or
+# through a port-forward.
+core="DNS:localhost,IP:127.0.0.1"
+for name in evenhand-core evenhand-core-0.evenhand-cores evenhand-core-1.evenhand-cores; do
+  core="$core,DNS:$name,DNS:$name.$namespace,DNS:$name.$namespace.svc"
+done
 kubectl get namespace "$namespace" > /dev/null 2>&1 || kubectl create namespace "$namespace"
 issue core "$core" serverAuth
 issue shim DNS:evenhand-shim clientAuth
 issue operator DNS:evenhand-operator clientAuth
+issue follower DNS:evenhand-follower clientAuth
 issue metrics DNS:evenhand-metrics clientAuth

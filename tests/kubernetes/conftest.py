@@ -25,6 +25,7 @@ from tests.kubernetes.stack import Stack
 from tests.real.needs import absent
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY_HA = Path(__file__).parents[2] / "deploy-ha"
 NAMESPACE_LENGTH = 40
 
 
@@ -98,7 +99,17 @@ def stack(namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Sta
 @pytest.fixture(scope="session")
 def manifests(kube: Kube) -> list[Object]:
     """Provide the objects that `kubectl apply -k deploy` would send."""
-    said = kube.kubectl("kustomize", str(DEPLOY))
+    return _rendered(kube, DEPLOY)
+
+
+@pytest.fixture(scope="session")
+def pair(kube: Kube) -> list[Object]:
+    """Provide the objects that `kubectl apply -k deploy-ha` would send."""
+    return _rendered(kube, DEPLOY_HA)
+
+
+def _rendered(kube: Kube, folder: Path) -> list[Object]:
+    said = kube.kubectl("kustomize", str(folder))
     assert said.returncode == 0, said.stderr
     return list(yaml.safe_load_all(said.stdout))
 

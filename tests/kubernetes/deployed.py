@@ -1,9 +1,9 @@
-"""The containers of deploy/ as processes: with the commands of deploy/, and files and ports of this machine."""
+"""The containers of deploy/ and deploy-ha/ as processes: with their commands, and files and ports of this machine."""
 
 import base64
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,41 +21,75 @@ def one(manifests: list[Object], kind: str, name: str) -> Object:
 
 
 def pod_of(manifests: list[Object], name: str) -> Any:
-    return one(manifests, "Deployment", name)["spec"]["template"]
+    """Return the pod template of a Deployment or StatefulSet."""
+    [found] = [
+        it
+        for it in manifests
+        if it["kind"] in {"Deployment", "StatefulSet"} and it["metadata"]["name"] == name
+    ]
+    return found["spec"]["template"]
+
+
+SINGLE = {"evenhand-core": "evenhand-core", "evenhand-shim": "evenhand-shim"}
+"""The pods of deploy/: the name of each, and that of its Deployment."""
+PAIR = {
+    "evenhand-core-0": "evenhand-core",
+    "evenhand-core-1": "evenhand-core",
+    "evenhand-shim-a": "evenhand-shim",
+    "evenhand-shim-b": "evenhand-shim",
+}
+"""The pods of deploy-ha/: the name of each, and that of its StatefulSet or Deployment."""
 
 
 class Deployed:
-    """The containers of deploy/ as processes: with the commands of deploy/, and files and ports of this machine."""
+    """The pods of a deployment as processes: with the commands of the manifests, and files and ports of this machine."""
 
-    def __init__(self, kube: Kube, manifests: list[Object], folder: Path) -> None:
-        self._kube, self._manifests, self._folder = kube, manifests, folder
-        core, core_health, shim_health, metrics = free_ports(4)
-        self._ports = {
-            "evenhand-core": {"0.0.0.0:50052": core_health, "0.0.0.0:9464": metrics},
-            "evenhand-shim": {"0.0.0.0:50052": shim_health},
-        }
+    def __init__(
+        self,
+        kube: Kube,
+        manifests: list[Object],
+        folder: Path,
+        pods: Mapping[str, str] = SINGLE,
+    ) -> None:
+        self._kube, self._manifests, self._folder, self._pods = kube, manifests, folder, pods
+        self._ports: dict[str, dict[str, int]] = {}
+        named: dict[str, int] = {}
+        free = iter(free_ports(3 * len(pods)))
+        for pod in pods:
+            grpc, health, metrics = next(free), next(free), next(free)
+            self._ports[pod] = {
+                "0.0.0.0:50052": health,
+                "0.0.0.0:9464": metrics,
+                "0.0.0.0:50051": grpc,
+                "localhost:50051": grpc,
+            }
+            named |= {f"{pod}:50051": grpc, f"{pod}.evenhand-cores:50051": grpc}
         for ports in self._ports.values():
-            ports |= {"0.0.0.0:50051": core, "evenhand-core:50051": core, "localhost:50051": core}
+            ports.update(named)
+
+    def _spec(self, name: str) -> Any:
+        return pod_of(self._manifests, self._pods[name])["spec"]
 
     def _arguments(self, name: str) -> list[str]:
         """Return the arguments of a container."""
-        [container] = pod_of(self._manifests, name)["spec"]["containers"]
+        [container] = self._spec(name)["containers"]
         return [self._here(name, argument) for argument in container["args"]]
 
     def _environment(self, name: str) -> dict[str, str]:
         """Return the environment variables of a container that have a literal value."""
-        [container] = pod_of(self._manifests, name)["spec"]["containers"]
+        [container] = self._spec(name)["containers"]
         given = (variable for variable in container["env"] if "value" in variable)
         return {variable["name"]: self._here(name, variable["value"]) for variable in given}
 
     def _mount(self, name: str) -> None:
-        """Write the files that a pod mounts."""
-        spec = pod_of(self._manifests, name)["spec"]
+        """Write the files that a pod mounts. A folder of a volume claim keeps its files."""
+        spec = self._spec(name)
         paths = {it["name"]: it["mountPath"] for it in spec["containers"][0]["volumeMounts"]}
-        for volume in spec["volumes"]:
-            folder = self._folder / name / paths[volume["name"]].lstrip("/")
-            folder.mkdir(parents=True)
-            for key, text in self._content(volume).items():
+        contents = {volume["name"]: self._content(volume) for volume in spec["volumes"]}
+        for volume, path in paths.items():
+            folder = self._folder / name / path.lstrip("/")
+            folder.mkdir(parents=True, exist_ok=True)
+            for key, text in contents.get(volume, {}).items():
                 (folder / key).write_bytes(text)
 
     def _content(self, volume: Object) -> dict[str, bytes]:
@@ -89,9 +123,19 @@ class Deployed:
 
     def is_ready(self, name: str) -> bool:
         """Return whether the readiness probe would succeed."""
-        [container] = pod_of(self._manifests, name)["spec"]["containers"]
-        health = self._ports[name]["0.0.0.0:50052"]
-        return serves(f"127.0.0.1:{health}", container["readinessProbe"]["grpc"]["service"])
+        return self._probe(name, "readinessProbe")
+
+    def is_live(self, name: str) -> bool:
+        """Return whether the liveness probe would succeed."""
+        return self._probe(name, "livenessProbe")
+
+    def _probe(self, name: str, probe: str) -> bool:
+        [container] = self._spec(name)["containers"]
+        return self.serves(name, container[probe]["grpc"].get("service", ""))
+
+    def serves(self, name: str, service: str) -> bool:
+        """Return whether the health port of a pod reports a service as serving."""
+        return serves(f"127.0.0.1:{self._ports[name]['0.0.0.0:50052']}", service)
 
     def command(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run one command of `evenhand` in the environment of a container."""

@@ -119,8 +119,8 @@ def test_cert_manager_would_make_the_same_secrets(manifests: list[Object]) -> No
     secrets = {it["spec"]["secretName"] for it in made if it["kind"] == "Certificate"}
     volumes = [volume for name in BOTH for volume in pod_of(manifests, name)["spec"]["volumes"]]
     mounted = {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
-    scraped = "evenhand-metrics-tls"  # which Prometheus mounts
-    assert secrets == mounted | {"evenhand-authority", scraped}
+    elsewhere = {"evenhand-metrics-tls", "evenhand-follower-tls"}  # Prometheus and deploy-ha
+    assert secrets == mounted | {"evenhand-authority"} | elsewhere
     roles = yaml.safe_load(one(manifests, "ConfigMap", "evenhand-core")["data"]["roles.yaml"])
     named = {name for it in made for name in it["spec"].get("dnsNames", [])}
     assert {entry["name"] for entry in roles["certificates"]} <= named
