@@ -44,7 +44,7 @@ from server.rpc.evenhand.simulate_service import SimulateService
 from server.rpc.evenhand.watch_service import WatchService
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.event_buffer import History
-from server.rpc.following import Following, Opened, Replica, State
+from server.rpc.following import Followed, Following, Leaders, Opened, Replica, State
 from server.rpc.grpc_types import Called, Handlers, unheard
 from server.rpc.handlers import handlers
 from server.rpc.identity import Identities
@@ -183,7 +183,9 @@ class Endpoint:
         """
         if self._replica.state is not State.LEADER:
             applier = Applier(self._feed, self._scheduler, seconds)
-            self._following = Following(self._replica, applier, self._feed, self.pump, joining)
+            followed = Followed(self._replica, applier, self.pump)
+            way = Leaders(followed, self._feed.version, joining)
+            self._following = Following(self._replica, self._feed, self.pump, way)
             self._servicer.lead = self._following.stop
 
     async def run(self) -> None:
@@ -208,9 +210,9 @@ class Endpoint:
             await following.run()
             if not self.pump.stopping:
                 self._scheduler.take([LeadershipTaken()], self.pump.now())
-                following.watch(is_free=lambda: not len(self.sessions))
+                following.watch(lambda: not len(self.sessions), self.sessions.fail)
             await self.pump.run()
-            following.unwatch()
+            await following.unwatch()
 
     def _add_services(self, core: Core, feed: Feed, setting: Setting) -> None:
         self._servicer = scheduler = Scheduler(

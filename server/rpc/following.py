@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import grpc
 import structlog
@@ -155,27 +155,79 @@ class Replica:
         return CallError(grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER", message)
 
 
-class Following:
-    """The work of a follower: `run` joins a leader and follows it until `stop` is called."""
+class Way(Protocol):
+    """The way on which the input of a leader reaches this core, and on which that of this core reaches its followers."""
 
-    def __init__(
-        self, replica: Replica, applier: Applier, feed: Feed, pump: Pump, joining: Opened
-    ) -> None:
-        self._replica = replica
+    async def follow(self) -> None:
+        """Pass the state and the input of a leader to this core, until cancelled. Raise an exception that the core raises."""
+
+    async def take_over(self) -> None:
+        """Get what is missing of the input before this core leads. Take little time, even if nothing answers."""
+
+    async def lead(self, is_free: Callable[[], bool]) -> str:
+        """Return the name of another leader once this core no longer leads.
+
+        ``is_free`` returns whether no manager has a stream to this core.
+        """
+
+    async def finish(self) -> None:
+        """End `lead`: pass on what waits, within a short time."""
+
+
+class Followed:
+    """The state of a leader in this core, and what is known about that leader."""
+
+    def __init__(self, replica: Replica, applier: Applier, pump: Pump) -> None:
+        self.replica = replica
         self._applier = applier
+        self._pump = pump
+
+    def begin(self, leader: str, data: bytes) -> None:
+        """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError."""
+        header = self._applier.begin(data)
+        self.replica.state, self.replica.leader = State.FOLLOWER, leader
+        self.replica.joined += 1
+        self.heard(header.position)
+        self._pump.wake_watchers()
+        _log.info("follows", leader=leader, position=header.position, bytes=len(data))
+
+    def apply(self, one: Slice) -> None:
+        """Give the core a slice of the leader. Raise LostError."""
+        self.heard(one.position)
+        applied = self._applier.apply(one)
+        if applied is not None:
+            self._pump.followed(applied.decisions, applied.events, applied.seconds, applied.now)
+        if self._applier.difference and not self.replica.difference:
+            self.replica.difference = self._applier.difference
+            _log.error("decides-otherwise", difference=self._applier.difference)
+        if self._applier.difference:
+            raise LostError(f"this core decides otherwise: {self._applier.difference}")
+
+    def heard(self, position: int) -> None:
+        """Record a message of the leader, whose core has this position."""
+        self.replica.leader_position = position
+        self.replica.heard_ms = self._pump.now()
+
+
+class Following:
+    """The work of a core that does not lead from its start: `run` follows a leader until `stop` is called."""
+
+    def __init__(self, replica: Replica, feed: Feed, pump: Pump, way: Way) -> None:
+        self._replica = replica
         self._feed = feed
         self._pump = pump
-        self._joining = joining
+        self._way = way
         self._ending = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
+        self._leading: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """End `run`. The core then leads, unless the server stops."""
-        self._ending.set()
+        """End `run`. The core then leads, unless the server stops. Do nothing while the core leads."""
+        if self._replica.state is not State.LEADER or self._pump.stopping:
+            self._ending.set()
 
     async def run(self) -> None:
         """Follow a leader until this core leads. Raises an exception that the core raises."""
-        joining = asyncio.create_task(self._join_any())
+        joining = asyncio.create_task(self._way.follow())
         leading = asyncio.create_task(self._ending.wait())
         try:
             await asyncio.wait({joining, leading}, return_when=asyncio.FIRST_COMPLETED)
@@ -185,34 +237,71 @@ class Following:
             await asyncio.wait({joining})
         if not joining.cancelled() and (error := joining.exception()) is not None:
             raise error
-        self._ending.clear()
         if not self._pump.stopping:
+            await self._way.take_over()
             self._replica.state = State.LEADER
             _log.info("leads", position=self._feed.position)
+        self._ending.clear()
 
-    def watch(self, is_free: Callable[[], bool]) -> None:
-        """Watch, while this core leads, whether another core leads as well. If so, let this core follow that one.
+    def watch(self, is_free: Callable[[], bool], end: Callable[[CallError], None]) -> None:
+        """Let this core follow again once another core leads. ``end`` ends the streams of managers with an error.
 
-        ``is_free`` returns whether no manager has a stream to this core. As long as a manager has one, this core continues to lead.
+        ``is_free`` returns whether no manager has a stream to this core.
         """
-        self._watching = asyncio.create_task(self._watch(is_free))
+        self._leading = asyncio.create_task(self._lead(is_free, end))
 
-    def unwatch(self) -> None:
+    async def unwatch(self) -> None:
         """End `watch`."""
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        if self._leading is not None:
+            self._leading.cancel()
+            await asyncio.wait({self._leading})
+            self._leading = None
+            await self._way.finish()
 
-    async def _watch(self, is_free: Callable[[], bool]) -> None:
+    async def _lead(self, is_free: Callable[[], bool], end: Callable[[CallError], None]) -> None:
+        other = await self._way.lead(is_free)
+        self._replica.state, self._replica.leader = State.FOLLOWER, other
+        self._replica.heard_ms = 0
+        _log.info("follows-again", leader=other)
+        if (error := self._replica.not_leader("register")) is not None:
+            end(error)
+        self._pump.rest()
+
+
+class Leaders:
+    """The way of cores that reach each other: a follower calls its leader, and the leader answers with its input (gRPC)."""
+
+    def __init__(self, followed: Followed, version: str, joining: Opened) -> None:
+        self._followed = followed
+        self._replica = followed.replica
+        self._version = version
+        self._joining = joining
+
+    async def follow(self) -> None:
+        """Join one of the leaders after the other, until cancelled."""
+        told: dict[str, str] = {}
+        while True:
+            for leader in self._joining.leaders:
+                joined = self._replica.joined
+                why = await self._join(leader)
+                if why != told.get(leader) or joined != self._replica.joined:
+                    told[leader] = why
+                    _log.warning("leader-lost", leader=leader, why=why)
+            await asyncio.sleep(RETRY_S)
+
+    async def take_over(self) -> None:
+        """Do nothing: a follower has what its leader sent."""
+
+    async def lead(self, is_free: Callable[[], bool]) -> str:
+        """Return another core that says that it leads. As long as a manager has a stream to this core, this core continues to lead."""
         while True:
             await asyncio.sleep(WATCH_S)
             for other in self._joining.leaders:
                 if is_free() and await self._leads(other) and is_free():
-                    self._replica.state, self._replica.leader = State.FOLLOWER, other
-                    self._replica.heard_ms = 0
-                    _log.info("follows-again", leader=other)
-                    self._pump.rest()
-                    return
+                    return other
+
+    async def finish(self) -> None:
+        """Do nothing: followers read from this core themselves."""
 
     async def _leads(self, other: str) -> bool:
         """Return whether another process says that it leads."""
@@ -227,17 +316,6 @@ class Following:
                 answer = await ask(pb.GetReplicationRequest(), timeout=WATCH_S, metadata=metadata)
                 return answer.state == State.LEADER and answer.process != self._replica.process
         return False
-
-    async def _join_any(self) -> None:
-        told: dict[str, str] = {}
-        while True:
-            for leader in self._joining.leaders:
-                joined = self._replica.joined
-                why = await self._join(leader)
-                if why != told.get(leader) or joined != self._replica.joined:
-                    told[leader] = why
-                    _log.warning("leader-lost", leader=leader, why=why)
-            await asyncio.sleep(RETRY_S)
 
     async def _join(self, leader: str) -> str:
         """Follow one leader as long as it answers. Return why this core no longer follows it."""
@@ -261,7 +339,7 @@ class Following:
 
     def _request(self) -> Message:
         return pb.FollowRequest(
-            name=self._joining.name, version=self._feed.version, layout=checkpoint.layout()
+            name=self._joining.name, version=self._version, layout=checkpoint.layout()
         )
 
     def _channel(self, leader: str) -> grpc.aio.Channel:
@@ -275,37 +353,15 @@ class Following:
         parts: list[bytes] = []
         while part := (await _next(responses, CHECKPOINT_S)).checkpoint:
             parts.append(part)
-        data = b"".join(parts)
+        self._followed.begin(leader, b"".join(parts))
         parts.clear()
-        header = self._applier.begin(data)
-        self._replica.state, self._replica.leader = State.FOLLOWER, leader
-        self._replica.joined += 1
-        self._heard(header.position)
-        self._pump.wake_watchers()
-        _log.info("follows", leader=leader, position=header.position, bytes=len(data))
-        del data
         while True:
             response = await _next(responses, SILENT_S)
             if response.HasField("slice"):
-                self._apply(response.slice)
+                self._followed.apply(slice_of(response.slice))
                 await asyncio.sleep(0)  # calls get their turn between two slices
             else:
-                self._heard(response.alive.position)
-
-    def _apply(self, one: pb.InputSlice) -> None:
-        self._heard(one.position)
-        applied = self._applier.apply(slice_of(one))
-        if applied is not None:
-            self._pump.followed(applied.decisions, applied.events, applied.seconds, applied.now)
-        if self._applier.difference and not self._replica.difference:
-            self._replica.difference = self._applier.difference
-            _log.error("decides-otherwise", difference=self._applier.difference)
-        if self._applier.difference:
-            raise LostError(f"this core decides otherwise: {self._applier.difference}")
-
-    def _heard(self, position: int) -> None:
-        self._replica.leader_position = position
-        self._replica.heard_ms = self._pump.now()
+                self._followed.heard(response.alive.position)
 
 
 def slice_of(one: pb.InputSlice) -> Slice:

@@ -11,8 +11,9 @@ import pytest
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
 from server.core.core import Core
+from server.replication.feed import Feed
 from server.rpc import following as following_module
-from server.rpc.following import State
+from server.rpc.following import Following, Replica, State
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import PATIENCE_S, RM, Served, asks, node, refusal, serving, until
 
@@ -182,6 +183,39 @@ async def test_a_leader_that_its_manager_left_follows_the_core_that_leads_now(
         await level(second, first)
         await until(lambda: first.core.digest() == second.core.digest())
         assert (await replication(second)).state == State.LEADER
+
+
+class Silent:
+    """A way on which nothing arrives and no other core leads."""
+
+    async def follow(self) -> None:
+        await asyncio.Event().wait()
+
+    async def take_over(self) -> None:
+        return
+
+    async def lead(self, _is_free: Callable[[], bool]) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async def finish(self) -> None:
+        return
+
+
+async def test_a_registration_at_a_leader_does_not_end_its_next_time_as_follower() -> None:
+    async with serving() as served:
+        replica = Replica(("127.0.0.1:1",))
+        following = Following(replica, Feed(Core(), "v"), served.endpoint.pump, Silent())
+        following.stop()
+        await following.run()
+        assert replica.state is State.LEADER
+        following.stop()
+        replica.state = State.FOLLOWER
+        again = asyncio.create_task(following.run())
+        done, _ = await asyncio.wait({again}, timeout=0.05)
+        assert not done
+        following.stop()
+        await asyncio.wait_for(again, PATIENCE_S)
 
 
 async def test_a_leader_with_a_stream_leads_on_beside_another_leader(
