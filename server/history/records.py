@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Table, func, select, tuple_
 
 from server.history import schema
 from server.history.decided import record_of
@@ -109,17 +110,55 @@ def lost_work(
 # Decisions ------------------------------------------------------------------------------------------------------------
 
 
-def decisions(
-    connection: Connection, when: Period, partition: str, policy: str
-) -> Iterator[tuple[DecisionRecord, Mapping[str, str]]]:
-    """Yield the decisions made in the period, oldest first, each with the names of its pods by key."""
-    table = schema.DECISIONS
-    own = _made(table, when, partition, policy)
-    ordered = select(table).where(own).order_by(table.c.at_ms, table.c.decision_id)
-    for row in connection.execute(ordered).mappings():
-        found = _decision(row)
-        if found is not None:
-            yield found
+class Place(NamedTuple):
+    """The place of a decision in the order of a listing."""
+
+    at_ms: int
+    partition: str
+    decision_id: str
+
+
+class Kept(NamedTuple):
+    """A decision of the history, with the names of its pods by key. ``record`` is None if a later version wrote it."""
+
+    place: Place
+    record: DecisionRecord | None
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The decisions of a listing: made in a period, of a partition and a policy ("" for all), after a place in the order."""
+
+    when: Period
+    partition: str = ""
+    policy: str = ""
+    after: Place | None = None
+    latest_first: bool = False
+
+
+def decisions(connection: Connection, which: Which, size: int) -> Iterator[Kept]:
+    """Yield decisions in the order of their instants. At most ``size`` rows are read at once."""
+    table, after = schema.DECISIONS, which.after
+    key = (table.c.at_ms, table.c.partition, table.c.decision_id)
+    order = [one.desc() for one in key] if which.latest_first else [*key]
+    own = _made(table, which.when, which.partition, which.policy)
+    while True:
+        rest = own if after is None else own & _beyond(key, after, back=which.latest_first)
+        ordered = select(table).where(rest).order_by(*order).limit(size)
+        found = connection.execute(ordered).mappings().all()
+        for row in found:
+            after = Place(row["at_ms"], row["partition"], row["decision_id"])
+            yield Kept(after, *(_decision(row) or (None, {})))
+        if len(found) < size:
+            return
+
+
+def _beyond(key: Sequence[Column[Any]], after: Place, *, back: bool) -> ColumnElement[bool]:
+    """Return the SQL condition that a row comes after a place. Its first part lets the database use the index of instants."""
+    if back:
+        return (key[0] <= after.at_ms) & (tuple_(*key) < tuple_(*after))
+    return (key[0] >= after.at_ms) & (tuple_(*key) > tuple_(*after))
 
 
 def decision(

@@ -1,7 +1,8 @@
 """The HistoryService: what operators and viewers get of the past, and what it says without a history."""
 
+import base64
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import pytest
@@ -9,11 +10,14 @@ import pytest
 from evenhand.v1 import history_pb2 as pb
 from evenhand.v1 import history_pb2_grpc
 from server.core.core import Core
-from server.history import sampling
+from server.history import records, sampling
 from server.history.address import Address
+from server.history.decided import record_of
 from server.history.settings import Settings
 from server.history.tap import Item, Kind
 from server.history.writing import Writer
+from server.rpc.evenhand import history_service
+from server.rpc.evenhand.pages import token_after
 from server.rpc.evenhand.redaction import ANOTHER_QUEUE
 from server.rpc.identity import Identities, digest
 from server.rpc.pod_names import pod_name
@@ -31,6 +35,8 @@ KNOWN = Identities(
         digest("viewer"): Caller("vera", Role.VIEWER, "root.high"),
     },
 )
+ALL: Final[dict[str, Any]] = {"since_ms": 1, "until_ms": START + 10_000_000}
+"""A period that has everything."""
 
 
 def written(place: Address) -> Told:
@@ -161,19 +167,91 @@ async def test_configurations_have_their_differences(place: Address) -> None:
     assert "vcore: 12" in text.yaml
 
 
-async def test_pages_are_whole(place: Address) -> None:
-    written(place)
-    period: Any = {"since_ms": 1, "until_ms": START + 10_000_000}
-    whole = await asked(place, "ListPastDecisions", pb.ListPastDecisionsRequest(**period))
-    found, token = [], ""
-    while True:
-        request = pb.ListPastDecisionsRequest(page_size=2, page_token=token, **period)
-        page = await asked(place, "ListPastDecisions", request)
-        found += [each.decision_id for each in page.decisions]
+async def pages(place: Address, who: str = "operator", **given: Any) -> list[list[str]]:
+    """Return the ids of decisions on pages of two."""
+    found: list[list[str]] = []
+    token = ""
+    while token or not found:
+        request = pb.ListPastDecisionsRequest(page_size=2, page_token=token, **ALL, **given)
+        page = await asked(place, "ListPastDecisions", request, who)
+        found.append([each.decision_id for each in page.decisions])
         token = page.next_page_token
-        if not token:
-            break
-    assert found == [each.decision_id for each in whole.decisions]
+    return found
+
+
+@pytest.mark.parametrize("who", ["operator", "viewer"])
+async def test_pages_are_whole(place: Address, who: str) -> None:
+    written(place)
+    whole = await asked(place, "ListPastDecisions", pb.ListPastDecisionsRequest(**ALL), who)
+    ids = [each.decision_id for each in whole.decisions]
+    found = await pages(place, who)
+    assert [one for page in found for one in page] == ids
+    assert len(found) == -(-len(ids) // 2)
+    back = await pages(place, who, latest_first=True)
+    assert [one for page in back for one in page] == ids[::-1]
+
+
+async def test_a_later_page_reads_no_more_rows_than_the_first(
+    place: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(place)
+    monkeypatch.setattr(history_service, "DECISIONS_AT_ONCE", 3)
+    counts = []
+    for after in range(3):
+        read = 0
+
+        def counted(text: str) -> Any:
+            nonlocal read
+            read += 1
+            return record_of(text)
+
+        token = ""
+        for number in range(after + 1):
+            if number == after:
+                monkeypatch.setattr(records, "record_of", counted)
+            request = pb.ListPastDecisionsRequest(page_size=2, page_token=token, **ALL)
+            token = (await asked(place, "ListPastDecisions", request)).next_page_token
+        monkeypatch.setattr(records, "record_of", record_of)
+        counts.append(read)
+        assert token
+    assert counts == [3, 3, 3]
+
+
+async def test_a_page_of_few_matches_ends_after_a_number_of_rows(
+    place: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = written(place)
+    monkeypatch.setattr(history_service, "PAGE_MAX", 1)
+    queue = one.kept["decisions"][0]["queue"]
+    found = await pages(place, queue=queue)
+    assert len(found) > 1
+    monkeypatch.undo()
+    whole = await pages(place, queue=queue)
+    assert [each for page in found for each in page] == [each for page in whole for each in page]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "7",
+        "not base64!",
+        token_after((5, "default")),
+        token_after(("5", "default", "g-1")),
+        token_after((True, "default", "g-1")),
+        token_after((-1, "default", "g-1")),
+        token_after((2**63, "default", "g-1")),
+        token_after((5, "default", "g\0")),
+        base64.urlsafe_b64encode(b"5").decode(),
+        base64.urlsafe_b64encode(b'[5,"\\ud800","g"]').decode(),
+        base64.urlsafe_b64encode(b"[" * 6_000).decode(),
+        base64.urlsafe_b64encode(b"\xff").decode(),
+    ],
+)
+async def test_a_token_of_another_kind_is_refused(place: Address, token: str) -> None:
+    written(place)
+    request = pb.ListPastDecisionsRequest(page_token=token)
+    code, reason, _ = await refusal(asked(place, "ListPastDecisions", request))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_PAGE")
 
 
 @pytest.mark.parametrize(

@@ -101,11 +101,13 @@ def test_what_is_written_is_read(place: Address) -> None:
             rows = connection.execute(select(schema.PODS)).mappings()
             assert {each["id"]: dict(each) for each in rows} == expected
             when = reading.period(connection, 1, one.ledger.now)
-            made = list(records.decisions(connection, when, "", ""))
+            made = list(records.decisions(connection, records.Which(when), 7))
             assert made
-            for record, names in made:
-                found = records.decision(connection, record.decision_id)
+            for place_, record, names in made:
+                found = records.decision(connection, place_.decision_id)
                 assert found == (record, names)
+                assert record is not None
+                assert place_ == (record.at_ms, record.partition, record.decision_id)
 
 
 def test_a_run_takes_up_what_the_run_before_left(place: Address) -> None:

@@ -4,10 +4,9 @@ Every answer is made in a copy of the process (`rpc/copies`), with a connection 
 history has the service `NoHistory` instead, which needs none of the modules that this module imports.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import Final
 
 import grpc
@@ -27,7 +26,7 @@ from server.model.records import DecisionRecord, touches
 from server.rpc.errors import CallError, invalid, not_found
 from server.rpc.evenhand import encode_decisions, encode_history, encode_unmet
 from server.rpc.evenhand.decision_text import sentences
-from server.rpc.evenhand.pages import Page, wanted
+from server.rpc.evenhand.pages import Page, key_in, size_of, token_after, wanted
 from server.rpc.evenhand.redaction import VisibleDecision, sees, sees_all, side_of
 from server.rpc.limits import PAGE_MAX
 from server.rpc.pump import Pump
@@ -37,6 +36,8 @@ POINTS: Final = 60
 POINTS_MAX: Final = 1_000
 CONFIGURATIONS_MAX: Final = 20
 """The largest number of configurations on one page: each is compared with the one before it."""
+DECISIONS_AT_ONCE: Final = 200
+"""The largest number of decisions that are read from the database at once."""
 
 
 class HistoryService:
@@ -168,20 +169,32 @@ class HistoryService:
     def list_past_decisions(
         self, request: pb.ListPastDecisionsRequest
     ) -> pb.ListPastDecisionsResponse:
-        """Return a page of decisions, oldest first. A viewer gets the decisions that concern its queues."""
-        caller, queue = CALLER.get(), request.queue.lower()
-        page = wanted(request.page_size, request.page_token)
+        """Return a page of decisions, the oldest or the latest first. A viewer gets the decisions that concern its queues.
+
+        At most `PAGE_MAX` rows are read for a page, however few of them match.
+        """
+        caller, queue, size = CALLER.get(), request.queue.lower(), size_of(request.page_size)
+        key = key_in(request.page_token, (int, str, str))
+        after = None if key is None else records.Place._make(key)
         found: list[decisions_pb2.Decision] = []
         rows, token = 0, ""
         with self._read() as connection:
             when = self._period(connection, request.since_ms, request.until_ms, DAY_MS)
-            every = records.decisions(connection, when, request.partition.lower(), request.policy)
-            for side, names in islice(_visible(every, caller, queue), page.start, None):
-                rows += encode_decisions.rows(side.record)
-                if len(found) == page.size or (found and rows > PAGE_MAX):
-                    token = str(page.start + len(found))
+            which = records.Which(
+                when, request.partition.lower(), request.policy, after, request.latest_first
+            )
+            every = records.decisions(connection, which, min(size + 1, DECISIONS_AT_ONCE))
+            for number, one in enumerate(every):
+                side = _visible(one.record, caller, queue)
+                rows += 0 if side is None else encode_decisions.rows(side.record)
+                is_full = len(found) == size or (bool(found) and rows > PAGE_MAX)
+                if number == PAGE_MAX or (is_full and side is not None):
+                    assert after is not None
+                    token = token_after(after)
                     break
-                found.append(encode_decisions.decision(side, _names(names), sees(caller)))
+                after = one.place
+                if side is not None:
+                    found.append(encode_decisions.decision(side, _names(one.names), sees(caller)))
         return pb.ListPastDecisionsResponse(
             decisions=found,
             next_page_token=token,
@@ -224,14 +237,10 @@ class HistoryService:
         return reading.period(connection, since, until)
 
 
-def _visible(
-    every: Iterable[tuple[DecisionRecord, Mapping[str, str]]], caller: Caller, queue: str
-) -> Iterator[tuple[VisibleDecision, Mapping[str, str]]]:
-    """Yield the parts of decisions that the caller may read and that touch the queue, each with the names of its pods."""
-    for record, names in every:
-        side = side_of(record, caller)
-        if side is not None and touches(side.record, queue):
-            yield side, names
+def _visible(record: DecisionRecord | None, caller: Caller, queue: str) -> VisibleDecision | None:
+    """Return the part of a decision that the caller may read. Return None if there is none, or if it does not touch the queue."""
+    side = None if record is None else side_of(record, caller)
+    return side if side is not None and touches(side.record, queue) else None
 
 
 def _names(names: Mapping[str, str]) -> Callable[[str], str]:

@@ -1,5 +1,12 @@
-"""The pages of a listing. The token of a page is the number of objects on the pages before it."""
+"""The pages of a listing.
 
+The token of a page is the number of objects on the pages before it. In a listing of a database it is the key of the last object that
+was read for the page before it, so that no page reads what earlier pages have read.
+"""
+
+import base64
+import binascii
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -9,6 +16,12 @@ from server.rpc.limits import PAGE_MAX
 
 _Item = TypeVar("_Item")
 _DIGITS_MAX: Final = 12
+_NUMBER_MAX: Final = 2**63 - 1
+_TOKEN_MAX: Final = 8_192
+"""The largest number of characters of a token that has a key."""
+
+Key = tuple[int | str, ...]
+"""The key of an object: the values by which its listing is ordered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +47,39 @@ def wanted(size: int, token: str) -> Page:
 
     A size of 0, or above the limit, gives the largest page. Raise CallError for a negative size and for an unknown token.
     """
-    if size < 0:
-        raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
+    size = size_of(size)
     if token and not (token.isascii() and token.isdigit() and len(token) <= _DIGITS_MAX):
         raise invalid("INVALID_PAGE", ("page_token", "is not a token of this server"))
-    return Page(int(token or 0), min(size or PAGE_MAX, PAGE_MAX))
+    return Page(int(token or 0), size)
+
+
+def size_of(size: int) -> int:
+    """Return the number of objects on a page. A size of 0, or above the limit, gives the largest page. Raises CallError."""
+    if size < 0:
+        raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
+    return min(size or PAGE_MAX, PAGE_MAX)
+
+
+def token_after(key: Key) -> str:
+    """Return the token of the page that begins after the object with this key."""
+    text = json.dumps(key, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def key_in(token: str, kinds: Sequence[type]) -> Key | None:
+    """Return the key in a token, whose values have these types. Return None without a token. Raises CallError for another token."""
+    if not token:
+        return None
+    try:
+        data = base64.b64decode(token[:_TOKEN_MAX], altchars=b"-_", validate=True)
+        key = tuple(json.loads(data))
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        key = ()
+    if [type(one) for one in key] != [*kinds] or not all(map(_is_storable, key)):
+        raise invalid("INVALID_PAGE", ("page_token", "is not a token of this server"))
+    return key
+
+
+def _is_storable(one: int | str) -> bool:
+    """Return whether a database can compare a value with its own values."""
+    return one.isprintable() if isinstance(one, str) else 0 <= one <= _NUMBER_MAX
