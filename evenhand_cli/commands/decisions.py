@@ -21,6 +21,7 @@ from evenhand_cli import completion, terminal
 from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.filters import AnyPartition, Filter, check_filters
 from evenhand_cli.commands.past import (
+    Past,
     from_history,
     past_decision,
     past_decisions,
@@ -145,6 +146,9 @@ def decisions(
 
     A decision gives capacity to an ask, or brings a queue down to its max. With an ID, one decision is shown rule by rule.
 
+    Decisions that the core no longer has in memory come from its history, if it keeps one: the latest 200 of the last day, or all
+    since TIME with --since.
+
     Examples:
         evenhand decisions --open --policy guaranteed
         evenhand decisions g-19aa1b2c3d4-17
@@ -219,22 +223,24 @@ def _listing(core: Core, request: pb.ListDecisionsRequest, since: str) -> Listin
 
     wanted = pb.ListDecisionsRequest.FromString(request.SerializeToString())
     found = every(core, stub.ListDecisions, wanted, rows)
-    started = started_ms(core) if since and not request.open_only else 0
     known = {one.decision_id for one in found}
-    past = [one for one in past_decisions(core, request, started) if one.decision_id not in known]
-    found = [*past, *found]
+    past = Past() if request.open_only else past_decisions(core, request, known)
+    found = [*past.decisions, *found]
     if not found:
         check_filters(core, request.partition, Filter("queue", request.queue))
     running = sum(not one.ended_ms for one in found)
     foot = footer(len(found), "decision", [f"{running:,} of them open"] if found else [])
-    notes = [foot, *(Text(from_history(len(past), started), style="faint") for _ in past[:1])]
+    notes = [foot]
+    if past.decisions:
+        note = from_history(past, started_ms(core), of_last_day=not since)
+        notes.append(Text(note, style="faint"))
     return Listing(
         "decisions",
         found,
         pictures.decisions(taken),
         lambda one: one.decision_id,
         plain,
-        {"taken_at_ms": taken, "from_history": len(past)},
+        {"taken_at_ms": taken, "from_history": len(past.decisions)},
         lambda: notes,
         none_of(
             "decision",

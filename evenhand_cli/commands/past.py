@@ -1,19 +1,22 @@
-"""What commands about the present ask the history, for what happened before the core was started.
+"""What commands about the present ask the history, for what the core does not have in memory: earlier runs, and old decisions.
 
 If the core has no history or cannot read it, or if the user's role may not see it, commands answer without the history.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from evenhand.v1 import decisions_pb2, history_pb2_grpc, inspect_pb2, inspect_pb2_grpc, reports_pb2
 from evenhand.v1 import history_pb2 as pb
 from evenhand_cli.connect import Core
 from evenhand_cli.faults import Fault
-from evenhand_cli.paging import every
+from evenhand_cli.paging import PAGE_SIZE, every
 from evenhand_cli.render.words import instant, plural
 
 _Answer = TypeVar("_Answer")
+PAST_MAX = 200
+"""The largest number of past decisions in a listing for which the user names no time."""
 
 
 def started_ms(core: Core) -> int:
@@ -22,21 +25,43 @@ def started_ms(core: Core) -> int:
     return core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).started_at_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Decisions of the history, oldest first. ``is_cut`` says that earlier ones of the last day were left out."""
+
+    decisions: Sequence[decisions_pb2.Decision] = ()
+    is_cut: bool = False
+
+
 def past_decisions(
-    core: Core, wanted: decisions_pb2.ListDecisionsRequest, until_ms: int
-) -> list[decisions_pb2.Decision]:
-    """Return the decisions that match a request and were made before an instant; [] without a history."""
-    if not wanted.since_ms or wanted.since_ms >= until_ms:
-        return []
+    core: Core, wanted: decisions_pb2.ListDecisionsRequest, known: Collection[str]
+) -> Past:
+    """Return the decisions that match a request and are not among the known ones. Return none without a history.
+
+    Without a start in the request, these are the latest `PAST_MAX` of the last day.
+    """
     request = pb.ListPastDecisionsRequest(
         partition=wanted.partition,
         policy=wanted.policy,
         queue=wanted.queue,
         since_ms=wanted.since_ms,
-        until_ms=until_ms - 1,
     )
+    if not wanted.since_ms:
+        return _tried(lambda: _latest(core, request, known)) or Past()
     method = _stub(core).ListPastDecisions
-    return _tried(lambda: every(core, method, request, lambda page: page.decisions)) or []
+    found = _tried(lambda: every(core, method, request, lambda page: page.decisions)) or []
+    return Past([one for one in found if one.decision_id not in known])
+
+
+def _latest(core: Core, request: pb.ListPastDecisionsRequest, known: Collection[str]) -> Past:
+    found: list[decisions_pb2.Decision] = []
+    request.latest_first, request.page_size = True, PAGE_SIZE
+    while True:
+        page = core.ask(_stub(core).ListPastDecisions, request)
+        found += [one for one in page.decisions if one.decision_id not in known]
+        if len(found) > PAST_MAX or not page.next_page_token:
+            return Past(found[:PAST_MAX][::-1], len(found) > PAST_MAX)
+        request.page_token = page.next_page_token
 
 
 def past_decision(core: Core, decision_id: str) -> pb.GetPastDecisionResponse | None:
@@ -75,9 +100,15 @@ def as_lost_work(found: pb.GetPastLostWorkResponse) -> reports_pb2.GetLostWorkRe
     )
 
 
-def from_history(count: int, started: int) -> str:
-    """Return the note that says how many decisions of a listing are from the history."""
-    return f"{plural(count, 'decision')} made before the core was started at {instant(started)}: from the history"
+def from_history(past: Past, started: int, *, of_last_day: bool) -> str:
+    """Return the note that says how many decisions of a listing are from the history, and how to get more of them."""
+    count = f"{'the latest ' if past.is_cut else ''}{plural(len(past.decisions), 'decision')}"
+    if all(one.at_ms < started for one in past.decisions):
+        which = f"{count} made before the core was started at {instant(started)}"
+    else:
+        which = f"{count} that the core no longer has in memory"
+    reach = " of the last day; more: --since 7d" if of_last_day else ""
+    return f"{which}: from the history{reach}"
 
 
 def _stub(core: Core) -> history_pb2_grpc.HistoryServiceStub:

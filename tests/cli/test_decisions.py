@@ -6,7 +6,8 @@ import grpc
 import pytest
 
 from evenhand.v1 import decisions_pb2 as pb
-from evenhand.v1 import explain_pb2, inspect_pb2
+from evenhand.v1 import explain_pb2, history_pb2, inspect_pb2
+from evenhand_cli.commands.past import PAST_MAX
 from server.model.policies import TABLE
 from tests.cli import decided, samples
 from tests.cli.fake import Failure, FakeCore, running
@@ -94,6 +95,64 @@ def test_as_json_they_have_every_field(core: FakeCore) -> None:
         {"vcore": 2_000},
     )
     assert value["taken_at_ms"] == NOW
+
+
+def with_history(memory: int, past: int, more: str = "") -> FakeCore:
+    """Return a core with decisions in memory, and a history that has these and earlier ones, the latest first."""
+
+    def made(numbers: range) -> list[pb.Decision]:
+        return [pb.Decision(decision_id=f"g-1-{n}", policy="quota", at_ms=T0 + n) for n in numbers]
+
+    ids = range(past, past + memory)
+    first = history_pb2.ListPastDecisionsResponse(
+        decisions=made(ids)[::-1],
+        next_page_token="1",  # noqa: S106 - a page, not a secret
+    )
+    second = history_pb2.ListPastDecisionsResponse(
+        decisions=made(range(past))[::-1], next_page_token=more
+    )
+    return FakeCore(
+        ListDecisions=pb.ListDecisionsResponse(decisions=made(ids), taken_at_ms=NOW),
+        ListPastDecisions=[first, second],
+        ServerInfo=inspect_pb2.ServerInfoResponse(now_ms=NOW, started_at_ms=T0 + past),
+    )
+
+
+@pytest.mark.parametrize(
+    ("past", "shown", "note"),
+    [
+        (0, 0, None),
+        (3, 3, "3 decisions made before the core was started at"),
+        (PAST_MAX, PAST_MAX, "200 decisions made before"),
+        (PAST_MAX + 1, PAST_MAX, "the latest 200 decisions made before"),
+    ],
+)
+def test_without_a_time_the_latest_of_the_last_day_come_from_the_history(
+    past: int, shown: int, note: str | None
+) -> None:
+    with running(with_history(5, past)) as core:
+        ended = evenhand("decisions", "--core", core.address, width=200)
+        value = evenhand("decisions", "--core", core.address, "-o", "json").value()
+        asked = [
+            one for one in core.requests if isinstance(one, history_pb2.ListPastDecisionsRequest)
+        ]
+    ids = [int(one["decision_id"].rpartition("-")[2]) for one in value["decisions"]]
+    assert ids == [*range(past - shown, past + 5)]
+    assert value["from_history"] == shown
+    assert all((one.since_ms, one.latest_first) == (0, True) for one in asked)
+    if note is None:
+        assert "history" not in ended.out
+    else:
+        assert ended.out.splitlines()[-1].startswith(note)
+        assert ended.out.endswith(": from the history of the last day; more: --since 7d\n")
+
+
+def test_old_decisions_of_the_same_run_come_from_the_history() -> None:
+    prepared = with_history(1, 2)
+    prepared.answers["ServerInfo"] = inspect_pb2.ServerInfoResponse(now_ms=NOW, started_at_ms=T0)
+    with running(prepared) as core:
+        ended = evenhand("decisions", "--core", core.address, width=200)
+    assert "2 decisions that the core no longer has in memory: from the history" in ended.out
 
 
 def test_filters_reach_the_core(core: FakeCore) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from server.replication import saved
 from tests.cli.processes import ROOT, address_of, finished, running, until
 from tests.cli.run import evenhand
 from tests.questions.test_questions import COLUMNS_MAX, Answer
@@ -84,6 +85,8 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
             until(lambda: has_usage(core))
             first.send_signal(signal.SIGKILL)
             first.wait()
+        # A state that was saved in the meantime would give the next core its decisions back.
+        (state / saved.NAME).unlink(missing_ok=True)
         log = folder / "second.log"
         second = stack.enter_context(serve(state, log, core))
         address_of(second, log)
@@ -175,7 +178,19 @@ def test_decisions_are_listed_across_the_restart(past: Past) -> None:
         r"8 decisions", r"8 decisions made before the core was started at .*: from the history"
     )
     assert past.value("decisions", "--since", "1h")["from_history"] == VICTIMS
-    assert past.value("decisions")["decisions"] == []
+    assert past.value("decisions", "--open")["decisions"] == []
+    assert past.value("decisions", "--policy", "quota")["decisions"] == []
+
+
+def test_decisions_of_the_last_day_are_listed_after_the_restart_without_a_time(past: Past) -> None:
+    answer = past.ask("decisions")
+    answer.says(
+        r"8 decisions made before the core was started at .*: from the history of the last day; "
+        r"more: --since 7d"
+    )
+    listed = past.value("decisions")
+    assert listed["from_history"] == VICTIMS
+    assert listed["decisions"] == past.value("decisions", "--since", "1h")["decisions"]
 
 
 def test_a_decision_is_shown_after_the_restart(past: Past) -> None:
