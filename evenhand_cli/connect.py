@@ -3,6 +3,7 @@
 `asks_core` gives a command the connection options and a `Core` as its first argument.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -112,6 +113,20 @@ Timeout = Annotated[
     ),
 ]
 
+AtLeast = Annotated[
+    str,
+    typer.Option(
+        "--at-least",
+        metavar="POSITION",
+        help="Oldest state to be shown: POSITION or POSITION@TERM of an earlier answer (`picture` in JSON). A follower waits "
+        "up to 2 s for it, then refuses.",
+        rich_help_panel=PANEL,
+    ),
+]
+MIN_POSITION = "evenhand-min-position"
+"""Metadata of a call that names the oldest state to be shown."""
+_POSITION = re.compile(r"\d{1,18}(@[0-9A-Za-z]{1,64})?")
+
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
@@ -176,6 +191,7 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
         tls_server_name: TlsServerName = "",
         token_file: TokenFile = None,
         timeout: Timeout = DEFAULT_TIMEOUT_S,
+        at_least: AtLeast = "",
         **rest: Any,  # noqa: ANN401
     ) -> None:
         given = Context(
@@ -186,10 +202,25 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
             tls_server_name,
             str(token_file or ""),
         )
+        oldest = _min_position(at_least)
         with connected_core(given, context, timeout) as asked:
-            command(asked, **rest)
+            command(replace(asked, metadata=(*asked.metadata, *oldest)), **rest)
 
     return joined(command, connected)
+
+
+def _min_position(at_least: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata that name the oldest state to be shown; empty without one. Raises Fault for another text."""
+    if not at_least:
+        return ()
+    if not _POSITION.fullmatch(at_least):
+        raise Fault(
+            f"`{at_least}` is not a position",
+            where="--at-least",
+            advice="write POSITION or POSITION@TERM, as `evenhand replication` shows it",
+            code=ExitCode.USAGE,
+        )
+    return ((MIN_POSITION, at_least),)
 
 
 @contextmanager

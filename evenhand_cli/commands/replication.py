@@ -45,6 +45,8 @@ def replication(core: Core, output: Output = Form.TABLE) -> None:
 
 def _lines(answer: pb.GetReplicationResponse) -> list[Text]:
     lines = [Text(_headline(answer), style="bad" if answer.difference else "good")]
+    if answer.term:
+        lines.append(Text(f"  position {answer.position}@{answer.term}"))
     if answer.difference:
         lines.append(Text(f"it decided otherwise {answer.difference}"))
     for one in answer.followers:

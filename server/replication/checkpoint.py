@@ -73,6 +73,8 @@ class Header(NamedTuple):
     """The number of decisions that the core had made."""
     at_ms: int
     """The instant of the last tick."""
+    terms: tuple[tuple[str, int], ...] = ()
+    """The terms of leaders: the name of each, and the position at which it began."""
 
 
 def written(core: Core, header: Header) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from server.record import trace
 from server.record.trace import Header, TraceLines
 from server.replication.checkpoint import Header as CheckpointHeader
 from server.replication.checkpoint import layout, written
+from server.replication.terms import Term, begun
 from server.state.digest import plain
 
 BACKLOG_BYTES_MAX: Final = 64 << 20
@@ -87,6 +88,8 @@ class Feed:
         self._joining: list[Follower] = []
         self.followers: list[Follower] = []
         self.position = self.decided = self.now = 0
+        self.terms: tuple[Term, ...] = ()
+        """The terms of the leaders of this core's input. The last one continues."""
         self.next_due = core.next_due
 
     def join(self, follower: Follower) -> None:
@@ -117,7 +120,10 @@ class Feed:
 
     def header(self) -> CheckpointHeader:
         """Return the header of a checkpoint of this moment."""
-        return CheckpointHeader(self.version, layout(), self.position, self.decided, self.now)
+        terms = tuple((one.name, one.begins) for one in self.terms)
+        return CheckpointHeader(
+            self.version, layout(), self.position, self.decided, self.now, terms
+        )
 
     def checkpoint(self) -> Iterator[bytes]:
         """Yield the parts of a checkpoint of this moment. The core must not change meanwhile."""
@@ -130,6 +136,16 @@ class Feed:
         """
         self._core.become(core)
         self.position, self.decided, self.now = header.position, header.decided, header.at_ms
+        self.terms = tuple(Term(*one) for one in header.terms)
+
+    def begin_term(self, name: str) -> None:
+        """Begin the term of this core, which leads from now on. ``name`` is the unique name of the process."""
+        self.terms = begun(self.terms, name, self.position)
+
+    @property
+    def term(self) -> str:
+        """The name of the last term, "" if this core has got nothing and does not lead."""
+        return self.terms[-1].name if self.terms else ""
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
         """Take an event in parts as the core does. A follower that joins between two parts is fed from the next slice on."""

@@ -51,6 +51,7 @@ from server.rpc.identity import Identities
 from server.rpc.interceptor import Guard
 from server.rpc.level import services as standing
 from server.rpc.limits import MESSAGE_BYTES_MAX
+from server.rpc.min_position import MinPosition
 from server.rpc.probes import SERVICE_NAME as HEALTH
 from server.rpc.probes import Health
 from server.rpc.pump import Observer, Pump, Time
@@ -170,6 +171,7 @@ class Endpoint:
         """
         self.pump.checks = lambda: self._guard.checks() + self._probes_guard.checks()
         self._guard.refusal = setting.replica.refusal
+        self._guard.ready = MinPosition(feed, setting.replica, self.pump.changed).wait
         self._health = Health()
         self.readings = Readings()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
@@ -204,11 +206,13 @@ class Endpoint:
     async def _decide(self) -> None:
         following = self._following
         if following is None:
+            self._feed.begin_term(self._replica.process)
             await self.pump.run()
             return
         while not self.pump.stopping:
             await following.run()
             if not self.pump.stopping:
+                self._feed.begin_term(self._replica.process)
                 self._scheduler.take([LeadershipTaken()], self.pump.now())
                 following.watch(lambda: not len(self.sessions), self.sessions.fail)
             await self.pump.run()

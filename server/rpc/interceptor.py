@@ -79,6 +79,8 @@ class Guard(grpc.aio.ServerInterceptor):
         self.draining = False
         self.refusal: Callable[[str], CallError | None] = lambda _method: None
         """The function that returns why this core does not accept calls of a method now. It returns None if the core does."""
+        self.ready: Callable[[str, Metadata], Awaitable[None]] = _at_once
+        """The function that waits until this core may handle a call. It raises CallError if the core may not."""
 
     def checks(self) -> int:
         """Return how many health checks are open."""
@@ -203,6 +205,8 @@ class Guard(grpc.aio.ServerInterceptor):
         try:
             call = self._admit(method, context)
             with self._open.counted(method, call.caller if call else LOCAL_OPERATOR):
+                if call is not None:
+                    await self.ready(method, call.metadata)
                 await write(requests, context)
             code = grpc.StatusCode.OK
         except asyncio.CancelledError:
@@ -221,6 +225,10 @@ class Guard(grpc.aio.ServerInterceptor):
                 self._admitted.discard(call)
                 _CALL.set(None)  # The task's context holds the call, and the call the task.
             ended(code)
+
+
+async def _at_once(_method: str, _metadata: Metadata) -> None:
+    """Wait for nothing."""
 
 
 def _cannot_send(error: Exception) -> bool:

@@ -240,6 +240,10 @@ COPY_S_MAX: Final = 120.0
 
 FOLLOWERS_MAX: Final = 8
 """Followers of one core."""
+POSITION_WAIT_S: Final = 2.0
+"""The seconds that a call waits on a follower for the position that it asks for."""
+POSITION_LOOK_S: Final = 0.02
+"""The seconds after which a waiting call compares positions again, because ticks without events wake nothing."""
 ALIVE_S: Final = 1.0
 """The seconds after which a leader without input tells its followers that it is there."""
 CHECKPOINT_PART_BYTES: Final = 1 << 20

@@ -54,6 +54,13 @@ def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_
             assert (health.code, health.out) == (0, "core serving, follows\n")
             as_data = evenhand("health", "--core", first, "-o", "json").value()
             assert (as_data["leads"], as_data["current"], as_data["healthy"]) == (True, True, True)
+            seen = evenhand("queues", "--core", first, "-o", "json").value()["picture"]
+            at_least = f"{seen['position']}@{seen['term']}"
+            ask = ("allocations", "--core", second, "--at-least")
+            assert evenhand(*ask, at_least).code == 0
+            behind = evenhand(*ask, f"1000000000@{seen['term']}")
+            assert (behind.code, behind.out) == (1, "")
+            assert "error: this core follows and has got " in behind.err
             both = f"127.0.0.1:1,{second},{first}"
             assert evenhand("replication", "--core", both).out.startswith("this core decides")
             assert evenhand("replication", "--core", f"127.0.0.1:1,{second}").code == 0

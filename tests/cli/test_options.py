@@ -74,6 +74,7 @@ CONNECTION: dict[str, Row] = {
     "--tls-key": ("/nowhere/key",),
     "--tls-server-name": ("another",),
     "--token-file": ("/nowhere/token",),
+    "--at-least": ("nowhere",),
 }
 OUTPUT: dict[str, Row] = {"--output": ("json",)}
 LISTING: dict[str, Row] = {

@@ -98,6 +98,7 @@ class ReplicationService:
             difference=replica.difference,
             now_ms=self._pump.now(),
             process=replica.process,
+            term=self._feed.term,
             followers=[
                 pb.FollowerState(name=one.name, sent_position=one.position)
                 for one in self._feed.followers
