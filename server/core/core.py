@@ -56,13 +56,19 @@ _STATE: Final = attrgetter("application.state")
 BUDGET = 20_000
 """The step budget of one tick, unless the caller passes another."""
 PLANNING: Final = 1_100
-"""The most steps that a preemption round, or a shadow's turn, may take of one tick. These steps take longer than steps of placement."""
-CATCH_UP_ALLOCATIONS: Final = 2_000
-"""The number of changed allocations at which they are written to the columns during a sync. Writing as many takes about 6 ms."""
-RANKED_ALONE: Final = 15_000
-"""With so many queues and applications, a tick that ranks them does nothing else.
+"""The largest number of steps of one tick that a preemption round, or a shadow's turn, may use.
 
-Ranking 20,000 of them takes 45 ms.
+These steps take longer than steps of placement.
+"""
+CATCH_UP_ALLOCATIONS: Final = 2_000
+"""The number of changed allocations from which they are written to the columns before a sync ends.
+
+Writing this many allocations takes about 6 ms.
+"""
+RANKED_ALONE: Final = 15_000
+"""A tick that ranks at least this many queues and applications does nothing else.
+
+Ranking 20,000 queues and applications takes 45 ms.
 """
 
 Handler = Callable[[State, Any, int], list[Decision]]
@@ -152,13 +158,16 @@ class Core:
         """Start with the given configuration, or with the default configuration until a registration brings another.
 
         The default configuration allows any queue name. Without a ``beginning``, the configuration is revision 1. A given
-        configuration counts as read from a file. The default one has no source.
+        configuration counts as read from a file. The default configuration has no source.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
         self._stirred = True
         self.is_amid = False
-        """Whether work in parts has begun and not ended. Meanwhile the state contradicts itself, and nothing may read it."""
+        """Whether work that is done in parts has begun and has not ended.
+
+        Meanwhile the state contradicts itself, and nothing may read it.
+        """
 
     @property
     def managers(self) -> Mapping[str, Manager]:
@@ -182,7 +191,7 @@ class Core:
         return configuration.prepare(self.state, brought)
 
     def drop_prepared(self) -> Iterator[None]:
-        """Free in pieces what `prepare` made for a configuration and what the configuration removed."""
+        """Free, in pieces, the prepared objects that were not used, and the queues and partitions that the configuration removed."""
         return configuration.drop_prepared(self.state)
 
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
@@ -207,7 +216,10 @@ class Core:
                 at += 1
 
     def take_in_parts(self, event: events.Event, now: int) -> Parts[list[Decision]]:
-        """Take one event as `take` does, in parts if it may take long. Do nothing else with the core before the last part."""
+        """Take one event as `take` does, in parts if handling the event may take long.
+
+        The caller must not use the core for anything else before the last part.
+        """
         handler = _IN_PARTS.get(type(event))
         if handler is None:
             return self.take([event], now)
@@ -240,7 +252,7 @@ class Core:
         return self._complete(event, decisions, now)
 
     def _complete(self, event: events.Event, decisions: list[Decision], now: int) -> list[Decision]:
-        """Return the decisions that follow from an event: those of its handler, and those that partitions still have to report."""
+        """Return the decisions that follow from an event: first those of its handler, then those that partitions have not reported yet."""
         state = self.state
         if isinstance(event, events.ConfigurationApplied):
             thrash_guard.configured(state, decisions)
@@ -261,7 +273,10 @@ class Core:
         return whole(self.tick_in_parts(now, budget))
 
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
-        """Tick as `tick` does. Queues are ranked in parts; do nothing else with the core before the last part."""
+        """Tick as `tick` does.
+
+        Only the ranking of queues is done in parts. The caller must not use the core for anything else before the last part.
+        """
         if self._is_for_shadows(now):
             self._seen_ms = now
             return self._tick_shadows(now, budget)
@@ -301,7 +316,7 @@ class Core:
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
-        """Return whether ticks include the partition: it is configured, and its manager is unknown or has completed its sync."""
+        """Return whether ticks include the partition: the partition is configured, and its manager is unknown or has completed the sync."""
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
@@ -360,8 +375,8 @@ class Core:
     def digest(self) -> str:
         """Enqueue unqueued asks, and return a hash of the state in hexadecimal: equal states have equal hashes.
 
-        Of a timer, the kind, the subject and the instant count. Earlier configurations do not count, and neither does the part of a
-        partition that `server.state.digest` leaves out.
+        The hash covers the kind, the subject and the instant of each timer. The hash leaves out earlier configurations. Of a
+        partition it leaves out caches and state that follows from other state (`server.state.digest`).
         """
         self._take_in_fresh()
         state = self.state
@@ -414,7 +429,8 @@ class Core:
         stays = [] if result.more else withdrawal.withdraw(partition)
         told, unfinished = notices.tell(self.state, partition, now, most)
         decisions += [*stays, *told]
-        # A plan took a reserved node: the ask that had the reservation looks for another node.
+        # If a plan took a reserved node, the ask that had the reservation looks for another node in
+        # the next tick.
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
         return result.more or result.looks or unfinished or stale or displaced or bool(stays)

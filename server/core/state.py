@@ -1,4 +1,4 @@
-"""The state of the core: partitions, resource managers, the configuration in force, and its timers."""
+"""The state of the core: partitions, resource managers, the configuration in force, and timers."""
 
 import heapq
 from collections.abc import Iterable, Mapping
@@ -28,13 +28,13 @@ class Manager:
     counts: dict[str, int] = field(default_factory=dict)
     """The number of nodes accepted from the manager since it registered, under the key `nodes`. Only the digest of the state reads it."""
     recovered: int = 0
-    """The number of its allocations, foreign pods left out, when it completed its sync."""
+    """The number of allocations that the manager had when it completed its sync, without foreign pods."""
     recovered_asks: int = 0
-    """The number of its waiting asks when it completed its sync."""
+    """The number of waiting asks that the manager had when it completed its sync."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
     """The number of pods that may be evicted now, by disruption group (V5)."""
     epoch: int = 0
-    """The highest epoch in which the manager registered, 0 without one (design 7.2)."""
+    """The highest epoch in which the manager registered, 0 if it registered without an epoch (design 7.2)."""
     instance: str = ""
     """The name of the process that registered last."""
     groups_unreported: dict[str, None] = field(default_factory=dict)
@@ -48,13 +48,13 @@ Timer = tuple[int, int, str, str, str]
 class State:
     """The whole state of the core.
 
-    ``configured`` says that a file, and not registrations, configures the core. Otherwise ``configured_by`` names the manager whose
-    registrations configure the core: the first manager that brought a configuration. ``configured_by`` is empty before there is
-    such a manager, and again when that manager is forgotten. ``given`` has, for each manager, the digest of the configuration text
-    that it sent last, even if that text did not come into force. Only the last `configuration.GIVEN_MAX` managers are stored.
-    ``past`` has earlier configurations by revision number. ``notes`` are decisions that the present event or tick still has to
-    report. ``prepared`` has for each partition the queues that were made for a configuration that may come into force next.
-    ``ended`` are removed partitions, whose memory is freed together with what was prepared.
+    ``configured`` says that a file, and not registrations, configures the core. Otherwise ``configured_by`` names the manager
+    whose registrations configure the core: the first manager that brought a configuration. ``configured_by`` is empty before
+    there is such a manager, and again when that manager is forgotten. ``given`` has, for each manager, the digest of the
+    configuration text that it sent last, even if that text did not come into force. Only the last `configuration.GIVEN_MAX`
+    managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` are decisions that the present
+    event or tick still has to report. ``prepared`` has, for each partition, the queues that were made for a configuration that
+    may come into force next. ``ended`` are removed partitions, whose memory is freed together with the prepared objects.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class State:
         yield from tree.apply_spec_in_parts(partition, spec)
 
     def prepared_for(self, spec: PartitionSpec) -> Prepared | None:
-        """Return what was prepared for a specification, or None."""
+        """Return the objects that were prepared for the specification of a partition, or None."""
         found = self.prepared.get(spec.name)
         return found if found is not None and found.spec is spec else None
 
@@ -131,7 +131,8 @@ class State:
     def disruptions(self, partition: Partition) -> dict[str, int]:
         """Return how many pods of each disruption group may be evicted, as the partition's manager reported.
 
-        The answer is empty if no registered manager owns the partition. Do not change it: it belongs to the manager.
+        The answer is empty if no registered manager owns the partition. The caller must not change the answer, which belongs to
+        the manager.
         """
         manager = self.managers.get(partition.owner)
         return {} if manager is None else manager.disruptions_allowed

@@ -125,7 +125,7 @@ def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> Ask
 
 
 def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
-    """Store the tags of a pod that is refused, unless tags are known under its key already."""
+    """Store the tags of a pod that is refused, unless tags are already known under the pod's key."""
     partition = state.partitions.get(event.partition)
     if partition is not None and not partition.tags_of(event.key):
         partition.ended.keep(event.key, event.tags)
@@ -280,9 +280,9 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
 def _runs_elsewhere(
     partition: Partition, event: AllocationAdded, known: Ask | None, node: Node
 ) -> str:
-    """Return why an allocation may not be on the node, because it runs on another one.
+    """Return why the allocation cannot be on the node: it runs on another node.
 
-    Return "" if it may, or if it is compared with what was reported before.
+    Return "" if it may be there, or if it is compared with what was reported before.
     """
     if known is None or known.node in (None, node) or comparison.is_unreported(partition, known):
         return ""
@@ -297,7 +297,7 @@ def _bring(  # noqa: PLR0913, PLR0917 - what one report is about
     node: Node,
     now: int,
 ) -> Ask:
-    """Write an allocation that the core did not know."""
+    """Add an allocation that the core did not know."""
     ask = _make(partition, application, event, now)
     ask.was_brought = True
     placeholders.seen(state, partition, ask)
@@ -441,7 +441,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int
 
 
 def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
-    """Release an ask that has waited for its execution timeout. An earlier timer does nothing."""
+    """Release an ask that has waited for its execution timeout. An outdated timer does nothing."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None or not 0 < ask.expires_ms <= now:
         return []

@@ -20,8 +20,8 @@ from server.state.partition import Partition
 GATHERED_MAX: Final = 2_100
 """The number of unqueued asks above which all of them are enqueued at once, without waiting for the tick.
 
-A tick of the server has a budget of this many steps (`rpc.limits.TICK_BUDGET`), and places no larger batch. It would have to
-enqueue the asks itself.
+A tick of the server has a budget of this many steps (`rpc.limits.TICK_BUDGET`), and places no larger batch. With more asks, the
+tick would have to enqueue the asks itself.
 """
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
@@ -41,9 +41,9 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
     """Add the asks of the events from ``first`` on.
 
-    Stop before an event of another kind, and before an ask that affects more than its queue. These asks stay unqueued, in no group,
-    because the next tick places most of them as they are. If there are more than GATHERED_MAX, they are enqueued. Return the number
-    of the event after the last one taken.
+    Stop before an event of another kind, and before an ask that affects more than its queue. The added asks stay unqueued, in
+    no group, because the next tick places most of them as they are. If there are more than GATHERED_MAX, they are enqueued.
+    Return the index of the first event that was not taken.
     """
     at = first
     while at < len(events):

@@ -1,4 +1,4 @@
-"""The comparison of a manager's pods after a new registration: what it reports now, and what it had reported before (design 1.10).
+"""The comparison of a manager's pods after a new registration: what the manager reports now, and what it reported before (design 1.10).
 
 If a pod is reported as before, nothing changes. If it is reported differently, it is changed as by an ordinary report.
 """
@@ -70,7 +70,7 @@ def waits_again(partition: Partition, known: Ask) -> bool:
 
 
 def leave_node(partition: Partition, ask: Ask) -> None:
-    """Take an allocation off a node on which it never ran. A decision that evicts it counts it as ended, without lost work."""
+    """Take an allocation off a node on which it never ran. A decision that evicts the allocation counts it as ended, without lost work."""
     if ask.is_replaced:
         assert ask.released_by is not None
         why = "its placeholder does not run"
@@ -94,11 +94,12 @@ def compare_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> Non
 def _compare_mark(partition: Partition, ask: Ask, mark: ReleaseMark | None) -> None:
     """Compare the mark in the new report of an allocation with the core's order to evict it, if there is one.
 
-    - Without a mark: if the pod was being released or replaced, this is settled at the end of the sync (`resuming`): an order of
-      the core is sent again.
-    - With the mark of a decision that the core knows and that no longer evicts the pod: if the eviction was soft, its withdrawal is
-      sent again. Any other eviction has already begun, so that the pod counts as releasing, unless it was just vetoed.
-    - With any other mark: as after a restart of the core (C8).
+    - If there is no mark, and the pod was being released or replaced, the end of the sync sends the core's order again
+      (`resuming`).
+    - The mark may be of a decision that the core knows and that no longer evicts the pod. If that eviction was soft, its
+      withdrawal is sent again. Any other eviction of such a decision has already begun, so that the pod counts as releasing,
+      unless the pod was just vetoed.
+    - Any other mark is handled as after a restart of the core (C8).
     """
     resumption = partition.resumption
     assert resumption is not None, "no sync is in progress"

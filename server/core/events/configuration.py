@@ -50,10 +50,12 @@ def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[De
 
 
 def prepare(state: State, configuration: Configuration) -> Iterator[None]:
-    """Make, in pieces, the partitions and queues that a configuration adds, so that it takes less time to apply (see `Prepared`).
+    """Make, in pieces, the partitions and queues that a configuration adds (see `Prepared`).
 
-    Other events may come between two pieces. Afterwards the caller applies the configuration, or does not, and calls
-    `drop_prepared`.
+    Applying the configuration then takes less time.
+
+    Other events may come between two pieces. Afterwards the caller calls `drop_prepared`, whether or not it has applied the
+    configuration.
     """
     state.prepared = {}
     for spec in configuration.partitions:
@@ -134,7 +136,7 @@ def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
 
 
 def past(state: State, base: Base) -> Configuration | None:
-    """Return the configuration of a revision, which is named by a digest or else by a number.
+    """Return the configuration of a revision, which ``base`` names by its digest or, without a digest, by its number.
 
     Return None if that configuration is not stored.
     """
@@ -152,7 +154,7 @@ def _replace(
 ) -> Parts[list[Decision]]:
     """Apply a configuration as a revision.
 
-    If its text equals the present one, the revision stays, and the configuration is applied again.
+    If its text equals that of the configuration in force, the revision stays the same, and the configuration is applied again.
     """
     if not _is_same(state.configuration, configuration):
         _keep_past(state)
@@ -182,7 +184,7 @@ def _note_given(state: State, rm_id: str, digest: str) -> None:
 def _apply(
     state: State, configuration: Configuration, source: str, now: int
 ) -> Parts[list[Decision]]:
-    """Change every partition as the configuration says. Partitions that the configuration no longer has stop and drain."""
+    """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain."""
     state.configuration = configuration
     named = {spec.name: spec for spec in configuration.partitions}
     notes: list[Decision] = []
@@ -233,7 +235,7 @@ def drop_retired(state: State) -> Parts[None]:
 
 
 def _untie(partition: Partition) -> Parts[None]:
-    """Free the queues of a removed partition, children first, because no garbage collection does (`rpc/garbage`)."""
+    """Free the queues of a removed partition, children first. Garbage collection does not free them (`rpc/garbage`)."""
     for at in range(len(partition.queues)):
         if not at % PART:
             yield

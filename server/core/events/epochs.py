@@ -1,6 +1,6 @@
 """The epochs of registrations (design 7.2).
 
-Of several processes of a shim only the one that was elected last may register.
+Of several processes of a shim, only the one that was elected last may register.
 """
 
 from server.core.state import Manager
@@ -10,9 +10,9 @@ from server.model.events import ManagerRegistered
 def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
     """Return why a registration is refused because of its epoch, or "" if it is not refused.
 
-    ``manager`` is the manager as it registered before, if it did. A registration is refused if its epoch is lower, or if its epoch
-    is equal but it comes from another process. A registration without an epoch that asks the core to forget the manager is not
-    refused, so that a cluster may give its election up.
+    ``manager`` is the manager as it registered last, None if it is not registered. A registration is refused if its epoch is
+    lower than the manager's. It is also refused if the epochs are equal and another process sends it. A registration without an
+    epoch is accepted if it asks the core to forget the manager. A cluster can thus stop using elections.
     """
     if manager is None or event.epoch > manager.epoch or not manager.epoch:
         return ""

@@ -30,7 +30,7 @@ def avoid(state: State, partition: Partition, ask: Ask, node_id: str, now: int) 
 
 
 def over(partition: Partition, key: str, now: int) -> None:
-    """Let an ask use again the nodes for which its time of avoidance is over."""
+    """Drop, from the nodes that an ask avoids, those whose time is over."""
     avoided = partition.avoided.get(key)
     if avoided is None:
         return

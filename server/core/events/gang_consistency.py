@@ -1,8 +1,8 @@
 """The rule that members of a gang agree on class and preemption policy (J1).
 
-All members are in one queue because they belong to one application. Classes have a meaning only if policy `job` is listed. If it is
-not, no ask is rejected because of its class (J4). A running member is never rejected (design 1.10). A later change of labels is
-accepted.
+All members are in one queue because they belong to one application. Classes have a meaning only if policy `job` is listed. If
+policy `job` is not listed, no ask is rejected because of its class (J4). A running member is never rejected (design 1.10). A
+later change of labels is accepted.
 """
 
 from server.model.asks import AskSpec, JobClass, job_class
@@ -32,14 +32,17 @@ def disagreement(partition: Partition, application: Application, spec: AskSpec) 
 
 
 def note(application: Application, spec: AskSpec) -> None:
-    """Record an accepted member, with which later members are compared."""
+    """Record an accepted member, so that later members can be compared with it."""
     job = application.jobs.get(spec.job_key)
     if job is not None:
         job.example = spec
 
 
 def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
-    """Return class (J2) and preemption policy (J3). The partition's defaults replace values that the ask does not declare."""
+    """Return the class (J2) and the preemption policy (J3) of an ask.
+
+    The partition's defaults replace values that the ask does not declare.
+    """
     firm = job_class(spec, settings) is JobClass.FIRM
     triggers = settings.job_default_trigger if spec.may_trigger is None else spec.may_trigger
     may = triggers and spec.allow_preempt_other

@@ -1,9 +1,10 @@
 """The size of gangs that declare no size. Such a gang is complete when no new member has arrived for `job.gathering` (J1).
 
-A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a member
-is lost before all members are placed, the gang waits for members again (it *gathers*). Running members that are reported count at
-once. Such members were placed together, and the manager that reports them knows all of them. A gang of one is treated as an
-ordinary ask and not recorded as a gang. A member that arrives later starts a new gang that gathers.
+A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a
+member is lost before all members are placed, the gang waits for members again (it *gathers*). A running member that the manager
+reports belongs to the size at once, without the wait for `job.gathering`. Such members were placed together, and the manager
+that reports them knows all of them. A gang of one is treated as an ordinary ask and not recorded as a gang. A member that
+arrives later starts a new gang that gathers.
 """
 
 from dataclasses import replace
@@ -21,7 +22,7 @@ E = TypeVar("E", AskAdded, AllocationAdded)
 
 
 class _Size(NamedTuple):
-    """The size of a gang, whether it was counted, and the spec of one of its members."""
+    """The size of a gang, whether that size was counted, and the spec of one of its members."""
 
     needed: int
     counted: bool
@@ -29,7 +30,7 @@ class _Size(NamedTuple):
 
 
 def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
-    """Return the event with the spec as the state stores it. If the client states no size, the spec gets the size of its gang."""
+    """Return the event with the spec that the state stores. If the client states no size, the spec gets the size of its gang."""
     spec = event.spec
     if not spec.job_key or spec.min_members:
         return event
@@ -106,9 +107,9 @@ def existing(
 
 
 def note(partition: Partition, now: int) -> None:
-    """Update which gangs gather, and since which instant each of them has got no new member.
+    """Record which gangs gather, and the instant since which each of them has received no new member.
 
-    Call it after each event and tick.
+    This function must be called after each event and each tick.
     """
     changed, partition.gangs.came = partition.gangs.came, {}
     for job, further in changed.items():

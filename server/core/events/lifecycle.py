@@ -212,7 +212,10 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Let the application wait for one placeholder less, because ``placeholder`` has ended, for whatever reason (YUNIKORN-1395)."""
+    """Lower by one the number of placeholders for which the application waits, because ``placeholder`` has ended.
+
+    The reason of its end does not matter (YUNIKORN-1395).
+    """
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)
@@ -223,7 +226,10 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 
 
 def _vacated(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the ask of a replacement whose placeholder has ended. During a sync in which objects are compared, wait for its end."""
+    """Place the ask of a replacement whose placeholder has ended.
+
+    During a sync in which objects are compared, wait for the end of the sync.
+    """
     if partition.resumption is None:
         take_over(state, partition, commitment, now)
     else:

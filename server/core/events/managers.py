@@ -34,7 +34,7 @@ WIPED: Final = 50
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
-    """Register a shim, in parts. If a shim with this id reported objects before, these are kept and compared, or removed.
+    """Register a shim, in parts. Objects that a shim with this id reported before are kept and compared, or are removed.
 
     The objects are kept if the shim will say when it has reported everything, and does not ask to forget them. The shim's
     configuration is ignored if a file configures the core, and refused if another manager configures the core. A registration of an
@@ -71,7 +71,10 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
 
 
 def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
-    """Remove, in parts, the objects that a known manager reported, except those that are kept and compared. Return what to report."""
+    """Remove, in parts, the objects that a known manager reported, except those that are kept and compared.
+
+    Return the decisions to report.
+    """
     notes: list[Decision] = []
     for partition in () if event.resumes else state.owned_by(event.rm_id):
         resuming.drop(state, partition)
@@ -85,7 +88,7 @@ def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
 
 
 def take_leadership(state: State) -> list[Decision]:
-    """Let every manager count as not synced. This process has the state of the process before it, but no connection to a manager.
+    """Mark every manager as not synced. This process has the state of the process before it, but no connection to a manager.
 
     The objects that a manager had reported are compared with its next reports, and timers wait for the end of its sync (C9).
     """
@@ -179,9 +182,9 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
     """Complete a shim's sync, so that placement may start. Reopen its decisions from before a restart, and start quota timers.
 
-    If the shim's earlier objects were kept, those that it did not report again end now, and timers go on (Q7). If the shim sends
-    other numbers of objects than the core has, report this and accept the sync. If it sends only zeros, it does not count its
-    objects.
+    If the shim's earlier objects were kept, those that it did not report again end now, and timers go on (Q7). If the numbers
+    of objects that the shim sends differ from the core's, report this and accept the sync. A shim that sends only zeros does
+    not state its numbers, so nothing is compared.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None:
@@ -231,8 +234,8 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
 class _Resumed(NamedTuple):
     """The decisions at the end of comparisons.
 
-    ``unseen`` is the number of allocations that the manager reported as waiting asks. ``keeps_quota`` has the names of the
-    partitions whose timers of quota runs went on.
+    ``unseen`` is the number of allocations that the manager reported as waiting asks. ``keeps_quota`` contains the names of the
+    partitions whose timers of quota runs went on during the sync.
     """
 
     decisions: list[Decision]
@@ -241,7 +244,7 @@ class _Resumed(NamedTuple):
 
 
 def _end_comparisons(state: State, manager: Manager, now: int) -> _Resumed:
-    """End the comparison of what a manager reports with what it reported before, in each partition in which there is one."""
+    """In each partition with a comparison in progress, end the comparison of the manager's new reports with its earlier ones."""
     decisions: list[Decision] = []
     unseen, keeps_quota = 0, set[str]()
     for group in manager.groups_unreported:

@@ -66,9 +66,9 @@ def _unreported(partition: Partition, node_id: str) -> Node | None:
 def _compare(
     state: State, partition: Partition, node: Node, event: NodeAdded, now: int
 ) -> list[Decision]:
-    """Compare a node that is reported again with the node that is known; a difference counts as an update (design 1.10).
+    """Compare a node that is reported again with the node that is known. A difference is handled as an update (design 1.10).
 
-    If the node is now reported as draining, it takes placements as before until its manager drains or enables it or completes its
+    A node that is now reported as draining takes placements as before, until its manager drains it, enables it or completes the
     sync.
     """
     resumption = partition.resumption
@@ -191,7 +191,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
 
 
 def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) -> list[Decision]:
-    """Let a node take placements if ``enabled``, else no new ones. Return notes about reservations that end."""
+    """Let a node take placements if ``enabled``, else let it take no new ones. Return notes about reservations that end."""
     if _stands(partition, node, enabled=enabled):
         return []
     excluded_nodes.forget(partition, node.node_id)
@@ -207,7 +207,7 @@ def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) 
 
 
 def _stands(partition: Partition, node: Node, *, enabled: bool) -> bool:
-    """Return whether a drain or enable of a node that was reported again sets the state that the node has. If so, nothing changes."""
+    """Return whether a node that was reported again already has the state that a drain or enable event sets. If so, nothing changes."""
     resumption = partition.resumption
     if resumption is None or node.node_id not in resumption.announced:
         return False

@@ -10,14 +10,18 @@ from server.state.partition import Partition
 ASKS_MAX: Final = 2_000_000
 """The largest number of asks and allocations that one partition accepts."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""The total of a type below which small asks need no check: ASKS_MAX of them leave the sum below the bound."""
+"""The total of a type below which small asks need no check: even ASKS_MAX small asks leave the sum below the bound."""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
-    """Return why a quantity is empty, not allowed, or raises the usage of the whole tree to 2^62. Return "" if the quantity is valid.
+    """Return why an amount is refused.
 
-    ``of_ask`` says that the quantity belongs to an ask. The number of asks is limited, so that small quantities need no check
-    while the total is low.
+    It is empty, one of its quantities is out of range, or it would raise a total of the partition to 2^62.
+
+    Return "" if the amount is valid.
+
+    ``of_ask`` says that the amount belongs to an ask. The number of asks is limited, so that small quantities of asks need no
+    check while the total is low.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"

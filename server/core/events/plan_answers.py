@@ -1,7 +1,7 @@
 """The managers' answers to plan checks (design 1.8): after "it fits" the plan may be carried out.
 
-After a refusal the ask avoids the node, as after a failed binding, and is planned for on other nodes. After REFUSED_MAX refusals in
-a row, or if no answer comes in time, the ask waits for its back-off before it is tried again (G1).
+After a refusal the ask avoids the node, as after a failed binding, and the next plan uses other nodes. After REFUSED_MAX
+refusals in a row, or if no answer comes in time, the ask waits for its back-off before it is tried again (G1).
 """
 
 from collections.abc import Iterator

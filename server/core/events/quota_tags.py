@@ -44,10 +44,10 @@ def quota(tags: Mapping[str, str]) -> TagQuota | str:
 
 
 def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
-    """Return the amounts in a tag: JSON as published, {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
+    """Return the amounts in a tag: JSON in YuniKorn's form, {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
 
-    A number may be in quotes, as 64-bit numbers in JSON often are. Return None if the tag is missing. Raise ValueError if it is
-    invalid.
+    A number may be in quotes, as 64-bit numbers in JSON often are. Return None if the tag is missing. Raise ValueError if the
+    tag is invalid.
     """
     text = tags.get(tag, "")
     if not text:

@@ -124,7 +124,10 @@ def _free_enough(node: Node, marks: Iterable[str], ask: Ask) -> bool:
 def _assignments(
     partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
 ) -> list[Assignment]:
-    """Return the node for the ask as its mark says, or a node for each member of its gang (J10). Return [] if a member gets none."""
+    """Return an assignment of the ask to the node in its mark, or one assignment for each member of its gang (J10).
+
+    Return [] if a member gets no node.
+    """
     if isinstance(ask.group, Job):
         return due_gangs.reassign(partition, ask.group, marks.values())
     node = partition.index.nodes.get(mark.node_id)

@@ -24,7 +24,7 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 def take(state: State, events: Sequence[Event], first: int, decisions: list[Decision]) -> int:
     """Take events from ``first`` on, as long as they are plain ends, and append the reply to each.
 
-    Such ends do not affect unqueued asks. Return the number of the event after the last one taken.
+    Such ends do not affect unqueued asks. Return the index of the first event that was not taken.
     """
     at = first
     while at < len(events):
@@ -82,7 +82,7 @@ def _take(
 def _is_quiet(ask: Ask) -> bool:
     """Return whether the allocation's end affects nothing but usage.
 
-    No decision may wait for that end, and the allocation must not be firm. Its application and its class must have other asks.
+    It does so if no decision waits for that end, the allocation is not firm, and its application and its class have other asks.
     """
     application = ask.application
     return (

@@ -1,7 +1,8 @@
-"""The beginning and the end of the sync of a manager that registers again while the core keeps what it had reported (design 1.10).
+"""The beginning and the end of the sync of a manager that registers again, while the core keeps the manager's objects (design 1.10).
 
-During the sync, the manager's reports are compared with its earlier ones (`comparison`). At the end, everything that the manager
-did not report again counts as ended. What the core had sent to the manager and may be lost is then sent again.
+During the sync, the manager's reports are compared with its earlier ones (`comparison`). At the end, everything that the
+manager did not report again counts as ended. Then everything is sent again that the core had sent to the manager and that may
+be lost.
 """
 
 import heapq
@@ -24,8 +25,8 @@ GONE = "its manager registered again and did not report it any more"
 def begin(partition: Partition, known: Manager) -> None:
     """Begin to compare: everything in the partition has to be reported again.
 
-    ``known`` is the manager as it was registered before. If it had not completed its sync, timers of quota runs go on only if they
-    went on during that sync (Q7).
+    ``known`` is the manager as it was registered before. If that manager had not completed its sync, timers of quota runs go on
+    only if they went on during that sync (Q7).
     """
     before = partition.resumption
     knew = known.synced or (before is not None and before.keeps_quota)
@@ -46,7 +47,10 @@ def begin(partition: Partition, known: Manager) -> None:
 
 
 def end(state: State, partition: Partition, now: int) -> list[Decision]:
-    """End the comparison, because the manager has reported everything that exists. Return what to report and to send again."""
+    """End the comparison, because the manager has reported everything that exists.
+
+    Return the decisions to report and those to send again.
+    """
     resumption = partition.resumption
     assert resumption is not None, f"partition {partition.name} compares nothing"
     decisions = _end_unreported(state, partition, resumption, now)
@@ -71,7 +75,10 @@ def drop(state: State, partition: Partition) -> None:
 def _end_unreported(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> list[Decision]:
-    """End the pods that were not reported again, then such nodes and applications. Return what to report."""
+    """End the pods that were not reported again, then the nodes and applications that were not reported again.
+
+    Return the decisions to report.
+    """
     decisions: list[Decision] = []
     for ask in still_there(resumption.asks, partition.asks):
         if ask.node is not None and not (ask.releasing or ask.is_replaced):
@@ -86,7 +93,10 @@ def _end_unreported(
 def _remove_unreported(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> list[Decision]:
-    """Remove the nodes that were not reported again, then such applications if they have no pods. Return what to report."""
+    """Remove the nodes that were not reported again, and then the applications that were not reported again and have no pods.
+
+    Return the decisions to report.
+    """
     decisions: list[Decision] = []
     for node in still_there(resumption.nodes, partition.index.nodes):
         decisions += nodes.remove(state, partition, node, now)
@@ -144,7 +154,7 @@ def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decisi
 def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iterator[Decision]:
     """Yield the core's order to release an allocation that was reported without the mark of that order.
 
-    If a pod was releasing without an order of the core, and is now reported without a mark, it stays.
+    A pod that was releasing without an order of the core, and that is now reported without a mark, stays.
     """
     if ask.going is not None:
         yield apply_plan.order_again(partition, ask)
@@ -156,7 +166,7 @@ def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iter
 
 
 def _ask_again(state: State, partition: Partition, now: int) -> Iterator[Decision]:
-    """Yield again the questions about plans that were not carried out. The manager no longer keeps places for their asks."""
+    """Yield again the plan checks whose plans were not carried out. The manager no longer keeps capacity for the asks of these checks."""
     for check in list(partition.decisions.checks.open.values()):
         if check.decision_id or len(plan_checks.waiting(partition, check)) < len(check.asks):
             continue
@@ -167,7 +177,7 @@ def _ask_again(state: State, partition: Partition, now: int) -> Iterator[Decisio
 
 
 def _tell_again(partition: Partition) -> None:
-    """Let the next ticks report for each waiting ask why it waits, because earlier reports may be lost."""
+    """Let the next ticks report again, for each waiting ask, why it waits. Earlier reports may be lost."""
     for application in partition.applications.values():
         for ask in application.asks.values():
             ask.code = ""

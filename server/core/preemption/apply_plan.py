@@ -35,16 +35,19 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 class Written(NamedTuple):
-    """The decisions to report, each before its releases. For each decision that expires, the instant of its expiry and its id."""
+    """The decisions to report, each followed by its releases.
+
+    ``expiring`` has a pair for each decision that expires: the instant of its expiry and its id.
+    """
 
     decisions: list[Decision]
     expiring: list[tuple[int, str]]
 
 
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
-    """Write one plan into the state, or continue the suspended decision that the plan replans. Return what to report.
+    """Write one plan into the state, or continue the suspended decision that the plan replans. Return the decisions to report.
 
-    In a partition that only observes, only a record is made, and none if the decision was shown before (P8).
+    A partition that only observes gets a record of the decision, and no record if the decision was shown before (P8).
     """
     if plan.facts.reserves:
         return _reserve(partition, plan, now)
@@ -112,13 +115,16 @@ def _subject(plan: Plan) -> str:
 
 
 def _content(plan: Plan) -> tuple[str, ...]:
-    """Return the policy, the node of each preemptor, and the victims, to compare a plan with the one that was shown."""
+    """Return the policy, the node of each preemptor, and the victims.
+
+    They identify a plan when it is compared with the plan that was shown.
+    """
     places = (f"{pledge.ask.key} on {pledge.node_id}" for pledge in plan.pledges)
     return (plan.policy, *places, *(release.key for release in plan.releases))
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """Return the suspended decision that the plan continues, one of whose victims was vetoed (C6). Return None for a new decision."""
+    """Return the suspended decision that the plan continues: one of its victims was vetoed (C6). Return None for a new decision."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
     found = [
@@ -221,10 +227,10 @@ def _released(
 
 
 def order_again(partition: Partition, ask: Ask) -> Released:
-    """Return once more the order to release a victim, for a manager that may have lost it.
+    """Return once more the order to release a victim, for a manager that may have lost the order.
 
-    For an open decision, it equals the first order. The order of a decision that has ended names no preemptor, so that the manager
-    carries it out in any case.
+    For an open decision, the result equals the first order. The order of a decision that has ended names no preemptor, so that
+    the manager carries it out in any case.
     """
     record, going = partition.decisions.records.get(ask.leaves_by), ask.going
     assert going is not None, f"{ask.key} is no victim"
@@ -246,10 +252,10 @@ def order_again(partition: Partition, ask: Ask) -> Released:
 def _beneficiaries(
     record: DecisionRecord, victims: Sequence[Victim]
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
-    """Return two sequences: for each victim the key of its preemptor, and for each victim that preemptor's node.
+    """Return two sequences with an item for each victim: the key of its preemptor, and the node of that preemptor.
 
-    The preemptor is the first one that gets the victim's node, else the first of the decision. Both are empty if the decision has
-    no preemptor.
+    The preemptor of a victim is the first one that gets the victim's node, else the first preemptor of the decision. The items
+    are empty if the decision has no preemptor.
     """
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))
@@ -260,7 +266,7 @@ def _beneficiaries(
 
 
 def delivery(partition: Partition, policy: PolicyFacts) -> str:
-    """Return how victims of a policy are evicted: `delivery`, or for gangs `podShouldBeDeletedWhenPreempted` if set (J11)."""
+    """Return how victims of a policy are evicted: by `delivery`, or for gangs by `podShouldBeDeletedWhenPreempted` if that is set (J11)."""
     settings = partition.spec.preemption
     if not policy.gang or settings.job_delete is None:
         return settings.delivery
@@ -268,9 +274,9 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
-    """Store the record and the order in which victims were taken. Return the record to report.
+    """Store the record of a decision, and the order in which its victims were chosen. Return the record to report.
 
-    If more than KEPT_MAX records are kept, the oldest ones of ended decisions are dropped.
+    If more than KEPT_MAX records are stored, the oldest records of ended decisions are dropped.
     """
     known = partition.decisions.records
     known[record.decision_id] = record
@@ -296,9 +302,11 @@ def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
 
 
 def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
-    """Reserve the node for the ask, for the time `reservations.timeout`, or without limit if it is 0. Return what to report.
+    """Reserve the node for the ask, for the time `reservations.timeout`, or without a time limit if that setting is 0.
 
-    The ask must wait, and have no pledge.
+    Return the decisions to report.
+
+    The ask must be waiting and have no pledge.
     """
     assert ask.node is None, f"a node is reserved for {ask.key}, which runs"
     assert ask.pledge is None, f"a node is reserved for {ask.key}, which has some"

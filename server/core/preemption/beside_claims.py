@@ -1,9 +1,11 @@
-"""The groups at which a tick looks beside claims. Their asks may replace pods of their queue (I5), or count as gangs of one (J4).
+"""The groups of equal asks that a tick examines for other policies than claims.
 
-If at most LOOK_MOST groups of equal asks wait, each tick looks at all of them. If more groups wait, a tick looks at PART_MOST
-of them. The next ticks continue the round with the others. Groups of the highest priority come first, and among equal
-priorities the oldest. Otherwise a tenant whose asks have many different sizes would make each tick long. Reservations are
-offered only with the last part (O6).
+The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4).
+
+If at most LOOK_MOST groups wait, each tick examines all of them. If more groups wait, a tick examines PART_MOST of them. The
+next ticks continue the round with the other groups. Groups of the highest priority come first, and among equal priorities the
+oldest. Without this limit, a tenant whose asks have many different sizes would make each tick long. Reservations are offered
+only in the tick that examines the last groups (O6).
 """
 
 from collections.abc import Iterator
@@ -18,14 +20,14 @@ from server.state.partition import Partition
 from server.state.rounds import GroupsLook
 
 PART_MOST: Final = 2_000
-"""The largest number of groups of equal asks at which one tick looks, if more than LOOK_MOST wait."""
+"""The largest number of groups of equal asks that one tick examines, if more than LOOK_MOST groups wait."""
 
 _PRIORITY: Final = attrgetter("priority")
 _NUMBER: Final = attrgetter("number")
 
 
 class Part:
-    """The groups at which a tick looks: groups that wait for preemption, in leaves that are open to preemption."""
+    """The groups that a tick examines: groups that wait for preemption, in leaves that are open to preemption."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.groups: list[Group] = []
@@ -52,9 +54,9 @@ class Part:
         return self._look is None or len(self._look.groups) <= PART_MOST
 
     def settle(self, *, cut: bool) -> bool:
-        """Record that the tick planned for the part, and return whether groups are left for the next tick.
+        """Record that the tick has planned for its groups, and return whether groups are left for the next tick.
 
-        ``cut`` says that the budget ended before the tick had tried all asks. Then the next tick has this part again.
+        ``cut`` says that the budget ended before the tick had tried all asks. The next tick then gets the same groups again.
         """
         look = self._look
         if look is None:
@@ -66,7 +68,7 @@ class Part:
 
     @property
     def is_outdated(self) -> bool:
-        """Return whether another look has to begin: the look is over, and the state has changed since it began."""
+        """Return whether another search must begin: the search has ended, and the state has changed since it began."""
         look = self._look
         return look is not None and not look.groups and look.mark != due.marks(self._partition)
 
@@ -90,7 +92,10 @@ def _waits(group: Group) -> bool:
 
 
 def _look(partition: Partition, now: int) -> GroupsLook:
-    """Return the look that is in progress. If the last look is over and something changed since it began, begin another look."""
+    """Return the search that is in progress.
+
+    If the last search has ended and something has changed since it began, begin another search.
+    """
     state, mark = partition.round, due.marks(partition)
     look = state.groups_look
     if look is None or look.spec is not partition.spec or _is_outdated(look, mark, now):
@@ -104,7 +109,7 @@ def _is_outdated(look: GroupsLook, mark: tuple[int, ...], now: int) -> bool:
 
 
 def _in_order(partition: Partition) -> list[Group]:
-    """Return all groups of open leaves. The first one in order is at the end."""
+    """Return all groups of open leaves in reverse order: the first group is at the end."""
     found = [
         group
         for leaf in due_claims.open_leaves(partition)
@@ -117,9 +122,9 @@ def _in_order(partition: Partition) -> list[Group]:
 
 
 def _planned_again(partition: Partition) -> Iterator[Group]:
-    """Yield the groups that every tick looks at, whichever its part, without waiting for a round.
+    """Yield the groups that every tick examines in addition to its part, without waiting for a round.
 
-    An ask of such a group is planned again after a veto, or after its manager agreed (design 1.8).
+    An ask of such a group is planned for again, because a victim was vetoed or its manager agreed to a plan (design 1.8).
     """
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):

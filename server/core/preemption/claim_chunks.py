@@ -1,8 +1,10 @@
-"""The claims of a round, in chunks that its budget can try (G1, P4, design 6.2). A snapshot has no claims beyond the chunk.
+"""The claims of a round, read in chunks of a size that the round's budget can try (G1, P4, design 6.2).
 
-If at most LOOK_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *look* at all of them takes
-several ticks. Only after the look does the round plan claims, gangs and what comes after them (O6). Otherwise a tenant whose asks
-have many different sizes would make each tick long.
+A snapshot has no claims beyond the chunk.
+
+If at most LOOK_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *search* of all groups takes
+several ticks. The round plans claims, gangs and the later steps (O6) only after that search. Without this limit, a tenant whose
+asks have many different sizes would make each tick long.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +20,12 @@ from server.state.partition import Partition
 from server.state.rounds import ClaimsLook, InTurn
 
 LOOK_MOST: Final = 5_000
-"""The largest number that one tick checks before it plans claims: of groups of equal asks, and of asks of a look."""
+"""The largest number of groups of equal asks that one tick checks before it plans claims.
+
+The same limit holds for the found asks that it checks again.
+"""
 CHUNK_MOST: Final = 256
-"""The largest number of claims of a leaf that are read at once. A claim costs several steps if there are a thousand nodes."""
+"""The largest number of claims of one leaf that are read at once. With a thousand nodes, a claim costs several steps."""
 FIRST_MOST: Final = 1_000
 """The largest number of claims that a tick reads before it tries the first one.
 
@@ -29,14 +34,14 @@ If more leaves than this have claims, one claim of each leaf is read.
 
 
 class Claims:
-    """The claims that the round has not refused yet, by leaf in the order of P4. They are read in chunks that a budget can try.
+    """The claims that the round has not refused yet, by leaf in the order of P4. The claims are read in chunks that a budget can try.
 
     Most claims cost at least one step, so that a tick seldom needs another chunk. If claims cost no step, further chunks are read
     until the budget is spent. Therefore chunks change no decision.
     """
 
     is_looking = False
-    """Whether claims may exist that come before the known claims. If so, this tick plans no claims."""
+    """Whether the search may still find claims that come before the known claims. If so, this tick plans no claims."""
 
     def __init__(
         self, partition: Partition, claiming: Sequence[Ask], budget: int, now: int
@@ -44,7 +49,7 @@ class Claims:
         self.due = claiming
         """The claims that are due, including those refused earlier in the round.
 
-        For a look of several ticks, these are only the first claims.
+        In a search of several ticks, these are only the first claims.
         """
         self._partition = partition
         self._most = min(budget + 2, CHUNK_MOST)
@@ -68,19 +73,19 @@ class Claims:
         return [ask for leaf in self._leaves for ask in self._next(leaf)]
 
     def further(self, leaf: str) -> tuple[WaitingAsk, ...]:
-        """Return the next claims of a leaf. The state is still that of the snapshot, because plans are written only later."""
+        """Return the next claims of a leaf. The state still equals the snapshot, because plans are written only later."""
         return snapshotting.waiting(self._partition, self._next(leaf))
 
     def settle(self, *, cut: bool) -> bool:
-        """Record what the tick tried. ``cut`` says that the budget ended before all claims were tried.
+        """Record which claims the tick tried. ``cut`` says that the budget ended before all claims were tried.
 
-        Return whether the next tick has to look at groups again.
+        Return whether the next tick must examine groups again.
         """
         del cut
         return False
 
     def _share_out(self, leaves: int) -> None:
-        """Set the size of a chunk: at most two claims more than the budget has steps. Where many leaves have claims, a chunk is smaller.
+        """Set the size of a chunk: at most two claims more than the budget has steps. If many leaves have claims, a chunk is smaller.
 
         Further claims are read when the last claim of a chunk has its turn. The budget usually ends the round before that.
         """
@@ -94,14 +99,17 @@ class Claims:
 
 
 class ClaimsOfLook(Claims):
-    """The claims that a look of several ticks found. Each is checked again in the tick that tries it."""
+    """The claims that a search of several ticks found. Each claim is checked again in the tick that tries it."""
 
     def __init__(self, partition: Partition, shortage: Shortage, budget: int, now: int) -> None:
         super().__init__(partition, (), budget, now)
         self._shortage = shortage
         self._now = now
         self._last_served = pacing.last_served(partition)
-        """The arrival number of the last ask that this round serves, None for all. It is read before the tick can begin another round."""
+        """The arrival number of the last ask that this round serves, None if it serves all asks.
+
+        The number is read before the tick can begin another round.
+        """
         self._look = look = _look(partition, shortage, now)
         if look.again_ms is not None:
             due_claims.call_again(partition, look.again_ms)
@@ -118,13 +126,13 @@ class ClaimsOfLook(Claims):
             self.due = [ask for found in self._chunks.values() for ask in found]
 
     def first(self) -> list[Ask]:
-        """Return the first claims of each leaf. While the look is still open, there are none."""
+        """Return the first claims of each leaf. While the search is in progress, there are none."""
         return [*self.due]
 
     def settle(self, *, cut: bool) -> bool:
         """Keep the claims that the tick did not try.
 
-        Return whether another look has to begin, because the state has changed since the present look began.
+        Return whether another search must begin, because the state has changed since this search began.
         """
         look, state = self._look, self._partition.round
         untried: dict[str, list[Ask]] = {}
@@ -140,9 +148,9 @@ class ClaimsOfLook(Claims):
         return look.is_over and look.mark != due.marks(self._partition)
 
     def _next(self, leaf: str) -> Sequence[Ask]:
-        """Return the next claims of a leaf. It is called when the last claim of the leaf that was read has its turn.
+        """Return the next claims of a leaf. The round calls this method when the last claim that was read from the leaf has its turn.
 
-        That claim is kept among the untried ones, because the budget may be too small to try it.
+        That claim is kept among the untried claims, because the budget may be too small to try it.
         """
         self._left = len(self._look.found.get(leaf, ()))
         last = self._chunks[leaf][-1:]
@@ -151,9 +159,9 @@ class ClaimsOfLook(Claims):
         return chunk
 
     def _read(self, leaf: str) -> list[Ask]:
-        """Return the untried claims of a leaf, and the next found ones up to the size of a chunk.
+        """Return the untried claims of a leaf, and then claims from `look.found`, up to the size of a chunk.
 
-        Check at most `_left` of the found ones.
+        Take at most `_left` claims from `look.found`, each of which is checked.
         """
         look = self._look
         chunk = [ask for ask in look.untried.pop(leaf, ()) if self._may_claim(ask)]
@@ -189,12 +197,13 @@ def of_tick(partition: Partition, shortage: Shortage, budget: int, now: int) -> 
 
 
 def _are_many(partition: Partition) -> bool:
-    """Return whether more groups wait than one tick looks at."""
+    """Return whether so many groups wait that one tick does not examine all of them."""
     return partition.classes.groups > LOOK_MOST
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks that are planned again before the next round: after a veto, or after their manager agreed (design 1.8)."""
+    """Yield the asks for which policies plan again before the next round: a victim was vetoed, or a manager agreed to a plan (design 1.8).
+    """
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)
@@ -229,7 +238,10 @@ def _mask(ask: Ask) -> tuple[str, str]:
 
 
 def _look(partition: Partition, shortage: Shortage, now: int) -> ClaimsLook:
-    """Return the look that is in progress. If the last one is over and something changed since it began, begin another."""
+    """Return the search that is in progress.
+
+    If the last search has ended and something has changed since it began, begin another search.
+    """
     state, mark = partition.round, due.marks(partition)
     look = state.claims_look
     if (
@@ -257,7 +269,7 @@ def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
 
 
 def _search(partition: Partition, look: ClaimsLook, shortage: Shortage, now: int) -> None:
-    """Look at this tick's share of the groups, and add their claims to the claims that earlier ticks found."""
+    """Examine this tick's share of the groups, and add their claims to the claims that earlier ticks found."""
     left, runs = LOOK_MOST, dict[str, list[InTurn]]()
     while look.groups and left > 0:
         group = look.groups.pop()

@@ -35,7 +35,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     gone: tuple[str, ...],
     now: int,
 ) -> DecisionRecord:
-    """Return the record of a plan as it is ordered.
+    """Return the record of a plan whose evictions are being ordered.
 
     A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the allocations that the plan
     releases. ``gone`` are the victims of the open decision that have already ended.
@@ -76,7 +76,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 def _still(
     before: DecisionRecord, plan: Plan
 ) -> tuple[tuple[Victim, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the victims of an open decision that the new plan does not evict, and the keys of its vetoed and withdrawn victims."""
+    """Return the victims that the new plan of an open decision does not evict, and the keys of its vetoed and of its withdrawn victims."""
     again = {release.key for release in plan.releases}
     return (
         tuple(one for one in before.victims if one.key not in again),

@@ -1,7 +1,7 @@
 """The number of asks that a queue's deficit admits as claims, computed without a snapshot (G2, W6).
 
-With this number a snapshot is taken only when there is work. The number is an upper bound, because policies and rules decide
-later. The number is computed when first needed, at most once a round.
+This number shows whether there is work, so that a snapshot is taken only then. The number is an upper bound, because policies
+and rules decide later. The number is computed when it is first needed, at most once a round.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Shortage:
 
     @property
     def known(self) -> Proportion | None:
-        """Return the deserved shares if they were computed already, else None. No shares are computed by this call."""
+        """Return the deserved shares if they have been computed, else None. This call computes no shares."""
         return self.__dict__.get("shares")
 
     @cached_property
@@ -43,11 +43,14 @@ class Shortage:
         return snapshotting.reserved(self._partition)
 
     def may_be(self, leaf: Queue) -> bool:
-        """Return whether any queue on the path has an entitlement. Without one, no queue of the path can lack anything (G2)."""
+        """Return whether any queue on the path has an entitlement.
+
+        Without an entitlement, no queue on the path can have a deficit (G2).
+        """
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
-        """Return an upper bound on how many more asks of this demand may claim (G2, W6). Return 0 if none may.
+        """Return an upper bound on how many more asks of this demand may claim (G2, W6), 0 if none may.
 
         A queue is *open* to an ask while it decides for a requested type and is below its entitlement in that type. An ask may
         claim while any queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for which this
@@ -60,9 +63,9 @@ class Shortage:
         return sum(most.values())
 
     def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
-        """Yield (path, deficit) in a type for each queue that decides for it (W6).
+        """Yield (path, deficit) in a type for each queue that decides for this type (W6).
 
-        Queues that may decide once the queues below them have their floors are included.
+        This includes queues that may decide later, once the queues below them have reached their floors.
         """
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:

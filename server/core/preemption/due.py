@@ -1,7 +1,7 @@
 """The asks that are due for a round. They are found in the live state, so that a snapshot is taken only when there is work.
 
-The checks here are necessary conditions and cheap. Policies and rules decide later. For reservations, each group of equal asks is
-checked once, not each ask.
+The checks here are cheap, and they are necessary conditions only. Policies and rules decide later. For reservations, each group
+of equal asks is checked once, not each ask.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Counters = tuple[int, int]
 
 
 def counters(partition: Partition) -> Counters:
-    """Return counters that change when an event may have made a decision possible.
+    """Return counters that change with each event that may make a decision possible.
 
     Such events concern capacity, limits, nodes and ended decisions.
     """
@@ -24,20 +24,18 @@ def counters(partition: Partition) -> Counters:
 
 
 def changes(partition: Partition) -> tuple[int, ...]:
-    """Return counters of events that may let more asks be planned for.
+    """Return counters that change with each event after which the round may plan for more asks.
 
-    Each such event changes at least one counter.
-
-    The passing of time changes none.
+    The passing of time does not change them.
     """
     index, ended, joined = partition.index, partition.round.pledges_ended, partition.classes.joined
     return *counters(partition), index.entered, ended, joined
 
 
 def marks(partition: Partition) -> tuple[int, ...]:
-    """Return counters of events that may let more asks claim.
+    """Return counters that change with each event after which more asks may claim.
 
-    Each such event changes at least one counter. The passing of time changes none.
+    The passing of time does not change them.
     """
     return *changes(partition), partition.placements, partition.decisions.checks.answers
 
@@ -56,7 +54,10 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """Return two instants: from which an ask may reserve, and from which an ask may claim, without any other event. None means never."""
+    """Return two instants: the next one at which an ask may reserve, and the next one at which an ask may claim, both without an event.
+
+    None means that there is no such instant.
+    """
     return partition.round.due_ms, pacing.due_ms(partition)
 
 
@@ -78,14 +79,14 @@ def claimants(
 ) -> snapshotting.Due:
     """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1).
 
-    ``groups`` has the meaning that it has in `beside_claims`.
+    ``groups`` is passed on to `beside_claims`.
     """
     claiming = pacing.admitted(partition, due_claims.claiming(partition, shortage, now), now)
     return beside_claims(partition, groups, now)._replace(claiming=claiming)
 
 
 def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> snapshotting.Due:
-    """Return what may preempt now beside asks that claim.
+    """Return the asks and gangs that may preempt now, except asks that claim.
 
     These are asks that require a node, gangs, and asks that replace pods of their queue.
 
@@ -99,7 +100,7 @@ def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> sn
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now (P1): shares follow weights, and usage exceeds capacity (W3).
+    """Return whether surplus may be reclaimed now (P1): the partition shares by weights, and usage exceeds capacity (W3).
 
     If only the pace forbids it, schedule a call in the next round.
     """

@@ -1,6 +1,7 @@
 """The asks that are due for preemption (G1, G2, G11), found in the live state, so that a snapshot is taken only when there is work.
 
-The checks here are necessary conditions for a claim, and cheap: one for each group of equal asks. Policies and rules decide later.
+The checks here are necessary conditions for a claim, and they are cheap: one check for each group of equal asks. Policies and
+rules decide later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return the asks that may claim now: of each group, as many as the deficits of its queues admit.
+    """Return the asks that may claim now, of each group as many as the deficits of its queues admit.
 
     If some asks may claim only later, schedule a round for the first of them.
     """
@@ -59,7 +60,7 @@ def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) ->
 
 
 def of_group(partition: Partition, group: Group, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks of a stuck group that may claim now, as many as its queues' deficits admit."""
+    """Yield the asks of a group that may claim now, as many as the deficits of its queues admit. The group must be stuck (`is_stuck`)."""
     most = shortage.lacking(group.application.leaf, group.ask_class.demand)
     if most:
         yield from due(partition, group, most, now, guarantee.NAME)
@@ -74,10 +75,11 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 
 
 def is_stuck(group: Group) -> bool:
-    """Return whether preemption may help the group: it lacks a node or a queue's headroom, and no decision holds capacity for it.
+    """Return whether preemption may help the group: the group lacks a node or a queue's headroom, and no decision holds capacity for it.
 
-    Return False if a limit of a user or group, or the limit of firm pods, blocks the group too. Return False also for asks that
-    require a node by name. They are planned for on that node alone, whatever their queue is entitled to (G1, G11).
+    Return False if the limit of a user or group, or the limit of firm pods, also blocks the group. Return False also for asks
+    that require a node by name. Policy `required-node` plans for such asks, on that node alone, whatever the entitlement of
+    their queue (G1, G11).
     """
     ask_class = group.ask_class
     held = ask_class.pledge
@@ -89,15 +91,15 @@ def is_stuck(group: Group) -> bool:
         one for one in group.application.limits_of(ask_class) if not one.has_headroom(ask_class)
     ]
     # A node is reserved only for an ask that no node takes. Placement may not have tried the ask's class since
-    # then.
+    # the ask got its reservation.
     stuck = ask_class.dead or bool(blocking) or held is not None
     return stuck and all(one.kind == "queue" for one in blocking)
 
 
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
-    """Yield up to ``most`` first asks of the group whose delay and back-off under a policy are over (G1, I5).
+    """Yield the first asks of the group whose delay and back-off under a policy are over, at most ``most`` asks (G1, I5).
 
-    If no ask of the group is due, the group *rests*. Its asks are then not examined again until the first of them is due.
+    If no ask of the group is due, the group *rests*. Its asks are not examined again before the first of them is due.
     """
     if _rests(partition, group, now, policy):
         return
@@ -126,10 +128,10 @@ def _rests(partition: Partition, group: Group, now: int, policy: str) -> bool:
 def _instants(
     partition: Partition, group: Group, now: int, policy: str
 ) -> Iterator[tuple[Ask, int]]:
-    """Yield the asks of a group, in the order of P4. Each comes with the instant from which it may preempt.
+    """Yield the asks of a group, in the order of P4, each with the instant from which it may preempt.
 
-    Asks that may not preempt are left out. If all asks of the group are sorted by age, stop after the first ask whose delay is not
-    over.
+    Asks that may not preempt are left out. If all asks of the group are sorted by age, stop after the first ask whose delay is
+    not over.
     """
     delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = _refused_ms(partition, group, policy)
@@ -148,7 +150,7 @@ def _instants(
 def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
     """Return the instant at which preemption was last refused to a group, 0 for never.
 
-    For replacements within a queue, a refusal since the present look began does not count: it refused a claim of this round, and
+    For replacements within a queue, a refusal since the present search began is ignored: it refused a claim of this round, and
     the ask may still replace pods of its queue.
     """
     refused_ms, look = partition.round.tries.refused_ms(group), partition.round.groups_look
@@ -159,7 +161,7 @@ def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
 def _was_refused(instant: int, refused_ms: int) -> bool:
     """Return whether an ask that may preempt from ``instant`` on was due when its group was refused. ``refused_ms`` is 0 for never.
 
-    An ask that became due after that refusal is tried without the back-off.
+    An ask that became due after the refusal is tried without the back-off.
     """
     return bool(refused_ms) and instant <= refused_ms
 
@@ -194,8 +196,8 @@ def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
 def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
     """Return how many milliseconds an ask of the leaf waits before it may claim (G1) or replace pods of its queue (I5).
 
-    If shares follow weights, an ask may claim at once (W6). Preemption within a queue has its delay even then, because it gives
-    no queue a larger share.
+    If shares follow weights, an ask may claim at once (W6). Preemption within a queue keeps its delay even then, because it
+    gives no queue a larger share.
     """
     delay = facts(policy).delay
     if delay is Delay.NONE:
@@ -217,9 +219,11 @@ def call_again(partition: Partition, instant: int) -> None:
 
 
 def requiring(partition: Partition, now: int) -> list[Ask]:
-    """Return waiting asks that require a node by name, if that node is open and has changed since they were last refused (G11).
+    """Return the waiting asks that require a node by name.
 
-    Asks whose manager refused them repeatedly, or gave no answer, are left out until their back-off ends (design 1.8).
+    Their node must be open and must have changed since they were last refused (G11).
+
+    Left out are asks whose manager refused them repeatedly or gave no answer, until their back-off ends (design 1.8).
     """
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(REQUIRED_NODE):

@@ -1,4 +1,4 @@
-"""The gangs that are due for preemption, and the asks that may replace others of their queue (J3, I5).
+"""The gangs that are due for preemption, and the asks that may replace pods of their queue (J3, I5).
 
 Both are found in the live state, so that a snapshot is taken only when there is work. Policies and rules decide later. A gang
 has no delay. It is due as soon as it is complete and does not fit. It is due again when the back-off after a refusal is over.
@@ -23,17 +23,17 @@ from server.state.queues import Queue
 from server.state.snapshotting import JobDue
 
 Assignment = tuple[Ask, str, Node | None]
-"""The ask, the id of the node on which it gets capacity, and the node itself if it is known."""
+"""An ask, the id of the node on which it gets capacity, and the node itself if the node is known."""
 Coming = tuple[Node, Amounts]
-"""A node from which pods are being evicted, and its free capacity once they are gone."""
+"""A node from which pods are being evicted, and its free capacity once these pods are gone."""
 GROUP_MOST: Final = 64
-"""The largest number of asks of one group that a round considers. The others are considered once these are placed."""
+"""The largest number of asks of one group that a round considers. The other asks are considered once these asks are placed."""
 
 
 def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[JobDue]:
-    """Return the gangs that may be planned for now. Schedule the next attempt for the others.
+    """Return the gangs for which policies may plan now. Schedule the next attempt for the other gangs.
 
-    If no policy claims for single asks, an ask of ``groups`` counts as a gang of one.
+    If no policy claims for single asks, each ask of ``groups`` counts as a gang of one member.
     """
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(JOB):
@@ -48,7 +48,7 @@ def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[Job
 
 
 def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue]:
-    """Return the gangs that may be planned for now. The others wait for the next round (P1)."""
+    """Return the gangs for which policies may plan now. The other gangs wait for the next round (P1)."""
     return [one for one in found if pacing.admits(partition, one.members[0], now)]
 
 
@@ -58,7 +58,7 @@ def due(one: Job) -> JobDue:
 
 
 def single(ask: Ask) -> JobDue:
-    """Return an ask as a gang of one (J4)."""
+    """Return an ask as a gang of one member (J4)."""
     return JobDue(ask.spec.job_key or ask.key, 0, (ask,), 0, 1)
 
 
@@ -79,7 +79,7 @@ def again(commitment: Commitment) -> JobDue:
 def promised(partition: Partition) -> dict[str, JobDue]:
     """Return the gangs of several members for which an open decision holds capacity, by the key of each member.
 
-    Decisions that are being planned again count as well.
+    Decisions for which another plan is being sought are included.
     """
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
@@ -117,9 +117,9 @@ def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[A
 
 
 def _worth_a_look(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
-    """Yield groups in whose leaf another application runs (I2), and groups for which ordered evictions free capacity already (G8).
+    """Yield the groups in whose leaf another application runs (I2), and the groups that get capacity from evictions already ordered (G8).
 
-    For each leaf, two running applications are looked up: at least one of them is not the group's own.
+    Two running applications of each leaf are enough for this, because at least one of them is not the group's own.
     """
     coming, running = _coming(partition), dict[Queue, list[Application]]()
     for group in groups:
@@ -146,7 +146,7 @@ def _coming(partition: Partition) -> list[Coming]:
 def _gets_capacity(group: Group, coming: Iterable[Coming]) -> bool:
     """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4).
 
-    If limits lack headroom now, only these limits are checked. The nodes are not.
+    If limits lack headroom now, only these limits are checked. The nodes are not examined in that case.
     """
     ask_class = group.ask_class
     full = [
@@ -213,7 +213,8 @@ def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> li
     """Return a node for every member of a gang whose decision was open before a restart (J10). Return [] if a member gets no node.
 
     Members for which pods are evicted get the nodes that the victims' annotations name. All other members get the first node by
-    name that will have capacity for them. This includes members whose node lacks capacity. All ordered releases count as done.
+    name that will have capacity for them. This includes members whose node in the annotation lacks capacity. All ordered
+    releases count as done in this computation.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

@@ -44,7 +44,7 @@ def configured(
 ) -> Parts[list[Decision]]:
     """Update the timers, in parts, after a configuration was applied, and return notes.
 
-    Before the sync is complete no timer changes (Q7), unless timers go on during this sync.
+    Before the sync is complete, no timer changes (Q7), unless timers go on during this sync.
     """
     resumption = partition.resumption
     if not state.synced(partition) and (resumption is None or not resumption.keeps_quota):
@@ -65,8 +65,8 @@ def forced(
 ) -> list[Decision]:
     """Update the timers after an allocation was added or grew without a check of the maximum (Q7). Return notes.
 
-    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared, this waits for the end of
-    the sync, because pods that still count may be gone.
+    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared, the update waits for
+    the end of the sync, because pods that still count may be gone.
     """
     if partition.resumption is not None:
         partition.resumption.grown.setdefault(ask.key, (ask, before))
@@ -113,7 +113,7 @@ def _not_enforced(partition: Partition, told: Collection[str]) -> Parts[list[Not
 
 
 def is_due(partition: Partition, now: int) -> bool:
-    """Return whether there is a run to start, or one that continues after a veto."""
+    """Return whether there is a run to start, or a run that continues after a veto."""
     instant = quota_timers.next_due(partition)
     return (instant is not None and instant <= now) or any(
         one.facts.shrinks is Shrinks.QUEUE for one in partition.decisions.suspended.values()
@@ -121,7 +121,9 @@ def is_due(partition: Partition, now: int) -> bool:
 
 
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
-    """Yield the runs that continue, then the runs that start now (Q6). Among runs of one instant, the deepest queue comes first.
+    """Yield the runs that continue, then the runs that start now (Q6).
+
+    Of runs that start at the same instant, that of the deepest queue comes first.
 
     Notes about runs that do not start are added to ``told``.
     """

@@ -1,8 +1,8 @@
 """The asks that are due for reservations, found in the live state group by group of equal asks (C7).
 
-The checks here are necessary conditions and cheap. The policy and the rules decide later. If at most LOOK_MOST groups wait,
-each tick of a round checks all of them. If more groups wait, a *look* at all of them takes several ticks (see `_in_turns`).
-Otherwise a tenant whose asks have many different sizes would make a tick long.
+The checks here are cheap, and they are necessary conditions only. The policy and the rules decide later. If at most LOOK_MOST
+groups wait, each tick of a round checks all of them. If more groups wait, a *search* of all groups takes several ticks (see
+`_in_turns`). Without this limit, a tenant whose asks have many different sizes would make a tick long.
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ from server.state.queues import Queue, QueueState
 from server.state.rounds import Look
 
 LOOK_MOST: Final = 5_000
-"""The largest number of groups of equal asks that one tick checks, and of asks that a look of several ticks keeps."""
+"""The largest number of groups of equal asks that one tick checks. A search of several ticks keeps at most this many asks."""
 ANY_PORT: Final = 1 << 62
-"""A capacity for ports that no demand exceeds. Only pods use ports up, and every empty node has all of them."""
+"""A capacity for ports that no demand exceeds. Only pods use ports up, and all ports of an empty node are free."""
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
@@ -66,7 +66,7 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Clear the record of classes that no node could hold.
+    """Clear the record of classes that are too large for every node.
 
     This is done if a node opened or was updated, or if a pledge ended.
     """
@@ -87,7 +87,7 @@ def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
 
 
 def _open_leaves(partition: Partition, held: Counter[str]) -> Iterator[Queue]:
-    """Yield the leaves with waiting asks for which another node may be reserved."""
+    """Yield the leaves with waiting asks that may have one more reservation."""
     for leaf in partition.queues.values():
         if leaf.leaf and leaf.pending_asks and _may_reserve(leaf, held):
             yield leaf
@@ -113,9 +113,9 @@ def is_stuck(partition: Partition, group: Group) -> bool:
 
 
 def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
-    """Return the group's first asks that qualify for a reservation: up to one more than a leaf may have.
+    """Return the first asks of the group that qualify for a reservation, at most one more than a leaf may have reservations.
 
-    A group in which no ask qualified is not searched again. Only asks that joined since then are checked.
+    A group in which no ask qualified is not searched again. Only asks that have joined the group since then are checked.
     """
     if known_barren and not _is_plain_again(group):
         return []
@@ -142,8 +142,8 @@ def _is_plain(ask: Ask, group: Group) -> bool:
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
     """Yield the asks, which must be sorted by age, up to the first that may not reserve yet.
 
-    Set the instant from which that ask may. An ask may reserve `reservation.RESERVE_AFTER_MS` after it began to wait, and not
-    before its application may reserve again.
+    Set the instant from which that ask may reserve. An ask may reserve `reservation.RESERVE_AFTER_MS` after it began to wait,
+    and not before its application may reserve again.
     """
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
@@ -159,20 +159,20 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 
 
 def is_looking(partition: Partition) -> bool:
-    """Return whether the look has groups left.
+    """Return whether the search has groups left.
 
-    In these groups the look may still find asks that come before the asks found so far.
+    In these groups the search may still find asks that come before the asks found so far.
     """
     look = partition.round.look
     return look is not None and bool(look.groups)
 
 
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
-    """Remove the asks that the round tried from the look. Return whether the next tick has to continue the look or begin another.
+    """Remove the asks that the round tried from the search. Return whether the next tick has to continue the search or begin another.
 
-    ``all_tried`` says that the round tried every ask of the look: neither the budget nor a takeover stopped it early. An ask that
-    the snapshot did not have counts as tried only if no more nodes may be reserved. In other cases the asks before them used up the
-    budget. When a reservation ends, the masks are cleared, because its end counts as relief.
+    ``all_tried`` says that the round tried every ask of the search: neither the budget nor a takeover stopped it early. An ask
+    that the snapshot did not have counts as tried only if no more nodes may be reserved. In other cases the asks before it used
+    up the budget. When a reservation ends, the masks are cleared, because its end counts as relief.
     """
     state = partition.round
     look = state.look
@@ -192,12 +192,12 @@ def _masks(ask: Ask) -> tuple[str, str]:
 
 
 def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: int) -> Look:
-    """Return the look after this tick's share of the work. Begin another look when the last one is over and something changed.
+    """Return the search after this tick's share of the work. Begin another search if the last one has ended and something has changed.
 
-    Groups that are larger than every node are left out by one comparison. When all other groups were checked, the round tries the
-    asks that were found, in order, over as many ticks as its budget requires. Each ask is checked again before it is tried.
-    Therefore a reservation may be made some ticks later than with fewer groups. An ask may become old enough, or able to reserve,
-    after its group was checked. The next look finds it.
+    One comparison excludes the groups that are larger than every node. When all other groups are checked, the round tries the
+    found asks in order, over as many ticks as its budget requires. Each ask is checked again before it is tried. With this many
+    groups, a reservation may therefore be made some ticks later than with fewer groups. An ask may become old enough, or able
+    to reserve, after its group was checked. The next search finds such an ask.
     """
     state = partition.round
     _requalify(partition)
@@ -219,7 +219,7 @@ def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: 
 
 
 def _begin(partition: Partition, held: Counter[str]) -> Look:
-    """Begin a look at the groups of which some node could hold an ask, as far as is known."""
+    """Begin a search of the groups whose asks are not known to be too large for every node."""
     state = partition.round
     classes = {
         one
@@ -248,7 +248,7 @@ def _largest(partition: Partition) -> Amounts:
 
 
 def _is_outdated(partition: Partition, look: Look, now: int) -> bool:
-    """Return whether another look may find more asks."""
+    """Return whether another search may find more asks."""
     comes = look.due_ms is not None and look.due_ms <= now
     return look.cut or comes or look.mark != due.changes(partition)
 
@@ -265,7 +265,7 @@ def _requalify(partition: Partition) -> None:
 
 
 def _of_share(partition: Partition, look: Look, now: int) -> Iterator[Ask]:
-    """Yield the asks that may reserve among the groups at which this tick looks."""
+    """Yield the asks that may reserve, from the groups that this tick examines."""
     barren, left = partition.round.barren, LOOK_MOST
     while look.groups and left > 0:
         group = look.groups.pop()

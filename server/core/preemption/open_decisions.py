@@ -29,10 +29,10 @@ Over = Set[tuple[Queue, int]]
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """Let a victim that the shim could not evict run on. No plan chooses it for the length of a back-off (C6, V6).
+    """Let a victim that the shim could not evict continue to run. During one back-off, no plan chooses it (C6, V6).
 
-    Quota runs, and decisions whose pledges no longer fit, are planned again. If the pod is not being released for the decision
-    that the veto names, only a note is returned.
+    Another plan is sought for quota runs, and for decisions whose pledges no longer fit. If the pod is not being released for
+    the decision that the veto names, only a note is returned.
     """
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
@@ -74,9 +74,10 @@ def _vetoed(
 
 
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Let the victim run on, and keep plans from choosing it until the back-off is over. Return a note for its owner.
+    """Let the victim continue to run, and keep plans from choosing it until the back-off is over. Return a note for its owner.
 
-    Call this before the victim's decision ends. Otherwise the end of a replacement would set its placeholder to releasing.
+    This function must be called before the victim's decision ends. Otherwise the end of a replacement would set its placeholder
+    to releasing.
     """
     journal.spare(partition, ask)
     ask.vetoed = True
@@ -99,7 +100,7 @@ def _record_veto(
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
-    """Let the ask be tried at once. If that fails, its back-off is twice as long as before (C6)."""
+    """Let the next round try the ask at once. If that fails, its back-off is twice as long as before (C6)."""
     ask.tried_ms = now
     if isinstance(ask.group, Group):
         ask.group.wake()
@@ -121,7 +122,7 @@ def veto_over(partition: Partition, key: str) -> None:
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
     """Expire a decision that lasted too long (C5).
 
-    Order the release of its victims once more, and let its asks be planned for again.
+    Order the release of its victims once more. Policies may then plan for its asks again.
     """
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
@@ -172,7 +173,9 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """End a pledge, and the decision that made it unless that has ended already. The decision's asks are planned for again.
+    """End a pledge, and the decision that made it unless that decision has ended already.
+
+    Policies may then plan for the decision's asks again.
 
     For a reservation, return a note with ``code``. The end of any other decision is reported by `decision_events.moves`.
     """
@@ -189,10 +192,10 @@ def give_up(
 def check_pledges(
     partition: Partition, node: Node, now: int, *, changed: bool = False
 ) -> list[Decision]:
-    """End the pledges that no longer fit because a node has ``changed`` or lost capacity to a pod (G10); return notes.
+    """End the pledges that no longer fit because a node has ``changed`` or lost capacity to a pod (G10), and return notes.
 
-    In a sync in which objects are compared, this waits for the end of the sync, because pods that seem to use the capacity may be
-    gone.
+    In a sync in which objects are compared, this waits for the end of the sync, because pods that still seem to use the
+    capacity may be gone.
     """
     if not (changed or node.pledges):
         return []
@@ -205,9 +208,9 @@ def check_pledges(
 
 
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Give up the pledges on a changed node whose asks it can no longer take.
+    """End the pledges on a changed node that can no longer take their asks.
 
-    That is so in three cases: the node takes no placements, it is too small for the ask, or the ask's constraints exclude it. A
+    There are three cases: the node takes no placements, it is too small for the ask, or the ask's constraints exclude it. A
     drained node keeps the pledges of asks that require it by name.
     """
     notes: list[Decision] = []
@@ -223,7 +226,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
     """End pledges that no longer fit their node or queues, newest first (G10), because a maximum was lowered or capacity was lost.
 
-    ``node`` is the node that changed. It is None if something else changed as well.
+    ``node`` is the node that changed. ``node`` is None if something else has changed as well.
     """
     for held in _unfit(partition, node):
         why = f"its capacity on node {held.node.node_id} or in its queues is no longer there"
@@ -233,7 +236,7 @@ def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> Non
 def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
     """Yield pledges that no longer fit, the newest first (G10). The caller must end each pledge before requesting the next.
 
-    If only a node lost capacity, pledges elsewhere are checked only while some queue is over its maximum.
+    If only a node lost capacity, pledges on other nodes are checked only while a queue is over its maximum.
     """
     if not partition.decisions.pledges:
         return
@@ -249,7 +252,7 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
 
 def weak_promises(partition: Partition) -> Weak:
-    """Return by queue and type the promises of pledges that give way to claims."""
+    """Return, by queue and type, the sums of the promises of pledges that give way to claims."""
     weak: Weak = Counter()
     for held in partition.decisions.pledges.values():
         _count_weak(weak, held)
@@ -257,7 +260,7 @@ def weak_promises(partition: Partition) -> Weak:
 
 
 def _count_weak(weak: Weak, held: Pledge) -> None:
-    """Add the promise of a pledge, if it gives way to claims, to the sums."""
+    """Add the promise of a pledge to the sums, if the pledge gives way to claims."""
     for queue in held.ask.application.leaf.path_up() if held.reserves else ():
         for index, quantity in held.demand:
             weak[queue, index] += quantity
@@ -275,7 +278,7 @@ def _fits_planned(held: Pledge, over: Over) -> bool:
 def planned_free(node: Node) -> list[int]:
     """Return a node's free capacity once all ordered evictions are done.
 
-    Pledges count as used, except reservations and pledges of decisions that are being planned again.
+    Pledges count as used, except reservations and the pledges of decisions for which another plan is being sought.
     """
     free = node.free_without(node.dying())
     for held in node.pledges.values():
@@ -285,7 +288,7 @@ def planned_free(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """Return the queues whose usage and promises exceed their bound (W2 included), each with the types in which they do."""
+    """Return the queues whose usage and promises exceed their bound (W2 included), each with the types in which it is exceeded."""
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

@@ -1,8 +1,9 @@
-"""The pace of rounds: when the next round of claims may begin, and what the rounds so far have released (P1, P5).
+"""The pace of rounds: when the next round of claims may begin, and how much the rounds so far have released (P1, P5).
 
 The record starts when the core starts. After a restart the first round may thus begin at once, with its whole budget. Claims,
-gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. A decision that
-is planned again, after a veto or after its manager agreed, does not wait either. It belongs to the round that made it.
+gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not wait for a
+round. A decision for which a new plan is sought, after a veto or after its manager agreed, does not wait either. Such a
+decision belongs to the round that made it.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ def is_between(partition: Partition, now: int) -> bool:
 
 
 def due_ms(partition: Partition) -> int | None:
-    """Return the next instant from which a claim may be planned without any other event. Return None if there is none."""
+    """Return the next instant at which a claim may be planned without an event. Return None if there is no such instant."""
     instant = partition.round.claims_ms
     if instant is None or partition.round.goes_on:
         return instant
@@ -39,12 +40,12 @@ def due_ms(partition: Partition) -> int | None:
 
 
 def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
-    """Return the asks that may be planned for now. The others wait for the next round."""
+    """Return the asks for which policies may plan now. The other asks wait for the next round."""
     return [ask for ask in asks if admits(partition, ask, now)]
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether the ask, or its gang, may be planned for now. If not, schedule a call in the next round."""
+    """Return whether policies may plan for the ask, or its gang, now. If not, schedule a call in the next round."""
     if is_between(partition, now):
         decisions = partition.decisions
         found = ask.key in decisions.suspended or decisions.checks.is_granted(ask.key)
@@ -57,7 +58,7 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 
 
 def last_served(partition: Partition) -> int | None:
-    """Return the arrival number of the last ask that the round serves, None if it serves all.
+    """Return the arrival number of the last ask that the round serves, None if it serves all asks.
 
     A round that continues only serves asks that waited when it began. Otherwise it might never end.
     """
@@ -86,7 +87,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 def begin(partition: Partition, now: int) -> None:
     """Begin a round of claims (P1).
 
-    Do nothing if a round continues, or if the next round may not begin yet.
+    Do nothing if a round is being continued, or if the next round may not begin yet.
 
     Plans that are made before the instant at which the next round may begin count as releases of the last round.
     """
@@ -100,9 +101,11 @@ def begin(partition: Partition, now: int) -> None:
 
 
 def over_use(partition: Partition, trial: Trial) -> OverUse:
-    """Return the amounts by which queues exceeded their entitlements when the round began (P9). Call this before the round decides anything.
+    """Return the amounts by which queues exceeded their entitlements when the round began (P9).
 
-    If the step budget ended a round early, its continuation keeps the amounts from the round's start.
+    The caller must call this function before the round decides anything.
+
+    If the step budget ended a round early, its continuation keeps the amounts from the start of the round.
     """
     if not pace.is_natural(partition.spec.preemption):
         return {}
@@ -115,7 +118,7 @@ def over_use(partition: Partition, trial: Trial) -> OverUse:
 
 
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
-    """Count the releases of a plan for the latest round, if the policy has a budget and the pace is bounded (P5)."""
+    """Add the releases of a plan to the latest round, if its policy has a budget and the pace is bounded (P5)."""
     if not plan.facts.budgeted or not pace.is_bounded(partition.spec.preemption):
         return
     state = partition.round

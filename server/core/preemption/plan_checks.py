@@ -1,8 +1,9 @@
 """Plan checks: before pods are evicted for an ask with `rmCheck`, its manager says whether the ask would fit (design 1.8).
 
-The round that plans the eviction asks the question and writes nothing. Until the answer, the asks are not planned for. After the
-answer "it fits" they are planned for again, without waiting for a new round (P1). If the new plan equals the checked one, it is
-carried out. If it differs, the core asks about the new plan. `server.core.events.plan_answers` handles the answers.
+The round that plans the eviction asks the question and writes nothing. Until the answer comes, policies do not plan for the
+asks. After the answer "it fits", policies plan for them again, without waiting for a new round (P1). If the new plan equals the
+checked one, it is carried out. If it differs, the core asks about the new plan. `server.core.events.plan_answers` handles the
+answers.
 """
 
 from typing import Final, NamedTuple
@@ -38,7 +39,7 @@ def waits(partition: Partition, plan: Plan) -> bool:
 
 
 class Asked(NamedTuple):
-    """The question about a plan, sent after messages that end other checks of the same asks.
+    """The question about a plan, preceded by messages that end other checks of the same asks.
 
     ``overdue_ms`` is the instant at which the answer is overdue.
     """
@@ -78,7 +79,7 @@ def decided(partition: Partition, plan: Plan, decision_id: str) -> None:
 
 
 def _of(partition: Partition, plan: Plan) -> PlanCheck | None:
-    """Return the check about exactly this plan, if all asks of the check still wait. Return None if there is none."""
+    """Return the check about exactly this plan, if all asks of the check still wait. Return None if there is no such check."""
     check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key) if plan.pledges else None
     if check is None or check.about != _about(plan) or not _is_current(partition, check):
         return None
@@ -98,8 +99,8 @@ def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
 
     A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
 
-    ``all_planned`` says that every claim was planned again since the last answer. Then an agreed plan that was not made again is
-    out of date.
+    ``all_planned`` says that since the last answer the policies have planned for every claim again. A plan that its manager
+    agreed to and that was not made again is then out of date.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []
@@ -142,6 +143,6 @@ def _waits(partition: Partition, key: str) -> bool:
 
 
 def end(partition: Partition, check: PlanCheck, why: str) -> list[Decision]:
-    """End a check, and return the message about that for its manager."""
+    """End a check, and return the message that tells its manager so."""
     partition.decisions.checks.drop(check)
     return [PlanCheckEnded(partition.owner, partition.name, check.check_id, why)]

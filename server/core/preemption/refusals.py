@@ -1,4 +1,5 @@
-"""Refused preemption attempts (G1, G12): when each is retried, and which refusals are reported because they differ from the last one."""
+"""Refused preemption attempts (G1, G12): when each is tried again, and which refusals are reported because they differ from the last one.
+"""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
@@ -62,7 +63,10 @@ def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
 
 
 def stamp(partition: Partition, plan: Plan, now: int) -> None:
-    """Treat the asks of a plan as refused, because the partition only observes. They are planned for again after the back-off (P8)."""
+    """Treat the asks of a plan as refused, because the partition only observes.
+
+    Policies plan for these asks again after the back-off (P8).
+    """
     for pledge in plan.pledges:
         ask = partition.asks.get(pledge.ask.key)
         if ask is None or ask.group is None:

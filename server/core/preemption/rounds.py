@@ -1,10 +1,10 @@
 """The round loop: after placement, the policies plan for the remaining asks. Plans that pass the rules are written (design 1.5).
 
-The order is fixed (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a queue,
-reservations. Reservations evict nothing. Each policy plans as if the plans before it were carried out already.
+The order of the steps is fixed (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a
+queue, reservations. Reservations evict nothing. Each policy plans as if the plans before it were carried out already.
 
-A round is held only when something may have become possible since the last one, because a counter of the state changed, an ask
-joined, or a set instant was reached. A snapshot is taken only if an ask is due. With `rounds.interval`, claims wait for their next
+A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
+or a set instant was reached. A snapshot is taken only if an ask is due. With `rounds.interval`, claims wait for their next
 round (P1, see `pacing`). If the budget ends a round early, the round continues in the next tick on a new snapshot (design 6.2).
 """
 
@@ -47,25 +47,28 @@ from server.state.equivalence import AskClass
 from server.state.partition import Partition
 
 POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
-"""The policies in their order. Gangs and claims are one step (P3)."""
+"""The policies in the order in which they plan. Gangs and claims are planned in one step (P3)."""
 PLANNERS: Final[dict[str, Policy]] = {one.NAME: one for one in (*POLICIES, gang_policy)}
 
 ROWS_PER_STEP: Final = 256
-"""The rows that a plan may look at for one step of the budget, which is about the time of one placement."""
+"""The number of rows that a plan may examine for one step of the budget. A step takes about the time of one placement."""
 
 
 @dataclass(slots=True)
 class RoundResult:
     """The result of a round: decisions to report, steps spent, and whether there is more to do at once.
 
-    - ``cut`` says that the round goes on in the next tick. Its budget of steps ended, or one of its plans waits for an answer.
+    - ``cut`` says that the round goes on in the next tick, because its budget of steps ended or one of its plans waits for an
+      answer.
     - ``refused`` counts intents by the rule that refused them.
-    - ``moves`` is the takeover that was found before planning. If the round made plans, the takeover is searched for again. It is
-      not made while ``more`` is set, or while a look for asks that may reserve is open.
-    - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a look is still open.
-    - ``looks`` says that a look, for asks that may reserve or for asks that claim, continues in the next tick.
-    - ``expiring`` has pairs: the instant at which a decision expires, and the decision's id.
-    - ``asked`` has pairs: the instant at which the answer to a plan check is overdue, and the id of the check.
+    - ``moves`` is the takeover of a reservation that was found before planning. If the round made plans, the takeover is
+      searched for again. The takeover is not made while ``more`` is set, or while a search for asks that may reserve is in
+      progress.
+    - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a search is still
+      in progress.
+    - ``looks`` says that a search, for asks that may reserve or for asks that claim, continues in the next tick.
+    - ``expiring`` has a pair for each decision that expires: the instant of its expiry and its id.
+    - ``asked`` has a pair for each plan check: the instant at which its answer is overdue, and its id.
     - ``tentative`` says that the Trial has a plan that waits for its manager's answer. Later plans of this tick are then not
       carried out.
     """
@@ -84,12 +87,15 @@ class RoundResult:
 
 
 Beside = Callable[[Trial | None], None]
-"""A callback that gets the Trial with the plans of a round before they are written (see `shadow`). It gets None if nothing was due."""
+"""A callback that gets the Trial with the plans of a round before they are written (see `shadow`).
+
+The callback gets None if nothing was due.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningSide:
-    """The side that plans: the live one, or a shadow. A shadow sees the state with its own settings (see `shadow.side`).
+    """The side that plans: the live side, or a shadow. A shadow sees the state with its own settings (see `shadow.side`).
 
     ``runs`` applies the due quota runs to the Trial. ``watched`` says that plans will be carried out, so that the thrashing
     monitor counts them.
@@ -109,7 +115,9 @@ def next_due(partition: Partition, now: int) -> int | None:
 
 
 def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
-    """Run one round, or its continuation, if one is called for. Call it when nothing more is placeable.
+    """Run one round, or continue the open round, if the state calls for it.
+
+    The caller calls this function when placement can place nothing more.
 
     No attempt begins after ``budget`` steps. The last attempt may exceed this number. ``beside`` plans on the same state, after
     this round has planned and before anything is written.
@@ -147,7 +155,7 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
 def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
     """Carry out the takeover of a reservation, once nothing else is left to decide.
 
-    A tick carries out at most one takeover, so that asks that become placeable are placed before the next one.
+    A tick carries out at most one takeover, so that asks that become placeable are placed before the next takeover.
     """
     found = result.moves
     if result.more or found is None or due_reservations.is_looking(partition):
@@ -212,7 +220,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 def _due(
     partition: Partition, part: Part, now: int, budget: int, result: RoundResult
 ) -> snapshotting.Due:
-    """Return the asks that are due, except single asks that claim. Also find the takeover that may be made."""
+    """Return the asks that are due, except single asks that claim. Also find the takeover that may be made, for ``result``."""
     asks = due.beside_claims(partition, part.groups, now)
     if not part.is_last:
         result.held_back = True
@@ -254,7 +262,7 @@ def _is_of_claims(asks: snapshotting.Due, *, trims: bool) -> bool:
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
-    """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation has to be offered."""
+    """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation must be offered."""
     some = plan.pledges[:1] if plan.facts.gang else plan.pledges  # a gang fits as a whole
     held = [partition.decisions.pledges.get(pledge.ask.key) for pledge in some]
     if plan.facts.reserves:
@@ -289,7 +297,7 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
 
 
 def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
-    """Plan quota runs and surplus reclaim. If a plan waits for its manager, they are put off to the next tick."""
+    """Plan quota runs and surplus reclaim. If a plan waits for its manager's answer, both are put off to the next tick."""
     if result.tentative:
         result.more = result.cut = True
         return
@@ -298,7 +306,7 @@ def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, t
 
 
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
-    """Plan the due quota runs, each on top of those before it.
+    """Plan the due quota runs, each as if the runs before it were carried out.
 
     An ancestor counts the releases of its descendants (Q6).
 
@@ -350,7 +358,8 @@ def _is_masked(side: PlanningSide, intent: Intent) -> bool:
     There are three reasons: it was already refused in this round, it waits for the answer of its manager (design 1.8), or it is a
     reservation for a class that no node could hold.
 
-    Without this check, a round that takes several ticks would try these intents again in each tick, and never reach the later ones.
+    Without this check, a round that takes several ticks would try these intents again in each tick, and never reach the intents
+    after them.
     """
     state = side.partition.round
     waits = side.watched and side.partition.decisions.checks.is_unanswered(intent.ask.key)
@@ -366,8 +375,8 @@ def _try(
 ) -> Refusal | None:
     """Attempt an intent. Return the refusal, or None for success.
 
-    If gangs protected victims of a claim, attempt it again as a gang of one. If the second attempt fails as well, the refusal of
-    the first is returned.
+    If gangs protected victims of a claim, attempt the claim again as a gang of one member. If the second attempt fails as well,
+    the first refusal is returned.
     """
     refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
@@ -378,7 +387,10 @@ def _try(
 
 
 def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
-    """Return whether a claim would find victims among gangs. As a gang of one the ask may evict whole gangs (J4, J12)."""
+    """Return whether the claim could have gangs as victims if its ask counted as a gang.
+
+    As a gang of one member, the ask may evict whole gangs (J4, J12).
+    """
     whole = trial.snapshot.settings.job_victim_gang == "whole"
     spared = any(one.rule is Rule.GANG for one in refusal.spared)
     return whole and spared and facts(intent.policy).scope is Scope.OTHER_QUEUES
@@ -389,7 +401,7 @@ def _attempt(
 ) -> Refusal | None:
     """Plan an intent, check the plan, and count a valid plan as carried out. Return the refusal, or None for success.
 
-    A budget may put the ask off (P5).
+    A budget may put the ask off, which is a refusal, too (P5).
     """
     result.spent += 1
     refusal = gate.admit(trial, intent)
@@ -416,11 +428,11 @@ def _attempt(
 def _decide(
     side: PlanningSide, trial: Trial, plan: Plan, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Count a plan as carried out and return None. If a budget puts it off, return a refusal (P5).
+    """Count a plan as carried out and return None. If a budget puts the plan off, return a refusal (P5).
 
-    A plan that was already shown and not carried out uses no budget again (P8). A plan that is made while an earlier plan of the
-    tick waits for its manager's answer might need capacity that the waiting plan frees. It is therefore dropped, and made again in
-    the next tick without the waiting plan (design 1.8).
+    A plan that was already shown and not carried out uses no budget again (P8). A plan that is made while an earlier plan of
+    the tick waits for its manager's answer might need capacity that the waiting plan frees. The later plan is therefore
+    dropped, and made again in the next tick without the waiting plan (design 1.8).
     """
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
@@ -439,7 +451,10 @@ def _decide(
 
 
 def _ask(side: PlanningSide, plan: Plan, result: RoundResult) -> None:
-    """Ask the manager of a plan's asks whether they fit. Later questions of the tick count this plan as carried out (design 1.8)."""
+    """Ask the manager of the plan's asks whether these asks would fit.
+
+    Later questions of the tick count this plan as carried out (design 1.8).
+    """
     result.tentative = True
     asked = plan_checks.ask(side.partition, plan, side.now)
     if asked is not None:

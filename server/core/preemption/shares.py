@@ -1,8 +1,8 @@
 """The shares by weight in placement: the order of queues, and the bounds of queues (W2, W5).
 
-The queue with the lowest usage / entitlement is served first (W5). With plain shares by weight, a leaf is also bounded by its
-deserved share. Unused shares thus stay idle (W2). The bounds of leaves are bounds for their ancestors as well, because each leaf
-stays within its deserved share.
+The queue with the lowest quotient of usage and entitlement is served first (W5). With plain shares by weight, a leaf is also
+bounded by its deserved share. Unused shares thus stay idle (W2). The bounds of leaves are bounds for their ancestors as well,
+because each leaf stays within its deserved share.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 NOT_SHARED: Final = 1 << 94
-"""The divisor for a type to which no queue is entitled. It turns any usage into a share of 0."""
+"""The divisor for a type of which a queue is entitled to nothing. With this divisor, any usage becomes a share of 0."""
 
 
 def refresh(partition: Partition) -> bool:

@@ -5,15 +5,17 @@ free capacity. If it had no reservation of its own, other asks of its priority w
 the ask takes the reservation over, under these rules:
 
 1. Its priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no takeover,
-because two asks could exchange a node forever. 2. The ask may reserve. It has waited long enough, and no queue on its path is
-stopped. Its limits have headroom without all reservations that it outranks. 3. Asks take turns in the order of reservations. An ask
-gets the node that lacks least for it. If several nodes lack equally little, it gets the one that arrived first. If only
-reservations that the ask outranks keep it from reserving a node without pledges, because they use up its limits, it reserves that
-node and takes no reservation over. 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the
-partition no more than before.
+   because two asks could exchange a node forever.
+2. The ask may reserve. It has waited long enough, and no queue on its path is stopped. Its limits have headroom if the reservations
+   that it outranks are not counted.
+3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally little,
+   it gets the node that arrived first. If a node without pledges would suit the ask, and only reservations that the ask outranks use
+   up its limits, the ask reserves that node and takes no reservation over.
+4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more reservations than
+   before.
 
-Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be reserved for one
-of them, and this ask would take it over at the same instant.
+Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be reserved for
+a later ask, and this ask would take the node over at the same instant.
 
 A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a class are
 computed once, until nodes or reservations change.
@@ -37,7 +39,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 SCALE: Final = 2**20
-"""The number of parts into which a node's capacity is divided to compare how much of an ask nodes lack."""
+"""The scale of the amount that a node lacks for an ask, relative to the node's capacity. With it, nodes are compared in whole numbers."""
 
 
 class Takeover(NamedTuple):
@@ -51,7 +53,7 @@ class Takeover(NamedTuple):
 def find(partition: Partition, now: int) -> Takeover | None:
     """Return the first takeover that is possible now, or None. Set the instant at which the next ask may reserve.
 
-    Call it after `due_reservations.reserving`, when nothing more is placeable.
+    The caller must have called `due_reservations.reserving` before, and placement can place nothing more.
     """
     if not partition.decisions.reservations:
         return None
@@ -153,7 +155,10 @@ class _Search:
         return self._others[ask_class]
 
     def best(self, ask: Ask, below: Below) -> Takeover | None:
-        """Return the takeover that is possible for the ask, or None. Call it while all reservations that the ask outranks are lifted."""
+        """Return the takeover that is possible for the ask, or None.
+
+        The caller must have lifted all reservations that the ask outranks.
+        """
         ask_class, leaf = ask.ask_class, ask.application.leaf
         if not all(one.has_headroom(ask_class) for one in ask.application.limits_of(ask_class)):
             return None
@@ -183,7 +188,7 @@ class _Search:
 
 
 def _full_leaves(partition: Partition) -> set[Queue]:
-    """Return the leaves that have as many reserved nodes as they may have."""
+    """Return the leaves that already have RESERVATIONS_PER_LEAF reserved nodes."""
     held = Counter(one.ask.application.leaf for one in partition.decisions.reservations.values())
     return {leaf for leaf, many in held.items() if many >= reservation.RESERVATIONS_PER_LEAF}
 
@@ -213,7 +218,7 @@ def _ports(ask_class: AskClass) -> Demand:
 
 
 def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
-    """Return a sort key: what the node lacks for the ask without the reservation, relative to its capacity, and then its arrival."""
+    """Return a sort key: how much the node lacks without the reservation, relative to its capacity, and then the node's arrival number."""
     lacking = 0
     for at, wanted in ask_class.demand:
         missing = max(0, wanted - max(node.free[at], 0))

@@ -1,18 +1,18 @@
 """The thrashing monitor, which stops a preemptor and a victim that take capacity from each other without end (docs/rules/invariants.md).
 
-A claim lowers the deficits of the queues that decide for it, and raises none. Between external events there are thus at most as
-many claims as deficits. Three cases show that a wrong rule raised a deficit:
+A claim lowers the deficits of the queues that decide for it, and raises none. Without external events, the deficits thus limit
+the number of claims. Three cases show that a wrong rule raised a deficit:
 
-- A deficit is larger at a claim than after the last claim. Meanwhile the queue lost nothing to external events, and its
+- A deficit is larger at a claim than it was after the last claim, although the queue lost nothing to external events and its
   entitlement did not grow.
-- A queue claims although it has all that it is entitled to.
-- Inside one queue, a pod replaces a pod that replaced one like it.
+- A queue claims although it already has its whole entitlement.
+- Inside one queue, pods of one template replace pods of another template that had replaced them before.
 
 Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS no plan may evict the pair's
 victim for its preemptor.
 
-A queue that grows may claim as often as its deficit allows, because each of its claims lowers the deficit. Losses to external
-events (pods that end, decisions without effect) explain a deficit of that size.
+A queue that grows may claim as often as its deficit allows, because each of its claims lowers the deficit. If a queue lost an
+amount to external events (pods that end, decisions without effect), its deficit may be larger by that amount without a strike.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ DECIDING: Final = "deciding"
 def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal | None:
     """Return a refusal if one of the plan's pairs is frozen now. Return None if the plan may be carried out.
 
-    Claims do not consider such victims at all (`ClaimEligibility`). This check is for plans of other policies.
+    Claims do not consider victims of frozen pairs at all (`ClaimEligibility`). This check is for plans of other policies.
     """
     if not plan.facts.may_thrash or not frozen:
         return None
@@ -58,9 +58,9 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 
 
 def configured(state: State, answers: Sequence[Decision]) -> None:
-    """End freezes in all partitions, and clear the recorded deficits, if a configuration was accepted.
+    """End the freezes in all partitions, and clear the recorded deficits, if a configuration was accepted.
 
-    Entitlements may have changed. The events of nodes end freezes themselves.
+    Entitlements may have changed. The handlers of node events end freezes themselves.
     """
     if any(isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers):
         for partition in state.partitions.values():
@@ -100,7 +100,7 @@ def _goes_on(partition: Partition, plan: Plan) -> bool:
 
 
 def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:
-    """Count the victims of required-node preemption as lost: they may raise deficits and so explain claims (invariant 18)."""
+    """Count the victims of required-node preemption as lost. Their loss may raise deficits, which explains later claims (invariant 18)."""
     for release in releases:
         queue = partition.queues.get(release.leaf)
         if queue is not None:
@@ -108,7 +108,7 @@ def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Releas
 
 
 def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
-    """Count as lost the amount by which victims bring their queues below their shares (W8). This loss explains later deficits."""
+    """Count as lost the amount by which the plan's victims bring a queue below its share (W8). This loss explains later deficits."""
     for path, freed in _freed(trial, plan).items():
         owed, held = entitlement.floor(trial, path), trial.held(path)
         lost = partition.queues[path].lost
@@ -117,7 +117,7 @@ def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
-    """Return the amounts that the plan's victims free in each queue or below it, by queue and type index."""
+    """Return, by queue and type index, the amounts that the plan's victims free in the queue or below it."""
     found: dict[str, Counter[int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):
@@ -128,7 +128,7 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
     """Return whether the claim contradicts G2 (invariant 18).
 
-    It does if a deficit grew since its last claim without an external cause, or if the claim lowers no deficit.
+    The claim does so if a deficit has grown since the last claim without an external cause, or if the claim lowers no deficit.
 
     In any case, record the deficits after this claim.
     """
@@ -182,7 +182,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Return whether the pair reverses an earlier replacement between the two sides of one queue (I2). Record the pair."""
+    """Return whether the pair reverses an earlier replacement between two kinds of asks in one queue (I2). Record the pair."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.thrashing.taken

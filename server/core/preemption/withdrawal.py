@@ -1,17 +1,18 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
-Victims are only marked with `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`. The check runs at the
+With `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`, victims are only marked. The check runs at the
 end of a tick, when asks that lost a decision have had the chance to get a new plan. A marked victim counts as leaving, so that a
-new decision may use its capacity. A mark stays while one of these holds:
+new decision may use its capacity. A mark stays in each of these cases:
 
-1. The decision that ordered it is being planned again. 2. The decision that ordered it expired, and one of the decision's asks
-waits to be planned for again. 3. The decision that ordered it, or another one, has pledged capacity or headroom that would not
-exist if the victim stayed. 4. If the victim stayed, usage would be too high. A queue with a quota run would be over its maximum
-(Q5), or usage would exceed capacity (W3).
+1. A new plan is being sought for the decision that ordered the eviction.
+2. The decision that ordered the eviction expired, and one of its asks waits for a new plan.
+3. The decision that ordered the eviction, or another one, has pledged capacity or headroom that would not exist if the victim stayed.
+4. If the victim stayed, usage would be too high: a queue with a quota run would be over its maximum (Q5), or usage would exceed
+   capacity (W3).
 
-Members of a gang that is broken by their marks stay together or are evicted together (J12). If a decision continues on another node
-after a veto, or other capacity becomes free for it, it needs fewer victims than it ordered. This is checked when capacity was
-freed.
+If marks break a gang, its marked members stay together or are evicted together (J12). If a decision continues on another node after
+a veto, or other capacity becomes free for it, the decision needs fewer victims than it ordered. This is checked when capacity has
+become free.
 """
 
 from collections import Counter
@@ -38,7 +39,7 @@ _REACHED: Final = {
 
 
 class _Needs:
-    """The needs of the decisions in force. Each is computed once, except that `forget` clears a node's free capacity."""
+    """The needs of the decisions in force. Each need is computed once, except that `forget` clears the free capacity of a node."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -93,7 +94,10 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """Note in the records of decisions which victims stay, with one update per decision. Dropped records are skipped."""
+    """Write into the records of decisions which victims stay, with one update for each decision.
+
+    Decisions whose records were dropped are skipped.
+    """
     staying: dict[str, list[str]] = {}
     for one in found:
         staying.setdefault(one.decision_id, []).append(one.key)
@@ -119,8 +123,8 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units that stay or leave together.
 
-    A unit is the victims of a quota run, the rest of a gang, or one pod. Units without a victim of an open decision for asks come
-    first, so that they are the first that may stay.
+    A unit consists of the victims of one quota run, of the marked members of a broken gang, or of one pod. First come the units
+    without a victim of an open decision for asks, so that these may stay first.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -149,7 +153,7 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 
 
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
-    """Return the keys of the victims that may stay if no pledge or queue needs their capacity.
+    """Return the keys of the victims that may stay, unless a pledge or a queue needs their capacity.
 
     For the victims of an ended decision, the asks that may still need their capacity are checked once. An open decision for
     asks needs the victims that it ordered until other capacity is freed.
@@ -207,7 +211,7 @@ def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
 
 
 def _is_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
-    """Return whether a pledge on the node would no longer fit if the victims with these amounts stayed (3)."""
+    """Return whether a pledge on the node would no longer fit if victims with the amounts ``back`` stayed (case 3)."""
     held = [one for one in node.pledges.values() if not one.reserves]
     if not held:
         return False
@@ -216,7 +220,7 @@ def _is_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
 
 
 def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
-    """Return whether promises in the queue would exceed its bound (3).
+    """Return whether promises in the queue would exceed its bound if victims with the amounts ``back`` stayed (case 3).
 
     The amount that the queue keeps for waiting firm asks counts as well (J4).
     """
@@ -243,7 +247,7 @@ def _shrinking(together: Iterable[Ask]) -> set[str]:
 def _is_to_come_down(
     partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
 ) -> bool:
-    """Return whether a queue whose usage a run reduced, or still reduces, would be over its maximum (4)."""
+    """Return whether a queue whose usage a run reduced, or still reduces, would be over its maximum if the victims stayed (case 4)."""
     most = dict(queue.spec.max or ())
     names = partition.types.names
     over = any(
@@ -254,7 +258,7 @@ def _is_to_come_down(
 
 
 def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> bool:
-    """Return whether usage would exceed capacity, in a partition that reclaims surplus (4)."""
+    """Return whether usage would exceed capacity if the victims stayed, in a partition that reclaims surplus (case 4)."""
     if not sharing.is_shared_out(partition):
         return False
     root, whole = partition.root, sharing.whole(partition)

@@ -35,7 +35,7 @@ SYNC_MS: Final = 300_000
 ALONE_MS: Final = 60_000
 """The time after the start of the core from which the absence of any manager is reported."""
 UNSCHEDULABLE_SHARE: Final = 5
-"""A warning is given if more than one node in this number takes no placements."""
+"""If more than one node in this number takes no placements, a warning is given."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
@@ -62,8 +62,8 @@ def doctor(
     """Return all findings, errors first.
 
     If a partition is named, findings about other partitions are left out, but not those about managers. Raise KeyError for an
-    unknown partition. Without the instant ``now`` there are no findings about durations. Without ``around`` there are none
-    about managers that are away. Findings name asks by ``name``.
+    unknown partition. Without the instant ``now`` there are no findings about durations. Without ``around`` there are no
+    findings about managers that are away. Findings name asks by ``name``.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())

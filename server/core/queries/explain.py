@@ -21,7 +21,10 @@ from server.state.partition import Partition
 NEAR_MAX: Final = 5
 """The largest number of near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""The largest number of keys that are compared letter by letter to find near matches. The kinds of objects share it equally."""
+"""The largest number of keys that are compared letter by letter to find near matches.
+
+Each kind of object gets an equal part of this number.
+"""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
 """The largest number of keys that one sentence names."""
@@ -33,7 +36,7 @@ BROUGHT: Final = (
 def explain(
     core: Core, key: str, now: int, partition: str = "", name: Namer = by_key
 ) -> Explanation:
-    """Return what the key names (an ask, allocation, application, node or queue, or nothing known), and explain its state.
+    """Find the object that the key names (an ask, allocation, application, node or queue), and return an explanation of its state.
 
     The explanation's ``code`` says why an ask waits, in which state an application or queue is, or whether a node is
     schedulable. Without a partition all partitions are searched, and the first that knows the key answers. For an unknown key
@@ -79,7 +82,7 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 def near_matches(partition: Partition, key: str) -> list[str]:
     """Return up to NEAR_MAX known keys that resemble this one.
 
-    These are the shortest keys that contain the given one. If no key contains it, these are the most similar of NEAR_AMONG keys.
+    These are the shortest keys that contain ``key``. If no key contains it, they are the most similar of NEAR_AMONG keys.
     """
     if not key:
         return []
@@ -132,9 +135,9 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Return a sentence if the allocation is being released, with the open decision that ordered the release.
+    """Return a sentence that says that the allocation is being released, and by which open decision.
 
-    Return [] if it is not.
+    Return [] if the allocation is not being released.
     """
     decision = ask.released_by
     if decision is not None:
@@ -212,7 +215,7 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 def _gang_member(partition: Partition, named: Application) -> str:
     """Return the key of the first member of the gang that has the application's name, waiting members first. Return "" if there is none.
 
-    A gang of the application itself comes first. A gang of another application is found only while members of it wait.
+    A gang of the application itself comes first. A gang of another application is found only while members of that gang wait.
     """
     name = named.application_id
     for application in (named, *partition.applications.values()):

@@ -160,7 +160,7 @@ def _in_full(
 ) -> str:
     """Return the reason with the numbers of nodes or of the gang, for callers that may see the whole cluster.
 
-    Return "" if there are none.
+    Return "" if there are no such numbers.
     """
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
@@ -204,7 +204,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how many waiting members of the ask's gang would fit now, and what the others lack.
+    """Return how many waiting members of the ask's gang would fit now, and how much the other members lack.
 
     Return None if the ask does not wait, or has no gang.
     """
@@ -456,7 +456,7 @@ def _asks_before(ask: Ask) -> int:
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
     """Return a sentence with the rank of a queue by share alone among siblings with waiting asks.
 
-    Priorities, which come before the share in the order, do not count here, because they change with every placement.
+    Priorities come before the share in the order. They are ignored here, because they change with every placement.
     """
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}

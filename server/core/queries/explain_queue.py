@@ -55,7 +55,7 @@ def _reserved(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def _promised(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """Return the amounts that decisions promise to a queue's asks, reservations left out."""
+    """Return the amounts that decisions promise to a queue's asks, without the amounts of reservations."""
     kept = _reserved(partition, queue)
     return {kind: most - kept[kind] for kind, most in _named(partition, queue.promised).items()}
 
@@ -124,7 +124,7 @@ def _standing(partition: Partition, queue: Queue) -> str:
 
 
 def _from_above(queue: Queue) -> Iterator[str]:
-    """Yield a sentence about types that the queue does not guarantee but one of its ancestors does."""
+    """Yield a sentence about the types that one of the queue's ancestors guarantees and the queue itself does not."""
     for above in queue.path_up():
         if above is not queue and above.spec.guaranteed:
             own = {kind for kind, _ in queue.spec.guaranteed}

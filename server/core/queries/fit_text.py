@@ -8,7 +8,7 @@ from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 
 
 def fit_text(fit: GroupFit) -> str:
-    """Return how many members fit and what the others lack, as the end of a sentence."""
+    """Return a text with the number of members that fit and with the amounts that the others lack, as the end of a sentence."""
     whom = _whom(fit)
     if not fit.left:
         return f"all {whom} fit now, and the next tick places them"
@@ -37,7 +37,10 @@ def _whom(fit: GroupFit) -> str:
 
 
 def lack_text(fit: GroupFit) -> str:
-    """Return what a single ask lacks, as the end of a sentence. Return "" if nothing is known to be lacking."""
+    """Return a text about the headroom or the node that a single ask lacks, as the end of a sentence.
+
+    Return "" if nothing is known to be lacking.
+    """
     if fit.limits:
         limit = fit.limits[0]
         return f"{_subject(limit)} has no headroom for it and lacks {quantities(limit.missing)}"
@@ -97,7 +100,7 @@ def _subject(limit: LimitFit) -> str:
 
 
 def gang_lines(fit: GroupFit) -> Iterator[str]:
-    """Yield a sentence for each node of the report, then one on further nodes, and one if some members were not tried."""
+    """Yield a sentence for each node of the report, then a sentence about further nodes, and a sentence if some members were not tried."""
     for one in fit.nodes:
         yield f"node {one.node_id} {_node_text(one)}."
     if fit.nodes_left_out:

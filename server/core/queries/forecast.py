@@ -67,7 +67,7 @@ RESERVING: Final = "reservations that end and are made again go on alike"
 They repeat in one pattern (see `queries.settling`).
 """
 AGREEING: Final = "resource managers agree to evictions for pods that they have to check first"
-"""The assumption where evictions follow plan checks (design 1.8)."""
+"""The assumption for forecasts in which evictions follow plan checks (design 1.8)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
 """The longest time that a forecast looks ahead. A longer forecast is cut off."""
@@ -90,7 +90,8 @@ _CHANGES: Final = (
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
     """Return what would follow if the configuration were applied now. The live core is not changed.
 
-    If pods would be evicted, a second copy runs without the change. It shows which victims would be evicted anyway.
+    If pods would be evicted, a second copy runs without the change. The second copy shows which victims would be evicted
+    anyway.
     """
     captured = Captured(core)
     copy = captured.rebuild()
@@ -144,7 +145,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """The instants of decisions that end a wait which began before the change, by decision id."""
+    """The instants of decisions that end a wait that began before the change, by decision id."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -247,7 +248,7 @@ class _Course:
     def _is_repeated(self, one: Decision) -> bool:
         """Return whether the decision repeats an earlier one of a partition in observe mode.
 
-        No decision changes the state of such a partition.
+        No decision changes the state of a partition in observe mode.
         """
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False

@@ -1,8 +1,8 @@
 """The fit of a group of asks: how many fit now, what the others lack, and on which nodes.
 
-Members are placed one after another, as in placement. The limits of queues, users and groups come first, then the best-ranked node.
-A member that gets no node is charged to the node that lacks least for it. The amount missing is the sum of what these nodes lack at
-the end. If exactly that amount were free on them, all members would have a node.
+Members are placed one after another, as in placement. The limits of queues, users and groups come first, then the best-ranked
+node. A member that gets no node is charged to the node that lacks least for it. The missing amount of the group is the sum of
+the amounts that these nodes lack at the end. If exactly that amount were free on these nodes, all members would have a node.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ NAME: Final = "tentative"
 NODES_MAX: Final = 5
 """The largest number of nodes that an answer names."""
 TRIED_MAX: Final = 1_000
-"""The largest number of members that are tried. The answer says so if there are more."""
+"""The largest number of members that are tried. If there are more members, the answer says so."""
 
 
 class PersonLimit(NamedTuple):
@@ -40,8 +40,8 @@ class PersonLimit(NamedTuple):
 class Members(NamedTuple):
     """The asks that have to fit together, in placement order.
 
-    ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs. ``size`` is 0
-    without a gang or without a known size. ``people`` are the limits of users and groups. ``excluded`` has the nodes that are large
+    ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs, 0 without a
+    gang or without a known size. ``people`` are the limits of users and groups. ``excluded`` contains the nodes that are large
     enough but excluded by constraints.
     """
 
@@ -57,7 +57,7 @@ class Members(NamedTuple):
 
 
 def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
-    """Return the limits of an application's user and group with their headroom now. Return () for None."""
+    """Return the limits of an application's user and group with their headroom now. Return () if ``application`` is None."""
     found: Iterable[Limiter] = () if application is None else application.limiters
     return tuple(
         PersonLimit(one.kind, one.name, one.queue.path, tuple(one.headroom))
@@ -79,7 +79,7 @@ def is_of_placeholders(job: Job) -> bool:
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:
-    """Return how many members fit now, and what the others lack, with the plans of the Trial applied.
+    """Return how many members fit now and how much the others lack, with the plans of the Trial applied.
 
     The Trial is unchanged afterwards. The amounts that members lack are computed as if the victims of these plans were gone. But a
     member does not count as fitting *now* if it needs the capacity of these victims.
@@ -131,7 +131,10 @@ def free_row(trial: Trial, ask: WaitingAsk) -> int:
 
 
 class _Assignment:
-    """The tentative assignment of members to nodes. Each node has the number of members that it takes or is charged for."""
+    """The tentative assignment of members to nodes.
+
+    Each node has two numbers: the members that it takes, and the members that are charged to it.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -149,7 +152,7 @@ class _Assignment:
         return row >= 0
 
     def owe(self, kind: ClassFacts) -> bool:
-        """Charge one ask to the node that lacks least. Return False if no node could ever hold it beside the other asks."""
+        """Charge one ask to the node that lacks least. Return False if no node could ever hold the ask beside the other asks."""
         row = self._tentative.owe(kind)
         if row >= 0:
             self._owed[row] += 1
@@ -165,7 +168,7 @@ class _Assignment:
     def told(self) -> tuple[NodeFit, ...]:
         """Return the nodes for the report: first those that lack something, then the others.
 
-        Each part is in the order in which nodes were taken.
+        In both parts, nodes come in the order in which they were taken.
         """
         rows = dict.fromkeys([*self._owed, *self._placed])
         return tuple(map(self._node, rows))
@@ -192,7 +195,7 @@ class _Assignment:
 def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]) -> int:
     """Return how many asks can be placed now, one after another.
 
-    Each needs headroom below every limit, and a node.
+    Each ask needs headroom under every limit, and a node.
     """
     mark, count = trial.mark(), 0
     headrooms = [list(one.headroom) for one in people]
@@ -236,7 +239,7 @@ def _limits(
 def _headrooms(
     trial: Trial, queue: QueueFacts, kind: ClassFacts
 ) -> Iterator[tuple[str, dict[int, int]]]:
-    """Yield the headroom of a queue for asks of a class: below its maximum, and for firm asks also below its guarantee (J4)."""
+    """Yield the headroom of a queue for asks of a class: under its maximum, and for firm asks also under its guarantee (J4)."""
     used, promised = trial.used(queue.path), trial.promised(queue.path)
     bounds = {at: admission.most(trial, queue, at, kind) for at, _ in kind.demand}
     yield (

@@ -44,9 +44,9 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
 
 
 def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
-    """Return the candidates that stay, each with the reason.
+    """Return the candidates that the decision did not evict, each with the reason.
 
-    A rule protects the candidate, it was not needed, or its node was not chosen.
+    The reason is a rule that protects the candidate, or that the candidate was not needed, or that its node was not chosen.
     """
     ranking = ranking_of(core, record)
     told = {one.law for one in record.spared}
@@ -60,8 +60,8 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
 
     The queues are those that influenced the decision, and the queues of its victims.
 
-    The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free. Requested types with a
-    guarantee on the path of the victim's queue are reported as well.
+    The victims' queues are reported in the types that the claiming queue lacks, or that a queue has to free. They are also
+    reported in the requested types for which a queue on the victim's path has a guarantee.
     """
     ranking = ranking_of(core, record)
     if ranking is None:
@@ -80,7 +80,7 @@ def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
 
 
 def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
-    """Return the order in which a decision took its victims. Return None for a decision from before a restart."""
+    """Return the order in which a decision chose its victims. Return None for a decision from before a restart."""
     state = core.state.partitions.get(record.partition)
     return None if state is None else state.decisions.rankings.get(record.decision_id)
 

@@ -1,4 +1,4 @@
-"""The nodes that are large enough for an ask but that its constraints exclude, and the text about them. Read-only."""
+"""The nodes that are large enough for an ask but excluded by its constraints, and the text about these nodes. Read-only. Read-only."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,12 +13,12 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 GROUPS_MAX: Final = 2
-"""The largest number of groups of nodes that are reported. The nodes of a group are excluded by one set of parts of the constraints."""
+"""The largest number of groups of nodes that are reported. The same parts of the constraints exclude all nodes of a group."""
 NAMED_MAX: Final = 3
 SEVERAL: Final = 2
 TAINT: Final = "taint"
 _OF_CLUSTER: Final = "node.kubernetes.io/"
-"""The prefix of taints with which Kubernetes marks an unhealthy node. No next step suggests to tolerate such taints."""
+"""The prefix of taints with which Kubernetes marks an unhealthy node. No next step suggests tolerating such taints."""
 
 
 def excluded(
@@ -27,7 +27,7 @@ def excluded(
     """Return the nodes that are large enough, grouped by the parts of the constraints and the taints that exclude them.
 
     The result is empty if the constraints allow a node that is large enough. Nodes that take no placements, or that Kubernetes
-    taints as unhealthy, are left out. Only groups that the fewest parts exclude are returned, at most GROUPS_MAX of them.
+    taints as unhealthy, are left out. Only the groups that the fewest parts exclude are returned, at most GROUPS_MAX groups.
     Groups with the most nodes that have enough free capacity now come first.
     """
     named = parts(constraints)

@@ -1,4 +1,4 @@
-"""The names of asks in sentences: their keys, unless the caller passes a function that returns another name.
+"""The names of asks in sentences. Asks are named by their keys, unless the caller passes a function that returns another name.
 
 Clients send the names of pods in tags, which the core does not read. Therefore the caller of a query passes a function that
 reads them.
@@ -18,6 +18,6 @@ def by_key(ask: Ask) -> str:
 
 
 def some_of(asks: Sequence[Ask], most: int, name: Namer) -> str:
-    """Return the names of the first few asks, and how many more there are."""
+    """Return the names of the first ``most`` asks, and the number of further asks."""
     rest = (ask.key for ask in asks[most:])
     return some([*map(name, asks[:most]), *rest], most)

@@ -23,11 +23,11 @@ ALLOCATION_KEY: Final = "allocation-key"
 class NotEvicted:
     """The reason why one decision did not evict an allocation.
 
-    ``rule`` is the rule that protected the allocation, or "" if the rule is not known any more. ``place`` is the allocation's rank
-    among ``total`` candidates, 0 if it is not ranked. ``key`` is the first sort key in which the allocation differs from
-    ``victim``, or in which its node differs from the chosen ``node``. ``own`` and ``other`` are the two values of that key.
-    ``before`` says that the allocation ranks before every victim. Then no sort key decided: a set of victims without the allocation
-    was better.
+    ``rule`` is the rule that protected the allocation, or "" if the rule is not known any more. ``place`` is the allocation's
+    rank among ``total`` candidates, 0 if the allocation is not ranked. ``key`` is the first sort key in which the allocation
+    differs from ``victim``, or in which its node differs from the chosen ``node``. ``own`` and ``other`` are the two values of
+    that key. ``before`` says that the allocation ranks before every victim. No sort key decided in that case: a set of victims
+    without the allocation was better.
     """
 
     record: DecisionRecord
@@ -45,11 +45,11 @@ class NotEvicted:
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
     """Return why two decisions did not evict an allocation.
 
-    The first is the latest decision that considered the allocation's node. The second is the latest that considered its queue, but
-    not its node.
+    The first is the latest decision that considered the allocation's node. The second is the latest decision that considered
+    the allocation's queue but not its node.
 
-    Only decisions with victims that were made since the allocation was placed count. A decision that did evict the allocation gives
-    no entry.
+    Only decisions with victims are considered, and only those made since the allocation was placed. A decision that evicted the
+    allocation gives no entry.
     """
     here, queue = "", ""
     found: list[NotEvicted] = []
@@ -96,7 +96,7 @@ def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
 
 
 def _named(record: DecisionRecord, key: str) -> str:
-    """Return the rule that protected the allocation according to the record. Return "" if there is none."""
+    """Return the rule that protected the allocation according to the record. Return "" if the record names no such rule."""
     return next((one.law for one in record.spared if key in one.keys), "")
 
 
@@ -123,7 +123,10 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
 
 
 def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
-    """Return how the allocation compares with the last victim that ranks before it, else with the first victim."""
+    """Return a comparison of the allocation with the last victim that ranks before it.
+
+    If no victim does, compare it with the first victim.
+    """
     victims = {one.key for one in record.victims}
     at = place - 1 - ranking.start
     taken = [number for number, one in enumerate(ranking.ranked) if one[-1] in victims]
@@ -140,13 +143,13 @@ def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
 
 
 def difference_of(ranking: Ranking, own: Ranked, other: Ranked) -> tuple[str, Rank, Rank]:
-    """Return the first key of an order in which two candidates differ, and both values."""
+    """Return the first sort key in which two candidates differ, and the values of both candidates."""
     which = first_difference(own, other)
     key = ranking.keys[which] if which < len(ranking.keys) else ALLOCATION_KEY
     return key, own[which], other[which]
 
 
 def first_difference(own: Ranked | Rival, other: Ranked | Rival) -> int:
-    """Return the first place at which two lists of values differ. The lists must differ somewhere."""
+    """Return the first position at which two lists of values differ. The lists must differ somewhere."""
     pairs = zip(own, other, strict=True)
     return next(at for at, (one, another) in enumerate(pairs) if one != another)

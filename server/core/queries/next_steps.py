@@ -46,7 +46,7 @@ _CONSTRAINTS: Final = {
 def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, ...]:
     """Return the next steps for a waiting ask, the best first.
 
-    Return () if none is known. ``verdict`` is that of preemption, or None without one.
+    Return () if no step is known. ``verdict`` is the answer of preemption to the ask, None if there is no answer.
     """
     helped = _by_preemption(verdict, now)
     if helped:
@@ -83,7 +83,10 @@ def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
 
 
 def _by_preemption(verdict: Verdict | None, now: int) -> str:
-    """Return what preemption will do for the ask without any change by a person. Return "" if it will do nothing."""
+    """Return a text that says what preemption will do for the ask without any change by a person.
+
+    Return "" if preemption will do nothing.
+    """
     if verdict is None or not verdict.policy:
         return ""
     if not verdict.law:
@@ -108,7 +111,7 @@ def _of_gang(found: Explanation, fit: GroupFit, verdict: Verdict | None) -> tupl
 
 
 def of_gathering(fit: GroupFit) -> str:
-    """Return the next step for a gang that waits for remaining members."""
+    """Return the next step for a gang that waits for its remaining members."""
     there = fit.members + fit.running
     lower = "" if fit.placeholders else f", or lower min-available to {there}"
     return f"submit the other {count(fit.size - there, 'member')}{lower}"
@@ -117,7 +120,7 @@ def of_gathering(fit: GroupFit) -> str:
 def _choices(fit: GroupFit) -> str:
     """Return the changes that would let all members be placed.
 
-    Such a change removes every obstacle or, for a gang, lowers the number of members that the gang needs.
+    Such a change removes every obstacle. For a gang, it may instead lower the number of members that the gang needs.
     """
     queues = [one for one in fit.limits if one.kind == "queue"]
     needed = [_of_maxima(queues)] if queues else []

@@ -1,4 +1,4 @@
-"""The sentence that says whether an allocation's preferences decided on its node. Read-only."""
+"""The sentence that says whether the preferences of an allocation decided on its node. Read-only. Read-only."""
 
 from collections.abc import Iterator
 
@@ -13,8 +13,8 @@ from server.state.partition import Partition
 def preference_lines(partition: Partition, ask: Ask, node: Node) -> Iterator[str]:
     """Yield a sentence about the present preference score of the allocation's node. Yield nothing without preferences.
 
-    The node is compared with the nodes that take placements and that the constraints allow. The allocation itself does not count
-    for its groups.
+    The node is compared with the nodes that take placements and that the constraints allow. In the groups that its rules
+    select, the allocation itself is not counted.
     """
     if ask.ask_class.preferred is None:
         return

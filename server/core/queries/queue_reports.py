@@ -26,7 +26,7 @@ def queue_report(partition: Partition) -> QueueReport:
 def _queue_report(
     partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
 ) -> QueueReport:
-    """Return the report of one queue with all queues below it. ``above`` is the headroom that its ancestors leave."""
+    """Return the report of one queue with all queues below it. ``above`` is the headroom that the ancestors of the queue leave."""
     named = partition.types.named
     left = _path_headroom(partition, queue, above)
     children = tuple(
@@ -66,7 +66,7 @@ def _queue_report(
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
-    """Return the share report of each queue by its path, if shares follow weights (W4, W5). Return {} if they do not."""
+    """Return the share report of each queue by its path, if shares follow weights (W4, W5). Return {} if shares do not follow weights."""
     if not sharing.is_shared_out(partition):
         return {}
     shares = Shortage(partition).shares
@@ -106,7 +106,7 @@ def _path_headroom(partition: Partition, queue: Queue, above: Amounts | None) ->
 
 
 def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
-    """Return the headroom by type name: types without a limit are left out, negative headroom counts as 0."""
+    """Return the headroom by type name. Types without a limit are left out, and negative headroom becomes 0."""
     names = partition.types.names
     limited = (
         (name, max(left, 0)) for name, left in zip(names, amounts, strict=True) if is_limited(left)
@@ -115,7 +115,7 @@ def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Return whether a headroom comes from a limit. A type that no queue on the path limits has about NO_LIMIT."""
+    """Return whether a headroom comes from a limit. The headroom of a type that no queue on the path limits is about NO_LIMIT."""
     return left < NO_LIMIT >> 1
 
 
@@ -128,7 +128,10 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 
 
 def share_ppm(partition: Partition, queue: Queue) -> int:
-    """Return the dominant share in millionths. Return UNBOUNDED_PPM if the queue uses a type of which it is entitled to nothing."""
+    """Return the dominant share of a queue in millionths.
+
+    Return UNBOUNDED_PPM if the queue uses a type of which it is entitled to nothing.
+    """
     found = share(queue.usage, _basis(partition, queue))
     return (
         UNBOUNDED_PPM
@@ -145,7 +148,7 @@ def dominant_type(partition: Partition, queue: Queue) -> str:
 
 
 def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
-    """Return in words the amount by which the usage of a type is divided to get its share (O2, W5)."""
+    """Return a text that names the amount by which the usage of a type is divided to get its share (O2, W5)."""
     if partition.shared_for is not None:
         return "what it is entitled to by weight"
     if kind in dict(queue.spec.guaranteed):

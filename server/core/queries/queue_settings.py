@@ -109,9 +109,9 @@ def _property_origin(queue: Queue, name: str) -> tuple[Origin, str]:
 
 
 def _without_effect(partition: Partition, queue: Queue, name: str) -> str:
-    """Return why a property has no effect, or an effect only in some cases.
+    """Return why a property has no effect, or has an effect only in some cases.
 
-    Return "" if the property has its full effect, or its default value (except for the policy of root).
+    Return "" if the property has its full effect, or if it has its default value. The policy of root is an exception.
     """
     if getattr(queue.spec.properties, PROPERTY_FIELDS[name]) == getattr(
         QueueProperties(), PROPERTY_FIELDS[name]

@@ -21,10 +21,10 @@ from server.state.partition import Partition
 class QuotaOutlook:
     """The effect of one queue's next run on an allocation.
 
-    ``over`` is the usage beyond the maximum, by type. ``due_ms`` is the instant at which the run begins. ``standing`` is the
-    rank of the allocation among the candidates, or the rule that protects it. ``victims`` is the number of pods that the run
-    would evict. If there are none, ``refusal`` says why. ``observed`` says that the partition is in observe mode, in which no
-    eviction is sent.
+    ``over`` is the queue's usage beyond its maximum, by type. ``due_ms`` is the instant at which the run begins. ``standing``
+    is the rank of the allocation among the candidates, or the rule that protects the allocation. ``victims`` is the number of
+    pods that the run would evict. If the run would evict no pods, ``refusal`` says why. ``observed`` says that the partition is
+    in observe mode, in which no eviction is sent.
     """
 
     queue: str
@@ -42,10 +42,10 @@ class QuotaOutlook:
 
 
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
-    """Return the effects of quota runs on an allocation, in the order of the runs, up to one that evicts the allocation.
+    """Return the effects of quota runs on an allocation, in the order of the runs, up to the first run that evicts the allocation.
 
     The runs are those of queues on the allocation's path whose timers have started. For each run, the runs before it count as
-    finished, and their victims as gone.
+    finished, and the victims of these runs as gone.
     """
     path = [queue.path for queue in ask.application.leaf.path_up()]
     armed = [queue for queue in path if queue in partition.quota_due]
@@ -80,7 +80,7 @@ def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
 def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlook | None:
     """Apply the run of a queue to the trial and return its effect.
 
-    Return None if the run would find the queue within its maximum, or if the queue is on another path.
+    Return None if the run would find the queue within its maximum, or if the allocation is not in or below the queue.
     """
     intent = ShrinkIntent(enforcement.NAME, queue)
     if not is_below(partition.asks[key].application.leaf.path, queue):
@@ -103,7 +103,7 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Apply a plan to the Trial if it breaks no rule, and return None. Otherwise return why no pod is evicted."""
+    """Apply a plan to the Trial if it breaks no rule, and return None. Otherwise return the refusal, which says why no pod is evicted."""
     refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)

@@ -12,11 +12,11 @@ from server.state.queues import Queue
 
 
 class _Claimant(NamedTuple):
-    """The leaves whose asks may claim from one set of queues.
+    """The leaves whose asks may claim from the same queues.
 
-    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside that queue are no
-    victims (G2). ``around`` is None if the leaf is that queue itself, or if leaves share by weight. ``leaf`` is set if priority
-    fences fix the priorities of the leaf (G5).
+    ``scope`` is the scope root of these leaves (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside
+    that queue are no victims (G2). ``around`` is None if a leaf itself is that queue, or if leaves share by weight. ``leaf`` is
+    set if priority fences fix the priorities of the leaf (G5).
     """
 
     scope: Queue
@@ -108,7 +108,8 @@ def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
 def _may_outrank(partition: Partition, claimant: Queue, victim: Queue) -> bool:
     """Return whether an ask of a leaf can have a sufficient priority to claim from another leaf (G5).
 
-    The answer is certain only if a priority fence is on one of the two paths. Otherwise it depends on the pods.
+    The answer is certain only if priority fences on both paths fix the priorities. Otherwise the answer depends on the pods,
+    and True is returned.
     """
     rule = partition.spec.preemption.equal_priority
     common = set(claimant.path_up())
@@ -124,7 +125,7 @@ def _fences_priorities(queue: Queue) -> bool:
 
 
 def _fixed_priority(leaf: Queue, top: Queue) -> int | None:
-    """Return the priority at which ``top`` sees all pods of a leaf. Return None if that depends on the pods."""
+    """Return the priority that ``top`` sees for all pods of a leaf. Return None if this priority depends on the pods."""
     found = None
     for queue in leaf.path_up():
         if queue is top:

@@ -1,4 +1,4 @@
-"""The read side of shadows: their records, and what a shadow would do for a waiting ask. No query changes the state."""
+"""The read side of shadows: their records, and their answers for waiting asks. No query changes the state."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,8 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 def would(core: Core, key: str, now: int) -> Verdict | None:
     """Return what the shadow would do for a waiting ask, or the rule that forbids it.
 
-    Return None if the key does not wait, if it waits for a placeholder, or if no shadow of the present configuration has begun.
+    Return None if no ask with the key waits, if it waits for a placeholder, or if no shadow of the present configuration has
+    begun.
     """
     for partition in core.state.partitions.values():
         ask, known = partition.asks.get(key), partition.shadow
@@ -54,7 +55,7 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """Return the verdict that the shadow's turn would give, on top of its standing decisions. The query ends no decision."""
+    """Return the verdict that the shadow would give in its turn, on top of its standing decisions. The query itself ends no decision."""
     with side.settled(other):
         return verdicts.of_ask(
             other, ask, now, lambda trial: standing.lay_copy(other, known, trial)

@@ -31,13 +31,13 @@ def simulate_asks(
 ) -> list[AskSimulation]:
     """Return for each ask what would happen if it were submitted now, after the asks before it in the list.
 
-    Each ask counts as one whose preemption delay is over. Raise KeyError for an unknown partition.
+    The preemption delay of each ask counts as over. Raise KeyError for an unknown partition.
     """
     return list(prepared(core, partition, asks, now).answers())
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the simulation of the asks, which also counts equal asks in groups. Raise KeyError for an unknown partition.
+    """Return the simulation of the asks, which also groups equal asks. Raise KeyError for an unknown partition.
 
     This is the only step that reads the state, and it refreshes the partition's ``disruptions``. Later steps read the snapshot.
     """
@@ -61,7 +61,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
     """Return the asks with unique keys.
 
-    These are their given names, with a number added if a name is missing or in use.
+    A key is the name that the caller gave. If that name is missing or in use, it gets a number.
     """
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
@@ -74,7 +74,7 @@ def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[Simulated
 
 
 def _with_asks(snapshot: Snapshot, asks: Sequence[WaitingAsk | str]) -> Snapshot:
-    """Return the snapshot with the amounts of the asks added to what is pending, as if they were waiting (W1)."""
+    """Return the snapshot with the amounts of the asks added to the pending amounts, as if the asks were waiting (W1)."""
     if not snapshot.is_shared_out:
         return snapshot
     pending = {path: list(line) for path, line in snapshot.pending.items()}
@@ -93,7 +93,7 @@ def _read(
     number: int,
     now: int,
 ) -> WaitingAsk | str:
-    """Return the ask as one that has waited long enough already, or the reason why it would not be accepted."""
+    """Return the ask as an ask that has waited long enough, or the reason why it would not be accepted."""
     queue, spec = partition.queues.get(ask.queue), ask.spec
     unknown = [name for name, _ in spec.resource if name not in partition.types.index]
     if queue is None or not queue.leaf:
@@ -133,7 +133,7 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
-    """Yield a port as the nodes count it. A port that no pod has requested is free on every node."""
+    """Yield a host port in the form in which nodes count it. A port that no pod has requested is free on every node."""
     for name, quantity, _ in port_units(port):
         if name in partition.types.index:
             yield partition.types.index[name], quantity

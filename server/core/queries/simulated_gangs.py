@@ -1,7 +1,6 @@
 """The gangs among simulated asks: asks of one job key, which are placed all together or not at all (J8).
 
-The number of these asks, together with running members, has to reach the gang's size. The answer to each member is about the
-whole gang.
+These asks and the running members together must reach the gang's size. The answer for each member is about the whole gang.
 """
 
 from collections import Counter
@@ -60,7 +59,7 @@ def _counted(partition: Partition, key: Key, asked: int) -> int:
 def whole(
     partition: Partition, asks: Sequence[SimulatedAsk], read: Sequence[WaitingAsk | str]
 ) -> dict[Key, WaitingJob | str]:
-    """Return the gangs among the asks. For a gang with a member that would not be accepted, return the reason instead."""
+    """Return the gangs among the asks, by key. If a member of a gang would not be accepted, return the reason instead of the gang."""
     members: dict[Key, list[WaitingAsk]] = {}
     broken: dict[Key, WaitingJob | str] = {}
     for ask, waiting in zip(asks, read, strict=True):
@@ -96,7 +95,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJo
 
 
 class _Alike(NamedTuple):
-    """The equal asks that wait, with their group's number and the answer of preemption to the first."""
+    """Equal asks that wait, with the number of their group and the answer of preemption to the first of them."""
 
     number: int
     asks: list[WaitingAsk]
@@ -104,9 +103,9 @@ class _Alike(NamedTuple):
 
 
 class Simulation:
-    """The answers to simulated asks, each given after the asks before it. Once all are answered, it has the groups of asks as well.
+    """The answers to simulated asks, each given after the asks before it. Once all asks are answered, it also has the groups of asks.
 
-    A group is a gang, or the equal asks that wait. The state is not read.
+    A group is a gang, or a set of equal asks that wait. The state is not read.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class Simulation:
         self._count_together()
 
     def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
-        """Return the answer to an ask that is in no gang. Equal asks that wait are counted together at the end."""
+        """Return the answer to an ask that is in no gang. The equal asks that wait are counted together at the end."""
         people = self._people[ask.application_id]
         excluded = self._excluded.get(ask.spec, ())
         found = simulation_answers.answer(self._trial, ask, waiting, people, excluded)
@@ -226,7 +225,7 @@ def _steps(job: WaitingJob, fit: GroupFit, verdict: Verdict | None, now: int) ->
 def _waits(
     by_key: Mapping[str, SimulatedAsk], job: WaitingJob, why: tuple[GroupFit, Refusal, Verdict]
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang that waits: how many members fit, what the others lack, and why preemption does not help."""
+    """Return the answers of a gang that waits: how many members fit, how much the others lack, and why preemption does not help."""
     fit, refusal, verdict = why
     lacks = fit_text(fit) if job.gathered and fit.left else ""
     return {
@@ -259,7 +258,10 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang for which pods would be evicted. Each names its member's node, and the first also all victims."""
+    """Return the answers of a gang for which pods would be evicted.
+
+    Each answer names its member's node, and the first answer also names all victims.
+    """
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulation_answers.victims(trial, plan)

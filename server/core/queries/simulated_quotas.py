@@ -1,6 +1,6 @@
 """The queues whose usage exceeds their maxima in another configuration (Q2-Q6, Q14).
 
-For each queue: when its quota run would start, and how far the run would reduce its usage.
+The answer for each queue says when its quota run would start, and how far the run would reduce its usage.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,11 @@ WITHIN_BY_THEN: Final = "it is within its max by then"
 
 
 def over(partition: Partition, configuration: Configuration, now: int) -> list[QueueSimulation]:
-    """Return the queues over their new maxima in the order in which their runs would start (Q6). Queues without a run come last.
+    """Return the queues that would be over their new maxima, in the order in which their runs would start (Q6).
 
-    Call it before the configuration is applied.
+    Queues without a run come last.
+
+    The caller must call this function before the configuration is applied.
     """
     spec = next((one for one in configuration.partitions if one.name == partition.name), None)
     if spec is None:
@@ -71,7 +73,7 @@ def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...
 def with_run(
     one: QueueSimulation, run: DecisionRecord | None, shrinks: Mapping[str, Shrink | None]
 ) -> QueueSimulation:
-    """Return the simulated queue with the outcome of its quota run: the victims, or the text that the run will not be needed.
+    """Return the simulated queue with the outcome of its quota run: the victims, or a text that says that the run will not be needed.
 
     Without a ``run`` and without an entry in ``shrinks``, the queue is returned unchanged.
     """

@@ -34,7 +34,10 @@ def answer(
     people: tuple[PersonLimit, ...] = (),
     excluded: tuple[Excluded, ...] = (),
 ) -> AskSimulation:
-    """Return the answer to one ask, after the asks before it. On the Trial, the ask's capacity stays in use for the next answers."""
+    """Return the answer to one ask, given after the asks before it.
+
+    On the Trial, the capacity for the ask stays in use for the next answers.
+    """
     if isinstance(waiting, str):
         return refused(ask, waiting)
     now, row = trial.snapshot.now, free_row(trial, waiting)
@@ -85,7 +88,7 @@ def preempts(
 def waiting_for(
     ask: SimulatedAsk, fit: GroupFit, lacks: str, refusal: Refusal, verdict: Verdict
 ) -> AskSimulation:
-    """Return the answer to a waiting ask: first what it lacks, then why preemption frees no capacity for it."""
+    """Return the answer to a waiting ask: first the amounts that it lacks, then why preemption frees no capacity for it."""
     first = f"It would wait: {lacks}." if lacks else "It would wait."
     second = f"Preemption frees no capacity for it (`{refusal.rule}`): {refusal.because}."
     return AskSimulation(

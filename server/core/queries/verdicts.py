@@ -1,4 +1,4 @@
-"""The verdicts of preemption on waiting asks, as if each had its turn: a node and victims, or the rule that forbids a plan (G12)."""
+"""The verdicts of preemption on waiting asks, as if each ask had its turn: a node and victims, or the rule that forbids a plan (G12)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +31,7 @@ from server.state.plan_checks import PlanCheck
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
-    """Return the verdict on a waiting ask. Return None for a key that does not wait, or that waits for a placeholder."""
+    """Return the verdict on a waiting ask. Return None if no ask with this key waits, or if the ask waits for a placeholder."""
     for partition in core.state.partitions.values():
         ask = partition.asks.get(key)
         if ask is not None and ask.node is None:
@@ -73,7 +73,7 @@ def of_ask(
 
 
 def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
-    """Return the verdict on a gang, which holds for each of its members (J8). The verdict names the member without a node."""
+    """Return the verdict on a gang, which holds for each of its members (J8). If a member gets no node, the verdict names that member."""
     snapshot = snapshotting.take(partition, now, due=snapshotting.Due(jobs=[due_gangs.due(job)]))
     waiting = snapshot.jobs[0]
     trial = Trial(snapshot)
@@ -87,7 +87,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
-    """Return the verdict with the end of the back-off after a refusal (G1). Return None if no back-off is left."""
+    """Return the verdict with the end of the back-off after a refusal (G1). Return None if no back-off is running."""
     retry, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
@@ -137,7 +137,7 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
 
 
 def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
-    """Return a clause that names the setting by which a policy is off. Call it only for a policy that is off."""
+    """Return a clause that names the setting by which a policy is off. The policy must be off."""
     if not settings.enabled:
         return "preemption.enabled is false in this partition"
     return f"preemption.policies of this partition does not list {policy.name}"
@@ -194,7 +194,7 @@ def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """Return the verdict with the instant of the next attempt (G1, P1, P5).
 
-    That instant comes after the queue's delay, the back-off, or the pace.
+    That instant depends on the queue's delay, the back-off and the pace.
 
     For a DaemonSet pod, only a change of its node leads to another attempt (G11). Its verdict therefore has no instant.
     """

@@ -9,12 +9,13 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The comparison of a victim with the candidate that stays, which is the next candidate in the order that was not evicted.
+    """The comparison of a victim with the candidate that stays: the next candidate in the order that was not evicted.
 
-    ``place`` is the victim's rank among ``total`` candidates. It is 0 if the victim comes before the excerpt that is kept.
-    ``stays`` is the key of the candidate that stays, "" for none. ``stays_place`` is its place. ``key`` is the first sort key in
-    which the two differ. ``own`` is the value of the candidate that stays, and ``other`` that of the victim. ``before`` says that
-    the candidate that stays comes before the victim. Then no sort key decided: a set of victims without that candidate was better.
+    ``place`` is the victim's rank among ``total`` candidates. ``place`` is 0 if the victim comes before the part of the order
+    that is kept. ``stays`` is the key of the candidate that stays, "" if there is none. ``stays_place`` is the rank of that
+    candidate. ``key`` is the first sort key in which the two differ. ``own`` is the value of the candidate that stays, and
+    ``other`` is the value of the victim. ``before`` says that the candidate that stays comes before the victim. No sort key
+    decided in that case: a set of victims without that candidate was better.
     """
 
     victim: str
@@ -30,7 +31,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class NextNode:
-    """The comparison of the chosen node with the next one in the order, by the first key in which they differ.
+    """The comparison of the chosen node with the next node in the order, by the first key in which the two differ.
 
     ``next_value`` is a lower bound, because the search ends before it knows the exact value.
     """
@@ -43,7 +44,7 @@ class NextNode:
 
 
 def compared(record: DecisionRecord, ranking: Ranking, victim: str) -> Compared | None:
-    """Return how a victim compares with the next candidate that stays. Return None for a victim that was not ranked."""
+    """Return the comparison of a victim with the next candidate that stays. Return None for a victim that was not ranked."""
     place = ranking.place(victim)
     if not place:
         return Compared(victim, 0, ranking.total) if ranking.start else None

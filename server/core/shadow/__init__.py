@@ -1,1 +1,1 @@
-"""The shadow: other settings of the partition, evaluated beside those in force and never carried out."""
+"""The shadow: other settings of the partition, which are evaluated beside the settings in force and never carried out."""

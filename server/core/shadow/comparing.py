@@ -1,6 +1,6 @@
 """The comparison of the live side's and the shadow's decisions, ask by ask.
 
-It includes the reason why one side made no decision for an ask.
+The comparison includes the reason why one side made no decision for an ask.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ class Why(NamedTuple):
 def subjects(plan: Plan) -> tuple[str, ...]:
     """Return the asks that a plan is for, or the queue whose surplus it reclaims.
 
-    The result is empty for policies that are not compared, because only the live side has them (quota runs) or they have no victims
-    (reservations).
+    The result is empty for policies that are not compared: quota runs, which only the live side has, and reservations, which
+    have no victims.
     """
     if not plan.facts.compared:
         return ()

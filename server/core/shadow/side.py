@@ -1,7 +1,7 @@
 """The partition as its shadow sees it: the live objects under other settings, with a round of its own.
 
 Planning code reads settings and rounds from the partition that it is given. A shadow passes a copy of the partition, which
-shares everything else with the original. Thus due asks, snapshots and rules use one code for both.
+shares everything else with the original. Thus the same code finds due asks, takes snapshots and checks rules for both.
 """
 
 import copy
@@ -60,8 +60,8 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 def settled(other: Partition) -> Iterator[Shortage]:
     """Apply the shadow's bounds of leaves (W2) to its copy of the partition, and yield the deficits there.
 
-    Take its snapshots inside this context. On leaving, the live side's columns of queues are restored, because snapshots replace
-    them.
+    The shadow's snapshots must be taken inside this context. When the context ends, the live side's columns of queues are
+    restored, because snapshots replace them.
     """
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues

@@ -1,8 +1,9 @@
 """The standing decisions of a shadow. A *standing* decision is open: its ask still waits and its victims still run.
 
 In each of the shadow's rounds the standing decisions are applied to the Trial first. Thus no decision is reported twice, and no
-victim is used twice. A standing decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim
-is gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
+victim is used twice. A standing decision ends when its ask is placed or gone, when the live side decided for the ask, when a
+victim is gone, or when the decision would break a rule. If the ask still waits without a decision, the shadow plans for it
+again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from server.state.partition import Partition
 from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 
 CHECKED_MAX: Final = 32
-"""The largest number of decisions that a turn checks against the rules again. A check is as much work as a plan."""
+"""The largest number of decisions that a turn checks against the rules again. A check takes as much work as a plan."""
 CHECK_MS: Final = 1_000
 """The time between two checks of the standing decisions while no ask is due."""
 PLACED = "its ask was placed without it"
@@ -104,7 +105,7 @@ def is_due(known: Shadow, now: int) -> bool:
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
     """Apply the standing decisions to the Trial, oldest first. End decisions that would break a rule now, with reasons in ``ended``.
 
-    Each turn checks the rules for at most CHECKED_MAX decisions, in rotation. The others are applied unchecked.
+    Each turn checks the rules for at most CHECKED_MAX decisions, in rotation. The other decisions are applied without a check.
     """
     checked = _next_checked(known, trial.snapshot.now)
     with _seen_waiting(other, trial, list(known.held.values())) as waiting:
@@ -120,7 +121,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
     """Return the names of the next decisions to check, at most CHECKED_MAX, and remember the last of them.
 
-    The first of them follows the decision that was checked last. After the end of the list comes its beginning.
+    The first of them follows the decision that was checked last. After the last decision of the list comes the first one.
     """
     known.checked_ms = now
     names = list(known.held)

@@ -1,4 +1,4 @@
-"""The turn of a shadow. It plans beside a live round, on the state at the start of that round, and reports the differences.
+"""The turn of a shadow. The shadow plans beside a live round, on the state at the start of that round, and reports the differences.
 
 Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out. Only the shadow's own
 memory changes. The live side thus decides as it would without a shadow, byte for byte.
@@ -40,7 +40,7 @@ def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
 class Turn:
     """The planning and the report of one turn.
 
-    Call `plan` with the plans of the live round before they are written, then `told` with the round's result.
+    The caller calls `plan` with the plans of the live round before they are written, and then `told` with the round's result.
     """
 
     def __init__(self, partition: Partition, known: Shadow, now: int, budget: int) -> None:
@@ -73,7 +73,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """Store and return the records to report. Call this once the live side's decisions have their ids."""
+        """Store and return the records to report. The caller calls this function once the live side's decisions have their ids."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
@@ -141,7 +141,7 @@ class Turn:
     def _choices(
         self, partition: Partition, trial: Trial | None, whose: str, laid: int
     ) -> dict[str, Choice]:
-        """Return the decisions that one side made now, by subject, and count the new ones."""
+        """Return the decisions that one side made now, by subject, and add the new decisions to the totals."""
         found: dict[str, Choice] = {}
         for plan in () if trial is None else trial.plans[laid:]:
             assert trial is not None
@@ -169,7 +169,7 @@ class Turn:
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
         """Return the record of a subject as of this turn. Return None if there is nothing new to report.
 
-        If one side decided nothing now, its last decision counts as long as it stands.
+        If one side decided nothing now, its last decision is used as long as it stands.
         """
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
@@ -194,9 +194,9 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last choice for the subject still counts: if it stands, or if the live decision is unchanged.
+        """Return whether the shadow's last choice for the subject is still valid: it stands, or the live decision is unchanged.
 
-        In observe mode it counts while it is still shown.
+        In observe mode, the choice is valid while it is still shown.
         """
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
@@ -260,7 +260,7 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 
 
 def _leave_out_served(trial: Trial) -> None:
-    """Remove asks for which a decision stands. Asks whose decision just ended are kept and planned for again."""
+    """Remove asks for which a decision stands. Asks whose decision just ended are kept, so that the shadow plans for them again."""
     snapshot = trial.snapshot
 
     def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
@@ -287,7 +287,7 @@ def _lay_runs(trial: Trial, live: Trial | None) -> None:
 
 
 def _ids(notes: list[Decision] | tuple[Decision, ...]) -> Iterator[tuple[str, str]]:
-    """Yield by subject the id of the live side's decision."""
+    """Yield each subject of the live side's decisions with the id of its decision."""
     for one in notes:
         if isinstance(one, Decided):
             record = one.record

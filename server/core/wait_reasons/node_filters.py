@@ -1,4 +1,4 @@
-"""The number of nodes by the reason why they do not take a waiting ask, and the node that lacks least. Read-only."""
+"""The number of nodes for each reason why nodes do not take a waiting ask, and the node that lacks least. Read-only. Read-only."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -20,15 +20,20 @@ PORT: Final = "host-port"
 RESERVED: Final = "reserved"
 EXAMPLES_MAX: Final = 3
 SHORT: Final = "short-"
-"""The prefix of reasons about capacity. The type that lacks most, relative to the node's capacity, follows it."""
+"""The prefix of reasons about capacity.
+
+The name of the type that is missing the most, relative to the node's capacity, follows the prefix.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of nodes by the first reason that excludes the ask, the most frequent reason first. FITS counts nodes that take the ask.
+    """The number of nodes for each reason that excludes the ask, the most frequent reason first.
 
-    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is, among the nodes that the constraints allow, the one
-    that lacks least. It is None if they allow no node. ``missing`` has the amounts that this nearest node lacks, by type.
+    For each node, the first reason counts. FITS counts nodes that take the ask.
+
+    ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is the node that lacks least among the nodes that
+    the constraints allow, None if they allow no node. ``missing`` has the amounts that the nearest node lacks, by type.
     """
 
     counts: dict[str, int]
@@ -63,7 +68,7 @@ def parts(constraints: Constraints) -> list[Part]:
 
 
 def tally(partition: Partition, ask: Ask) -> Tally:
-    """Return the number of nodes by the reason why they do not take the ask."""
+    """Return the number of nodes for each reason why nodes do not take the ask."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     named = parts(ask.spec.constraints)
@@ -86,7 +91,7 @@ def tally(partition: Partition, ask: Ask) -> Tally:
 
 
 def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return the part of the ask's constraints that excludes a node, "" for none."""
+    """Return the part of the ask's constraints that excludes a node, "" if none does."""
     return _constraint(partition, parts(ask.spec.constraints), ask, node)
 
 
@@ -101,7 +106,7 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Return a sort key, and the node. Nodes that could hold the ask when empty come first, then nodes that lack less than others."""
+    """Return a sort key, and the node. Nodes that could hold the ask when empty come first. Otherwise nodes that lack less come first."""
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
     # If pledges exceed the free capacity, the excess is missing as well.
@@ -130,7 +135,7 @@ def _capacity_reason(partition: Partition, ask: Ask, node: Node) -> str:
 
 
 def free_for(ask: Ask, node: Node) -> Amounts:
-    """Return a node's free capacity as the ask sees it: the ask's own pledge counts as free. Do not change the result."""
+    """Return a node's free capacity as the ask sees it: the ask's own pledge counts as free. The caller must not change the result."""
     held = node.pledges.get(ask.key)
     if held is None:
         return node.free
@@ -149,7 +154,10 @@ def _unpledged(node: Node) -> Amounts:
 
 
 def missing(partition: Partition, ask: Ask, node: Node) -> dict[str, int]:
-    """Return what a node lacks for the ask now, by type. A missing port counts as 1 of the resource type that represents it."""
+    """Return the amounts that a node lacks for the ask now, by type.
+
+    A missing port counts as 1 of the resource type that represents it.
+    """
     free = free_for(ask, node)
     types = partition.types
     lacks = (

@@ -1,4 +1,4 @@
-"""The reasons why asks wait. Each is sent to the shim once, and again only when it changes (design 6.9)."""
+"""The reasons why asks wait. Each reason is sent to the shim once, and again only when it changes (design 6.9)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -21,13 +21,13 @@ TELL_MAX = 2_500
 TELL_BESIDE_MAX = 1_000
 """The largest number of asks that a tick with placements reports. Placements are sent when the tick ends, and must not wait for texts."""
 RETELL_MS = 60_000
-"""The milliseconds within which a group of asks gets at most one report that a different reservation now keeps it waiting."""
+"""Within this many milliseconds, a group of asks gets at most one report that a different reservation now keeps it waiting."""
 
 
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Report the reasons that the shim is still to receive, for about `most` asks. Return whether any reports are left."""
+    """Report the reasons that the shim has not received yet, for about ``most`` asks. Return whether any reports are left."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
@@ -51,9 +51,9 @@ def tell(
 def _note_reserved(partition: Partition, now: int) -> None:
     """Mark groups whose reason changed with the reservations, so that the next `tell` reports them.
 
-    If a group's reason names no reservation yet, but a reservation is now in its way, the group is reported at once. If the reason
-    names a reservation that has ended, and the group still waits, it is reported at most once in RETELL_MS, however often
-    reservations change.
+    If a group's reason names no reservation yet, but a reservation is now in its way, the group is reported at once. If the
+    reason names a reservation that has ended, and the group still waits, the group is reported at most once in RETELL_MS,
+    however often reservations change.
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.decisions.reservations:
@@ -76,7 +76,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
 
 
 def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
-    """Return the code in words. If the text names a reservation, record this, so that the reservation's end is reported."""
+    """Return the reason code in words. If the text names a reservation, record this, so that the reservation's end is reported."""
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Job):
         return reason_of(code, group, ask)
@@ -130,7 +130,7 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
 
 
 def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
-    """Return the code in words, for the event of the pod. Return "" for a code that needs no words."""
+    """Return the reason code in words, for the event of the pod. Return "" for a code that needs no words."""
     if isinstance(group, Job) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
         reserve = group.application.reserve
         wanted = quantities({} if reserve is None else reserve.wanted)

@@ -22,7 +22,10 @@ FEW_SIZES: Final = 16
 
 
 class Obstacles:
-    """The obstacles of one partition's asks. An object examines each group and class once. Therefore use it only while nothing changes."""
+    """The obstacles of one partition's asks.
+
+    An object examines each group and class once. It is therefore valid only while the state does not change.
+    """
 
     def __init__(self, state: State, partition: Partition) -> None:
         self._partition = partition
@@ -32,7 +35,7 @@ class Obstacles:
         self._sizes: dict[NodeMask, list[Amounts]] = {}
 
     def code(self, ask: Ask) -> Code:
-        """Return why the waiting ask waits: the answer for the first ask of its group. NOT_TRIED if no obstacle is known."""
+        """Return why a waiting ask waits. The answer is that of the first ask of its group. Return NOT_TRIED if no obstacle is known."""
         if not self._synced:
             return Code.NOT_SYNCED
         group = ask.group
@@ -67,7 +70,7 @@ class Obstacles:
         return found
 
     def _of_class(self, ask: Ask) -> Code:
-        """Return the `node_code` of an ask's class. The nodes are examined once for all classes with one constraint."""
+        """Return the `node_code` of an ask's class. The nodes are examined once for all classes with the same constraints."""
         partition, mask = self._partition, ask.ask_class.mask
         if mask.names is not None or ask.spec.constraints.required_node:
             return node_code(partition, ask)

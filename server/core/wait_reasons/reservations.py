@@ -32,7 +32,7 @@ def bound(partition: Partition, made_ms: int) -> int:
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
     """End a reservation whose time limit is reached, and return a note.
 
-    Its application may reserve nothing until the same time has passed again. If the time limit was removed from the settings, the
+    The application may reserve nothing for the same length of time. If the time limit was removed from the settings, the
     reservation stays.
     """
     if not commitment.expires_ms:
@@ -49,7 +49,11 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Apply changed settings. Reservations end if they are switched off or no longer fit the limits. The others get their new end."""
+    """Apply changed settings.
+
+    Reservations end if they are switched off or no longer fit the limits. The other reservations end at the instant that
+    follows from the new time limit.
+    """
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
     notes = _drop_unfit(partition, now) if settings.enabled else []
@@ -70,7 +74,7 @@ def configured(
 def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
     """End reservations whose owners could reserve nothing under the limits in force, the newest first (G10).
 
-    As when a node is reserved, the reservations that an owner outranks do not count against its limits.
+    As when a node is reserved, the reservations that an owner outranks are not counted against its limits.
     """
     notes: list[Decision] = []
     for held in reversed(list(partition.decisions.reservations.values())):
@@ -85,7 +89,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
     """Return the lowest limit without headroom for a reservation, or None.
 
-    The reservations that its owner outranks do not count.
+    The reservations that its owner outranks are not counted.
     """
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
@@ -97,7 +101,7 @@ def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
 def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
     """Return the report of a reservation or another pledge: the node, the ask, and the end (0 if none is set).
 
-    ``missing`` is what the node still lacks for the ask, by type.
+    ``missing`` are the amounts that the node still lacks for the ask, by type.
     """
     commitment, ask = held.commitment, held.ask
     return Reserved(

@@ -1,6 +1,8 @@
-"""The questions to the planner. The planner answers for the present state, or for a snapshot in which one change is tried.
+"""The questions to the planner about unmet guarantees.
 
-Every answer comes from the planner.
+The planner answers for the present state, or for a snapshot with one change.
+
+Every answer of the report comes from the planner.
 """
 
 from collections.abc import Callable
@@ -21,14 +23,17 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 STEPS_MAX: Final = 150_000
-"""The cost limit of one report, in steps. Each question costs one step per queue, and one per ROWS_A_STEP allocations."""
+"""The cost limit of one report, in steps.
+
+Each question costs one step, one more for each queue, and one more for every ROWS_A_STEP allocations.
+"""
 ROWS_A_STEP: Final = 64
 PLANS_LEAST: Final = 60
-"""The number of questions that every report may ask, however large the cluster is."""
+"""The number of questions that every report may ask, whatever the size of the cluster."""
 PLANS_A_NEED: Final = 150
 """The number of questions that may be asked about one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""The number of members of a gang for which a question about the gang counts as one more question."""
+"""Each time a gang has this many members, a question about the gang counts as one more question."""
 
 SERVED_MAX: Final = 8
 """The largest number of equal asks for which one change is tried."""
@@ -37,14 +42,14 @@ _NOBODY: Final = "no other queue holds more of what it asks for than its guarant
 
 
 class OutOfPlansError(Exception):
-    """The error raised when no question is left, in the report's budget or in the share of one kind."""
+    """The error that says that no question is left, in the budget of the report or in the share of one kind."""
 
 
 class Planner:
     """The planner, with a limit on the number of questions.
 
-    ``snapshot`` is the partition as it is. ``listed`` is the partition as if policy `job` were listed. The search for changes may
-    use half of the budget. The other half is kept for the present answers about later queues.
+    ``snapshot`` is the partition in its present state. ``listed`` is the partition as if policy `job` were listed. The search
+    for changes may use half of the budget. The other half is kept for answers about the present state of later queues.
     """
 
     def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
@@ -60,16 +65,16 @@ class Planner:
         self._helped: tuple[Snapshot, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Begin the questions about another kind of asks, which has its own share of the budget."""
+        """Begin the questions about another kind of asks. Each kind has its own share of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
-        """Return the planner's present answer.
+        """Return the planner's answer for the present state.
 
         Return None if the claimant fits without a plan. Raise OutOfPlansError if the budget is spent.
 
-        An answer that needs no search for victims costs nothing, and is returned in any case.
+        An answer that needs no search for victims is returned in any case, and uses no budget.
         """
         if fits(self._now, claimant):
             return None
@@ -86,7 +91,7 @@ class Planner:
     def then(self, snapshot: Snapshot, claimant: Claimant) -> Plan | Refusal | None:
         """Return the planner's answer on a snapshot with one change.
 
-        Return None if the claimant fits there. Raise OutOfPlansError if the budget is spent.
+        Return None if the claimant fits on that snapshot. Raise OutOfPlansError if the budget is spent.
         """
         if self._spent >= self._until:
             raise OutOfPlansError
@@ -96,11 +101,11 @@ class Planner:
         return None if fits(trial, claimant) else _plan(trial, claimant)
 
     def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
-        """Return whether the claimant gets capacity, or a plan for it, on a snapshot with one change.
+        """Return whether the claimant gets capacity, or a plan that frees capacity, on a snapshot with one change.
 
         Raise OutOfPlansError if the budget is spent.
 
-        If the claimant gets one, a call of `served` tries further equal asks on that snapshot.
+        If so, the next call of `served` tries further equal asks on that snapshot.
         """
         found = not isinstance(self.then(snapshot, claimant), Refusal)
         if found:
@@ -108,12 +113,12 @@ class Planner:
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the last helpful change serves, and why it does not serve the next.
+        """Return how many equal asks the last helpful change serves, and why it does not serve the next ask.
 
         Raise OutOfPlansError if the budget is spent.
 
-        At most SERVED_MAX asks are tried, one after another. Return None if the change serves all of them, or was tried for a
-        gang.
+        At most SERVED_MAX asks are tried, one after another. Return None if the change serves all of these asks, or if it was
+        tried for a gang.
         """
         snapshot, first = self._helped or (self.snapshot, None)
         if not isinstance(first, WaitingAsk):
@@ -138,7 +143,7 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """Return the refusal of a claimant that may not claim at all. Return None if only a search for victims has the answer."""
+        """Return the refusal of a claimant that may not claim at all. Return None if only a search for victims can answer."""
         policies = _serving(self.snapshot.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)
@@ -150,8 +155,7 @@ class Planner:
     def _no_leaf_exceeds(self, ask: Claimant) -> bool:
         """Return whether every other leaf is within its entitlement in the requested types, so that nothing is evicted (G2).
 
-        Return False for gangs, and for asks that replace pods of their queue. For these, pods of their own queue may be
-        evicted.
+        Return False for gangs, and for asks that replace pods of their queue. For both, pods of their own queue may be evicted.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
         if isinstance(ask, WaitingJob) or serving != [Scope.OTHER_QUEUES]:
@@ -186,7 +190,7 @@ def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
 
 
 def fits(trial: Trial, claimant: Claimant) -> bool:
-    """Return whether placement would take the claimant at once, a gang with all its members."""
+    """Return whether placement would take the claimant at once. A gang must fit with all its members."""
     if isinstance(claimant, WaitingAsk):
         return group_fit.free_row(trial, claimant) >= 0
     if not (claimant.gathered and claimant.within_limits):
@@ -207,7 +211,7 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """Return the cost of one question about the claimant, in questions of the budget.
+    """Return the cost of one question about the claimant. The unit is a question about a single ask.
 
     A gang costs more, because its members are placed one by one.
     """
@@ -215,7 +219,7 @@ def _cost(claimant: Claimant) -> int:
 
 
 def _serving(settings: PreemptionSettings, claimant: Claimant) -> list[PolicyFacts]:
-    """Return the policies that may evict others for the claimant here."""
+    """Return the policies that may evict pods for the claimant under these settings."""
     if isinstance(claimant, WaitingAsk):
         return verdicts.serving(settings, claimant)
     return [JOB] if settings.enabled and settings.lists(JOB) else []

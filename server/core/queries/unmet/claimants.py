@@ -17,7 +17,7 @@ def members(claimant: Claimant) -> tuple[WaitingAsk, ...]:
 
 
 def kinds(claimant: Claimant) -> tuple[ClassFacts, ...]:
-    """Return the classes of the members, each once."""
+    """Return the classes of the members, without repetitions."""
     return tuple({one.kind.number: one.kind for one in members(claimant)}.values())
 
 
@@ -27,7 +27,7 @@ def whole(claimant: Claimant) -> WaitingAsk:
 
 
 def priority(claimant: Claimant) -> int:
-    """Return the priority that is compared with victims: for a gang, the priority of its least important member (J7)."""
+    """Return the priority with which the claimant is compared with victims: for a gang, the priority of its least important member (J7)."""
     return min(one.spec.priority for one in members(claimant))
 
 
@@ -40,12 +40,12 @@ def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Clai
 
 
 def saying(claimant: Claimant, **fields: Any) -> Claimant:  # noqa: ANN401 - fields of AskSpec
-    """Return the claimant with these fields of `AskSpec` changed in every ask."""
+    """Return the claimant with the given fields of `AskSpec` changed in every ask."""
     return each(claimant, lambda one: what_if.saying(one, **fields))
 
 
 def at_least(claimant: Claimant, priority: int) -> Claimant:
-    """Return the claimant with all priorities raised to at least this one."""
+    """Return the claimant with every priority raised to at least ``priority``."""
     return each(
         claimant, lambda one: what_if.saying(one, priority=max(one.spec.priority, priority))
     )

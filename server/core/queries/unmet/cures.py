@@ -1,6 +1,6 @@
 """The single changes that may cure an unmet guarantee, the smallest kind first. The planner is asked whether a change helps.
 
-The order is: waiting, a quota amount of one queue, a switch of one queue, a setting of the partition, a field of the ask, a
+The order is: to wait, an amount of one queue, an on/off setting of one queue, a setting of the partition, a field of the ask, a
 node. For an amount, the cure is the smallest change that helps.
 """
 
@@ -65,7 +65,7 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of removing the fence that excludes victims in other queues and the guarantees above the fence (G2, G3)."""
+    """Yield the cure of removing a fence. The fence excludes victims in other queues, and the guarantees above the fence (G2, G3)."""
     snapshot = planner.snapshot
     root = entitlement.scope_root(snapshot, need.ask.leaf)
     if not root.parent:
@@ -134,7 +134,7 @@ def _candidates(
 
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures in the PriorityClass or pod template of the ask. For a gang, these are the fields of all members."""
+    """Yield cures that change the PriorityClass or the pod template of the ask. For a gang, they change all members."""
     for rule, fields, change, text in _WORDS:
         if refusal.rule is rule and planner.helps(
             planner.snapshot, claimants.saying(need.claimant, **fields)
@@ -171,7 +171,7 @@ def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
 
     The new priority is the lowest with which the claimant gets capacity from outside its leaf.
 
-    A plan whose victims are all in the claimant's own leaf does not count, because it does not raise what the leaf has.
+    A plan whose victims are all in the claimant's own leaf is no help, because the leaf then has no more than before.
     """
     own = claimants.priority(need.claimant)
 
@@ -209,7 +209,7 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of adding a node with exactly the capacity that the ask requests.
 
-    For a gang, the node has the capacity of as few members as suffice, taken largest first.
+    For a gang, the node has the capacity for as few members as suffice, taken largest first.
     """
     largest = _by_size(planner.snapshot, need)
 
@@ -246,9 +246,9 @@ def _with_node(
 ) -> tuple[Snapshot, Claimant]:
     """Return the snapshot with a new node for some of the members.
 
-    The node has capacity for them, and the claimant may use it.
+    The node has capacity for these members, and the claimant may use it.
 
-    The new node has each requested host port.
+    The new node has each requested host port free.
     """
     shape = {
         at: 1 if snapshot.ports[at] else more

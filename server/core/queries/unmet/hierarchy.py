@@ -6,7 +6,7 @@ from server.snapshot.snapshot import Snapshot
 
 
 def allows(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> bool:
-    """Return whether `config apply` accepts this guarantee of a queue. Amounts that do not change are not checked."""
+    """Return whether `config apply` accepts this guarantee of a queue. Types whose amount does not change are not checked."""
     return all(
         one == before or _is_kept(snapshot, path, at, one)
         for at, (one, before) in enumerate(
@@ -48,7 +48,8 @@ def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
 
 
 def _needs(snapshot: Snapshot, path: str, at: int) -> int:
-    """Return what a queue needs of its parent's guarantee: its own guarantee, or if that is 0 the sum of the queues below it."""
+    """Return the amount that a queue needs of its parent's guarantee: its own guarantee, or if that is 0 the sum over the queues below it.
+    """
     return snapshot.queues[path].guaranteed[at] or _below(snapshot, path, at)
 
 

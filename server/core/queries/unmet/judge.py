@@ -52,7 +52,7 @@ _TRIGGER: Final[Mapping[Rule, Binding]] = {
     Rule.SEARCH_BOUND: Binding.SEARCH,
     Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
-"""The binding of a refusal that does not depend on the candidates, by rule."""
+"""The binding for each rule, for refusals that do not depend on the candidates."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.WAIT: Binding.MIN_RUNTIME,
     Change.LOWER_GUARANTEE: Binding.GUARANTEES,
@@ -61,7 +61,7 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
-"""The binding that a helpful change removes, by change, for asks for which no victims suffice."""
+"""The binding that a helpful change removes, for asks for which no victims suffice."""
 _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.FENCE: Binding.FENCE,
     Rule.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
@@ -79,10 +79,10 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
-    """Return the whole answer for one kind of asks: what binds them, and the change that would help, if one was found.
+    """Return the whole answer for one kind of asks: the binding, and the change that would help if one was found.
 
-    ``over_promised`` has the types whose guarantees together exceed the capacity. If the planner has no questions left, the
-    answer says so.
+    ``over_promised`` contains the types in which the guarantees together exceed the capacity. If the planner has no questions
+    left, the answer says so.
     """
     planner.begin(need.claimant)
     ready = _before_planning(need)
@@ -133,7 +133,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Return the answer for asks for which there is a plan. They wait for time to pass, or the partition only observes (P8)."""
+    """Return the answer for asks that have a plan. These asks wait for time to pass, or the partition only observes (P8)."""
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
@@ -203,7 +203,7 @@ _COUNTED: Final = frozenset(
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
     """Return the cure, or None.
 
-    If the cure does not serve all equal asks that were tried, the number of asks that it serves is added to it.
+    If the cure does not serve all equal asks that were tried, the cure gets the number of asks that it serves.
     """
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
@@ -218,7 +218,11 @@ def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure, or None. If it adds a node, its text first names the alternative: to allow large enough nodes."""
+    """Return the cure, or None.
+
+    If the cure adds a node, its text first names the alternative: to change the ask so that nodes that are large enough are
+    allowed.
+    """
     if found is None or found.change is not Change.ADD_NODE:
         return found
     return replace(found, text=", or ".join([*allowing(need.excluded), found.text]))
@@ -252,13 +256,13 @@ def _has_capacity_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bo
 
 
 def _blocking(planner: Planner, need: Need) -> str:
-    """Return the lowest queue on the claimant's path whose maximum has no headroom for it. Return "" if there is none."""
+    """Return the lowest queue on the claimant's path whose maximum has no headroom for the claimant. Return "" if there is none."""
     whole = claimants.whole(need.claimant)
     return next((one.path for one in blocks(Trial(planner.snapshot), whole)), "")
 
 
 def _over_its_max(snapshot: Snapshot, need: Need) -> str:
-    """Return a sentence on the lowest queue whose maximum has no headroom, and how much is missing there."""
+    """Return a sentence on the lowest queue whose maximum has no headroom, with the amounts that are missing there."""
     first, *others = blocks(Trial(snapshot), claimants.whole(need.claimant))
     lacks = [first, *(one for one in others if one.path == first.path)]
     missing = quantities({snapshot.types[one.at]: one.lack for one in lacks})
@@ -284,7 +288,10 @@ def _binding(
 
 
 _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FENCE})
-"""The bindings that decide which pods may be victims at all. They are reported in preference to fragmentation."""
+"""The bindings that decide which pods may be victims at all.
+
+They are reported in preference to fragmentation.
+"""
 
 
 def _of_the_cure(
@@ -306,7 +313,7 @@ def _of_the_cure(
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
     """Return the types that the cure would guarantee and that no queue from the leaf up to its fence guarantees now.
 
-    Return none for a cure that raises no guarantee.
+    Return [] for a cure that raises no guarantee.
     """
     if found is None or found.change is not Change.RAISE_GUARANTEE:
         return []
@@ -319,9 +326,9 @@ def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
 
 
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
-    """Return the queue whose maximum keeps the claimant waiting, "" for none.
+    """Return the queue whose maximum keeps the claimant waiting, "" if there is none.
 
-    For a gang a maximum counts only if raising it helps. A gang may evict pods of its own queue (J8).
+    For a gang, a maximum counts as an obstacle only if raising it helps. A gang may evict pods of its own queue (J8).
     """
     raised = found is not None and found.change is Change.RAISE_MAX
     if refusal.rule is Rule.MEMBER and not raised:
@@ -339,7 +346,7 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """Return the planner's text, completed with the node that lacks least."""
+    """Return the planner's text, completed with the node that lacks the least."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.rule is Rule.MEMBER  # its text ends with the node

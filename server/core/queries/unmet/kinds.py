@@ -14,9 +14,9 @@ ALIKE_MAX: Final = 32
 
 
 class Kind(NamedTuple):
-    """The asks that are judged together: the first ask, their number, and their gang, if any.
+    """The asks that are judged together: the first ask, the number of asks, and their gang, if they have one.
 
-    Of single asks, which are all equal, only the first is judged.
+    Single asks of one kind are all equal, so only the first is judged.
     """
 
     first: Ask
@@ -51,8 +51,8 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 def _together(known: Kind, kind: Kind) -> Kind:
     """Return two kinds with equal keys as one kind.
 
-    The numbers of a gang's members are not added up. A member with a pledge has a group of its own, but its number already is that
-    of all members.
+    For a gang, the numbers of members are not added up. A member with a pledge has a group of its own, but the number of its
+    kind already includes all members.
     """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number
@@ -70,8 +70,8 @@ def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]
 def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
     """Yield asks that represent a group, each with the number of asks that it represents.
 
-    A gang is represented by its first member. In other groups each of the first asks represents itself. These asks may differ
-    in fields that their class does not cover. The last ask represents all others.
+    A gang is represented by its first member. In other groups, each of the first asks represents itself. These asks may differ
+    in fields that their class does not cover. The last of them represents all further asks.
     """
     if isinstance(group, Job):
         if group.members:

@@ -35,9 +35,10 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 
 
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
-    """Return two firm amounts for each queue.
+    """Return two amounts of firm pods for each queue.
 
-    The first is what is held when all ordered evictions are done. The second adds the waiting firm asks.
+    The first is the amount that the queue holds when all ordered evictions are done. The second is the first with the amounts
+    of the waiting firm asks added.
     """
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
@@ -54,7 +55,7 @@ def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmU
 
 
 def _is_counted(ask: Ask) -> bool:
-    """Return whether the ask is placed, or has a promise that does not give way."""
+    """Return whether the ask is placed, or a decision keeps capacity for it that does not give way to claims."""
     return ask.node is not None or (ask.pledge is not None and not ask.pledge.reserves)
 
 

@@ -1,4 +1,4 @@
-"""The queues below their entitlement, read from the state. All further steps of the report need only a snapshot."""
+"""The queues below their entitlement, read from the state. All later steps of the report need only a snapshot."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -48,8 +48,8 @@ class Wait(NamedTuple):
 class Need(NamedTuple):
     """The equal asks of one leaf, or a gang: the first ask, the number of asks, and the facts that the state has about them.
 
-    ``claimant`` is the first ask, or the gang as a whole (J8), which has to get capacity. ``decision`` is the decision that
-    frees capacity for the first ask. ``waits`` has for each policy the instant from which it may plan for that ask. The
+    ``claimant`` has to get capacity: the first ask, or the gang as a whole (J8). ``decision`` is the decision that frees
+    capacity for the first ask. ``waits`` has, for each policy, the instant from which the policy may plan for that ask. The
     instants differ, because some policies have no delay (J3, W6, I5). ``code`` says why the ask waits.
     """
 
@@ -76,7 +76,8 @@ class Need(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of asks that wait, and how many other kinds."""
+    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of its waiting asks, and the number of other kinds.
+    """
 
     queue: str
     types: tuple[UnmetType, ...]
@@ -87,8 +88,8 @@ class Unmet(NamedTuple):
 class Needs(NamedTuple):
     """The facts on which the report is based. Any thread may read them.
 
-    ``listed`` is the partition as if policy `job` were listed. ``reserved`` has, for each queue, the latest end of the reservations
-    that count in that queue.
+    ``listed`` is the partition as if policy `job` were listed. ``reserved`` has, for each queue, the latest end of the
+    reservations of asks in that queue or below it.
     """
 
     snapshot: Snapshot
@@ -98,7 +99,7 @@ class Needs(NamedTuple):
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
-    """Return the unmet queues of a partition, the worst first. Unless ``queue`` is "", return only this queue and those below it."""
+    """Return the unmet queues of a partition, the worst first. If ``queue`` is not "", return only this queue and the queues below it."""
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshotting.take(partition, now)), queue)
     groups = _groups(state, partition, short)
@@ -129,7 +130,7 @@ def _worst_first(one: Unmet) -> tuple[Fraction, str]:
 
 
 def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
-    """Return for each queue the types of which the queue has less than its entitlement."""
+    """Return, for each queue, the types of which the queue has less than its entitlement."""
     found: dict[str, tuple[UnmetType, ...]] = {}
     for path in sorted(trial.snapshot.queues):
         if not below or is_below(path, below):
@@ -147,7 +148,7 @@ def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
 
 
 class _Found(NamedTuple):
-    """The asks that are judged together, and why they wait according to the state."""
+    """The asks that are judged together, and the reasons why they wait according to the state."""
 
     kind: Kind
     code: Code
@@ -159,7 +160,7 @@ class _Found(NamedTuple):
 def _groups(
     state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]]
 ) -> list[_Found]:
-    """Return each kind of waiting asks that requests a type of which some queue on its path lacks a part."""
+    """Return each kind of waiting asks that requests a type that some queue on its path lacks."""
     obstacles = Obstacles(state, partition)
     found: list[_Found] = []
     for path, leaf in sorted(partition.queues.items()):
@@ -190,7 +191,7 @@ def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
 
 
 def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
-    """Return what a limit of a user or group lacks for all asks of a kind that are placed together."""
+    """Return the amounts that a limit of a user or group lacks for all asks of a kind that are placed together."""
     names = partition.types.names
     wanted = added(one.ask_class.demand for one in kind.members)
     lacks = {

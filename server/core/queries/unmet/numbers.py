@@ -1,6 +1,6 @@
-"""The cures that change a number of one queue or limit. They say how much a maximum, a guarantee or a user's limit has to change.
+"""The cures that change an amount of one queue or limit. A cure says by how much a maximum, a guarantee or a user's limit has to change.
 
-For each number, the smallest change that helps is searched for with the planner.
+The planner is used to find the smallest change that helps.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -91,7 +91,7 @@ def _least_headroom(
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return amounts that help and of which none can be lowered alone, by type. ``enough`` must help."""
+    """Return amounts by type that help. None of them can be lowered while the others stay the same. ``enough`` must help."""
     found = dict(enough)
     for index, most in enough.items():
 
@@ -106,7 +106,7 @@ def _least_of_each(
 def _rounded(
     snapshot: Snapshot, amounts: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return amounts rounded up to whole cores and GiB if these help as well, else the exact amounts."""
+    """Return the amounts rounded up to whole cores and GiB if the rounded amounts help as well, else the exact amounts."""
     found = dict(amounts)
     for at, amount in amounts.items():
         unit = UNITS.get(snapshot.types[at], 1)
@@ -127,10 +127,10 @@ def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cu
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of raising the leaf's guarantee (G2).
 
-    The leaf then decides itself whether its asks may claim a type.
+    The leaf itself then decides whether its asks may claim a type.
 
-    This helps in three cases. The queue that decides for the type already has its share, no queue decides for the type, or pods
-    inside the deciding queue hold it.
+    This helps in three cases. The queue that decides for the type already has its share, or no queue decides for the type, or
+    pods inside the deciding queue hold the type.
     """
     if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return
@@ -189,11 +189,12 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return the amounts by which to raise guarantees that are met, by queue.
+    """Return, by queue, the amounts by which guarantees that are met would have to be raised.
 
     The queues with these guarantees may then claim again (G2).
 
-    A queue whose guarantee of a type is met decides that its asks may not claim the type. What its ancestors lack does not matter.
+    A queue whose guarantee of a type is met decides that its asks may not claim the type. It does not matter what the ancestors
+    of that queue lack.
     """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
@@ -207,7 +208,7 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
-    """Return, by queue on the path, how much larger its guarantee has to be for the firm pods of the claimant.
+    """Return, for each queue on the path, by how much its guarantee would have to grow for the firm pods of the claimant.
 
     Firm pods may use only guaranteed amounts (J4).
     """
@@ -222,7 +223,7 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return by how much the guarantee of a gang's queue is too small. Return {} unless one queue alone decides.
+    """Return the amounts by which the guarantee of a gang's queue is too small. Return {} unless exactly one queue decides.
 
     Pods of other queues are evicted for a gang only until its queue has its guarantee (J7).
     """
@@ -245,7 +246,7 @@ _SHORT: Final[Mapping[Rule, Callable[[Snapshot, Need, Refusal], Lacks]]] = {
 
 
 def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of lowering a guarantee that protects candidates, by the smallest amount that frees enough (G4)."""
+    """Yield the cure of lowering a guarantee that protects candidates, by the smallest amount that helps (G4)."""
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.FROZEN, Rule.MEMBER}:
         return
     if planner.snapshot.is_shared_out:
@@ -272,7 +273,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
     """Return the queues with a guarantee that do not contain the ask.
 
-    Those that protect most candidates come first. The others follow by path.
+    The queues that protect the most candidates come first. The others follow in the order of their paths.
     """
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
@@ -293,9 +294,11 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering the guarantee of a queue by as little as the search finds. Return None if lowering it does not help.
+    """Return the cure of lowering the guarantee of a queue by the smallest amount that the search finds.
 
-    A guarantee of zero is tried first. If it gives a plan, the guarantee keeps as much as the plan's victims allow.
+    Return None if lowering the guarantee does not help.
+
+    A guarantee of zero is tried first. If there is a plan with that, the guarantee keeps as much as the plan's victims allow.
     """
     snapshot = planner.snapshot
     before = snapshot.queues[path].guaranteed
@@ -321,7 +324,7 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
 
 
 def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the guarantee with 0 in each type in which a configuration may not lower it to this amount.
+    """Return the guarantee ``kept``, with 0 in each type in which a configuration may not lower the guarantee to that amount.
 
     A parent's guarantee of a type must be 0 (none), or at least the sum of its children's guarantees.
     """
@@ -335,7 +338,7 @@ def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tu
 def _rounded_down(
     planner: Planner, need: Need, path: str, kept: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the lowered guarantee: lowered by whole cores and GiB if that helps as well, else by the exact amount."""
+    """Return the lowered guarantee. It is lowered by whole cores and GiB if that helps as well, else by the exact amount."""
     snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
 
     def left(less: dict[int, int]) -> tuple[int, ...]:
@@ -349,10 +352,10 @@ def _rounded_down(
 
 
 def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
-    """Return the largest guarantee with which the gang still gets capacity. A guarantee of zero must help.
+    """Return the largest guarantee with which the gang still gets capacity. A guarantee of zero must help for this.
 
-    This amount cannot be read from a plan's victims. The members may get other nodes each time, so that a plan may have no
-    victims.
+    This guarantee cannot be read from the victims of one plan. With each guarantee that is tried, the members may get other
+    nodes, so that a plan may have no victims.
     """
     before = planner.snapshot.queues[path].guaranteed
 
@@ -368,16 +371,17 @@ def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
 
 
 def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
-    """Return by type the amount that the queue has after the releases of a plan. A guarantee of this amount allows these releases."""
+    """Return, by type, the amount that the queue has after the releases of a plan. A guarantee of this amount allows these releases."""
     trial = Trial(snapshot)
     trial.apply(plan)
     return tuple(max(0, one) for one in trial.eff(path))
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the most that a guarantee may keep, found upwards from ``kept``.
+    """Return the largest guarantee with which the search still finds a plan, searched for upwards from ``kept``.
 
-    While one unit more still gives a plan, the search continues from what the queue has after that plan's victims.
+    While a guarantee that is one unit larger still gives a plan, the search continues from the amount that the queue has after
+    that plan's victims.
     """
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):

@@ -1,4 +1,4 @@
-"""The report: every queue below its entitlement while asks below it wait. No function changes the state.
+"""The report of unmet guarantees: every queue that is below its entitlement while asks below it wait. No function changes the state.
 
 The state is read first. All later steps read only an immutable snapshot.
 """
@@ -31,7 +31,7 @@ class Prepared:
         self.over_promised = over_promised(found.snapshot)
 
     def queues(self) -> Iterator[UnmetQueue]:
-        """Yield the unmet queues. A queue is judged when the caller takes it. Asks below several unmet queues are judged once."""
+        """Yield the unmet queues. A queue is judged when the caller takes it. Asks below several unmet queues are judged only once."""
         types = frozenset(self.over_promised)
         for one in self._found.queues[:QUEUES_MAX]:
             asks = tuple(self._judge(need, types) for need in one.needs)
@@ -53,7 +53,10 @@ class Prepared:
         return known
 
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
-        """Return the asks. If the asks' cure raises a maximum, a note says until when a reservation may take the new headroom."""
+        """Return the answer for the asks.
+
+        If its cure raises a maximum, a note says until when a reservation may take the new headroom.
+        """
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
@@ -70,13 +73,16 @@ def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
 
 
 def report(core: Core, partition: str, now: int, queue: str = "") -> UnmetReport:
-    """Return the whole report at once, for all queues or for ``queue`` and those below it. Raise KeyError for an unknown partition."""
+    """Return the whole report at once, for all queues, or for ``queue`` and the queues below it.
+
+    Raise KeyError for an unknown partition.
+    """
     found = prepared(core, partition, now, queue)
     return found.finish(list(found.queues()))
 
 
 def over_promised(snapshot: Snapshot) -> dict[str, int]:
-    """Return by type the amount by which all guarantees together exceed the capacity of the nodes."""
+    """Return, by type, the amount by which all guarantees together exceed the capacity of the nodes."""
     trial = Trial(snapshot)
     children: dict[str, list[str]] = {}
     for path in sorted(snapshot.queues):
