@@ -1,8 +1,9 @@
-"""The amounts that firm or lendable pods may use in a queue (J4).
+"""The limits on the amounts that firm and lendable pods may use in a queue (J4).
 
 The limits apply to the leaf and to every queue above it. For each type that the queue guarantees, a firm ask must not raise the
-usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave room below the
-maximum for waiting firm asks: the part of the guarantee that these wait for. Here usage includes plans and promised capacity.
+usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave capacity
+below the maximum for waiting firm asks: the part of the guarantee for which they wait. In these rules, usage includes plans and
+promised capacity.
 """
 
 from collections.abc import Mapping
@@ -22,11 +23,13 @@ Wanted = Mapping[int, int]
 def most(
     trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts, *, claiming: bool = False
 ) -> int | None:
-    """Return the most of a type that the queue may hold once asks of this class are added (J4). Return None if there is no limit.
+    """Return the largest amount of a type that the queue may hold once asks of this class are added (J4).
 
-    The limit is the maximum. With plain shares by weight it is the deserved share, if that is less than the maximum. With
-    ``claiming``, only the maximum limits the queue, because evictions in other queues do not change the deserved share (W2). For
-    lendable asks, the capacity that waiting firm asks will need is subtracted.
+    Return None if there is no limit.
+
+    The limit is the maximum of the queue. With plain shares by weight, it is the deserved share if that is less than the
+    maximum. With ``claiming``, only the maximum limits the queue, because evictions in other queues do not change the deserved
+    share (W2). For lendable asks, the capacity that waiting firm asks will need is subtracted.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.job_class is not JobClass.LENDABLE:
@@ -49,10 +52,10 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
 def within_guarantee(
     trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
 ) -> Refusal | None:
-    """Return a refusal if firm asks of this amount would exceed the guarantee of a queue from the leaf up, else None (J4).
+    """Return a refusal if firm asks of this amount would exceed the guarantee of the leaf or of a queue above it, else None (J4).
 
     Only firm asks are refused. Only the types that a queue guarantees are limited. With ``reserving``, capacity that is
-    reserved for firm asks counts as well. Pass the sum in ``wanted`` to check several asks at once.
+    reserved for firm asks is added to their usage. To check several asks at once, pass the sum of their amounts in ``wanted``.
     """
     for queue in trial.snapshot.path_up(leaf) if kind.firm else ():
         held = list(trial.firm_held(queue.path))
@@ -72,7 +75,7 @@ def within_guarantee(
 def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Return a refusal if no capacity may be held for the ask (J4).
 
-    Return None if it may be held.
+    Return None if capacity may be held.
 
     No capacity is held for a firm ask beyond the guarantees of its queues, because the ask would not be placed. No node is reserved
     for a lendable ask that would use the capacity kept for firm asks.
@@ -84,7 +87,7 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether a lendable ask leaves the capacity that waiting firm asks will need (J4). All promised capacity counts as used."""
+    """Return whether a lendable ask leaves enough capacity for waiting firm asks (J4). All promised capacity counts as used."""
     for queue in (
         trial.snapshot.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ()
     ):
@@ -98,7 +101,10 @@ def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def has_headroom(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
-    """Return whether every queue from the leaf up has headroom for one more ask of the class (J4). Promised capacity counts as used."""
+    """Return whether the leaf and every queue above it have headroom for one more ask of the class (J4).
+
+    Promised capacity counts as used.
+    """
     if not trial.has_headroom(leaf, kind.demand):
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:

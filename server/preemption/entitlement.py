@@ -1,7 +1,7 @@
 """The entitlement of queues, and the queues that decide whether an ask may claim (G2, G3, W2, W6).
 
-By the partition's setting, a queue is entitled to its guarantee or to its share by weight. With shares by weight, the guarantee is
-the lower bound of the share.
+The partition's setting says whether a queue is entitled to its guarantee or to its share by weight. With shares by weight, the
+guarantee is the lower bound of the share.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -18,7 +18,10 @@ from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
 
 DECIDING: Final = "deciding"
-"""The key under which a Trial stores deciding queues, by leaf and demand. The word is also the role of a level that let an ask claim."""
+"""The key under which a Trial stores deciding queues, by leaf and demand.
+
+It is also the role of a level that let an ask claim.
+"""
 BLOCKING: Final = "blocking"
 """The role of a level that prevented a claim."""
 OPENNESS: Final = "openness"
@@ -28,7 +31,7 @@ OPENNESS: Final = "openness"
 class Deciding(NamedTuple):
     """A queue that decides for an ask in the resource type with index ``at``.
 
-    ``entitled`` is the amount of that type to which it is entitled (E).
+    ``entitled`` is the amount of that type to which the queue is entitled (E).
     """
 
     at: int
@@ -40,8 +43,8 @@ class Deciding(NamedTuple):
 class Openness:
     """The open and closed types among those that an ask requests (G2, W6).
 
-    A type is open while its deciding queue is below its entitlement. A type is closed when the queue has reached its
-    entitlement. A type in neither list is *undecided*: no queue decides for it.
+    A type is open while its deciding queue is below its entitlement to the type. A type is closed when that queue has reached
+    its entitlement. A type in neither list is *undecided*: no queue decides for it.
     """
 
     open: tuple[Deciding, ...]
@@ -54,7 +57,7 @@ class Openness:
 
     @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
-        """Return the key that asks of one class must have in common to share a search.
+        """Return the key that asks of one class must share to have one search.
 
         The key names the deciding queues of open types only.
         """
@@ -65,7 +68,7 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return two values: for each open type the queue outside which its victims run, and the queue to use for undecided types.
+        """Return two values: for each open type, the queue outside which its victims run, and the queue that applies to undecided types.
 
         All deciding queues lie on one path. The second value is the lowest deciding queue with an open type. A victim outside that
         queue lowers the deficit of each deciding queue. If no type is open, the second value is the root, and no victim runs
@@ -76,10 +79,10 @@ class Openness:
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
-    """Return by type the entitlement (E) of a queue, below which no claim brings it. A missing guarantee counts as 0.
+    """Return, by type, the entitlement (E) of a queue. No claim brings the queue below it. A missing guarantee counts as 0.
 
-    With shares by weight, E of the root is 0, because the root has no sibling that could claim its share, and because an evicted
-    pod may be larger than the ask.
+    With shares by weight, E of the root is 0. The root has no sibling that could claim its share, and an evicted pod may be
+    larger than the ask.
     """
     if path == ROOT and trial.snapshot.is_shared_out:
         return (0,) * len(trial.snapshot.types)
@@ -87,9 +90,9 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
 
 
 def protects_only_whole(trial: Trial) -> bool:
-    """Return whether shares protect only queues that have their whole share, so that others may fall further (W8).
+    """Return whether shares protect only queues that have their whole share, so that other queues may fall further (W8).
 
-    The rule applies to plain shares by weight, which a partition uses when its cap by demand is off.
+    The rule applies to plain shares by weight, which are in force when `demandcap` is off.
     """
     return trial.snapshot.is_shared_out and not trial.snapshot.settings.demand_cap
 
@@ -100,32 +103,33 @@ def may_cross(trial: Trial) -> bool:
 
 
 def may_improve(trial: Trial) -> bool:
-    """Return whether the victims of one claim can make other nodes than theirs better for the next claim (W8).
+    """Return whether the victims of one claim can make nodes better on which they do not run, for the next claim (W8).
 
-    There are two such cases. If shares protect only queues that have their whole share, a queue's other pods may be evicted once it
-    is below its share. The other case is that one victim may bring its queues below their shares. In all other partitions a plan
-    only leaves less.
+    There are two such cases. In the first, shares protect only queues that have their whole share. Once a queue is below its
+    share, its other pods may be evicted, too. In the second, one victim may bring its queues below their shares. In all other
+    partitions, a plan only leaves less for later claims.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
 
 def scope(snapshot: Snapshot, leaf: str) -> Iterator[QueueFacts]:
-    """Yield the queues from the leaf up to the nearest fence, else to the root (G3)."""
+    """Yield the queues from the leaf up to the nearest fence, or up to the root if there is no fence (G3)."""
     return up_to_fence(snapshot.path_up(leaf))
 
 
 def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
-    """Return the highest queue of a leaf's scope, the scope root: victims run below it (G3)."""
+    """Return the highest queue of a leaf's scope, the scope root. Victims run below it (G3)."""
     *_, top = scope(snapshot, leaf)
     return top
 
 
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
-    """Return for each type the deciding queue (G2, W6).
+    """Return the deciding queue of each requested type (G2, W6).
 
     This is the lowest queue from the leaf to the scope root that decides for the type.
 
-    Guarantees stay the same during a Trial, so that the result is stored. Shares change with plans and are read again.
+    Guarantees stay the same during a Trial, so that the result is stored on it. Shares change with plans, so that they are read
+    each time.
     """
     if trial.snapshot.is_shared_out:
         return tuple(_deciding(trial, leaf, demand))
@@ -144,7 +148,7 @@ def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
 
 
 def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
-    """Return whether the queue decides for a type: it has a guarantee (G2).
+    """Return whether the queue decides for a type: the queue guarantees the type (G2).
 
     With shares by weight, a queue decides for a type in two cases: its siblings contend for the type, or it has less of the
     type than its floor (W6).
@@ -156,7 +160,7 @@ def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
 
 
 def openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
-    """Return which types of a demand are open and which are closed, with the plans so far (G2, W6)."""
+    """Return which types of a demand are open and which are closed, after the plans so far (G2, W6)."""
     key, plans = (OPENNESS, leaf, demand), trial.mark()
     known: tuple[int, Openness] | None = trial.kept.get(key)
     if known is not None and known[0] == plans:
@@ -179,7 +183,7 @@ def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
 def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
     """Return whether the queue is below its entitlement.
 
-    With `trigger: after`, return whether its usage with the ask is within the entitlement.
+    With `trigger: after`, return whether its usage with the ask added is within the entitlement.
     """
     held = trial.held(one.queue.path)[one.at]
     after = trial.snapshot.settings.trigger == "after"
@@ -187,7 +191,7 @@ def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """Yield for each type the lowest queue from the leaf to the scope root that is entitled to the type.
+    """Yield, for each type, the lowest queue from the leaf to the scope root that is entitled to the type.
 
     The leaf's distance from its entitlement is measured at these queues (P4).
     """
@@ -204,7 +208,10 @@ def meeting(snapshot: Snapshot, one: str, other: str) -> str:
 
 
 def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
-    """Return whether the queue ``top`` sees the priorities of a leaf unchanged (G5). No queue in between may have an offset or a fence."""
+    """Return whether the queue ``top`` sees the priorities of a leaf unchanged (G5).
+
+    This is so if neither the leaf nor a queue between the two has an offset or a fence.
+    """
     for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break
@@ -215,7 +222,7 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 
 
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
-    """Return a priority of a leaf as the queue ``top`` above it sees it (G5).
+    """Return what a priority of a leaf becomes at the queue ``top`` above the leaf (G5).
 
     The offsets and fences in between change the priority.
     """
@@ -231,7 +238,7 @@ def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
 def levels(
     trial: Trial, found: Iterable[Deciding], closed: Collection[Deciding] = ()
 ) -> tuple[Level, ...]:
-    """Return the amounts of deciding queues for an explanation, with the plans so far applied.
+    """Return the amounts of deciding queues for an explanation, after the plans so far.
 
     Queues of ``closed`` types get the role `BLOCKING`.
     """
@@ -250,7 +257,7 @@ def levels(
 
 
 def numbers(trial: Trial, leaves: Iterable[str]) -> tuple[QueueNumbers, ...]:
-    """Return the amounts of the leaves and of the queues above them, without the root. The plans so far are applied."""
+    """Return the amounts of the leaves and of the queues above them, without the root. The amounts include the plans so far."""
     snapshot = trial.snapshot
     queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in snapshot.path_up(leaf)}
     return tuple(

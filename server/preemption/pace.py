@@ -1,16 +1,16 @@
 """Paced rounds: how much the claims of a round may evict, and how far queues exceed their entitlement (P5, P9).
 
-A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's capacity, by
-type. A budget limits the sum of what victims of a round hold. The sum covers all victims, the victims in one queue, or the victims
-of one application (P5). A decision that would exceed a budget is postponed to a later round. The first decision of a round that has
-victims is always carried out. Otherwise a large gang could never run. Required nodes and quota runs have no budget, and count in
-none.
+A round is everything that the core plans on one snapshot, and on the snapshots of its continuations. A budget is a share of the
+partition's capacity, by type. A budget limits the sum of the amounts that the victims of a round hold. The sum covers all
+victims, the victims in one queue, or the victims of one application (P5). A decision that would exceed a budget is postponed to
+a later round. The first decision with victims in a round is always carried out. Otherwise a large gang could never run.
+Required nodes and quota runs have no budget, and their victims use up none.
 
-With a natural termination factor, a queue loses at most this share of its over-use in a round (P9). The *over-use* of a queue is
-the amount above its entitlement when the round began. If the budget of a round is smaller than the over-use, the factor applies to
-that budget instead. The limit applies to each queue that has a victim below it and does not hold the preemptor, because each of
-these queues may have a guarantee. A queue that only replaces its own pods loses nothing. For a type in which a queue has no
-over-use there is no such limit: G4 decides whether the queue may lose any of it.
+With a natural termination factor, a queue loses in a round at most this share of its over-use (P9). The *over-use* of a queue
+is the amount by which it was above its entitlement when the round began. If the budget of a round is smaller than the over-use,
+the factor applies to that budget instead. The limit applies to each queue that has a victim in it or below it and does not hold
+the preemptor, because each of these queues may have a guarantee. A queue that only replaces its own pods loses nothing. For a
+type in which a queue has no over-use, there is no such limit. G4 then decides whether the queue may lose any of that type.
 """
 
 from collections import Counter
@@ -42,17 +42,17 @@ def is_beyond(eff: int, entitled: int, settings: PreemptionSettings) -> bool:
 
 
 def is_bounded(settings: PreemptionSettings) -> bool:
-    """Return whether any budget is set, or a natural termination factor that limits a round."""
+    """Return whether any budget is set, or a natural termination factor limits a round."""
     return any(_shares(settings).values()) or is_natural(settings)
 
 
 def is_natural(settings: PreemptionSettings) -> bool:
-    """Return whether a round may free only a part of the over-use (P9). A factor of 0 or of 100 % is no limit."""
+    """Return whether a round may free only a part of the over-use (P9). A factor of 0 or of 100 % sets no limit."""
     return 0 < settings.natural_permyriad < PERMYRIAD
 
 
 def over_use(trial: Trial) -> OverUse:
-    """Return how much each queue is above its entitlement, by queue and type index (P9).
+    """Return the amount by which each queue is above its entitlement, by queue and type index (P9).
 
     The plans so far count as applied.
 
@@ -77,11 +77,11 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 
 
 def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
-    """Return the amounts that the plan's victims add to the budgets.
+    """Return the amounts by which the plan's victims use up the budgets.
 
     The budgets are those of the partition, of the victims' leaves and of their applications.
 
-    In a partition with a natural termination factor, the losses of queues to others are added as well.
+    In a partition with a natural termination factor, the losses of queues to other queues are included.
     """
     columns, losers = snapshot.allocations, _losers(snapshot, plan)
     found: Counter[tuple[str, str, int]] = Counter()
@@ -112,9 +112,9 @@ def _losers(snapshot: Snapshot, plan: Plan) -> dict[str, list[str]]:
 
 
 class Account:
-    """The budgets of a round, with what its earlier decisions used up. ``over`` is the over-use when the round began.
+    """The budgets of a round, with the amounts that its earlier decisions used up. ``over`` is the over-use when the round began.
 
-    Call `refusal` for each plan, and `count` for each plan that is carried out.
+    The caller calls `refusal` for each plan, and `count` for each plan that is carried out.
     """
 
     def __init__(self, snapshot: Snapshot, over: OverUse) -> None:
@@ -128,7 +128,7 @@ class Account:
     def refusal(self, plan: Plan) -> Refusal | None:
         """Return a refusal if a plan would exceed a budget.
 
-        Return None if the plan may be carried out now. The first plan with victims always may.
+        Return None if the plan may be carried out now. The first plan with victims may always be carried out.
         """
         if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None
@@ -145,7 +145,7 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """Return the most that a round may release under a budget, given as a kind, a name and a type index.
+        """Return the largest amount that a round may release under a budget. The budget is given as a kind, a name and a type index.
 
         Return None if there is no limit.
         """
@@ -159,7 +159,10 @@ class Account:
         return least * self._view.settings.natural_permyriad // PERMYRIAD
 
     def _share(self, kind: str, index: int) -> int | None:
-        """Return the budget of a kind as an amount of the partition's capacity. Return None if there is no limit."""
+        """Return the budget of a kind as an amount, computed from its share of the partition's capacity.
+
+        Return None if there is no limit.
+        """
         share = self._shares.get(kind)
         return None if share is None else self._view.capacity[index] * share // PERMYRIAD
 
@@ -174,7 +177,7 @@ class Account:
         )
 
     def count(self, plan: Plan) -> None:
-        """Count a plan that is carried out. A plan without victims uses up nothing."""
+        """Subtract the victims of a plan that is carried out from the budgets. A plan without victims uses up nothing."""
         if self._bounded and plan.facts.budgeted and plan.releases:
             self._taken += amounts(self._view, plan)
             self._decided = True

@@ -1,4 +1,4 @@
-"""The vocabulary of planning: a policy has intents, and the planner answers each with a plan or a refusal."""
+"""The vocabulary of planning. A policy has intents, and the planner answers each intent with a plan or a refusal."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ class Rule(enum.StrEnum):
     STOPPED_QUEUE = "stopped-queue"
     HEAD_ROOM = "head-room"
     USER_LIMIT = "user-limit"
-    """A limit of the ask's user or group has no headroom. Victims of other users would not change that."""
+    """A limit of the ask's user or group has no headroom. Evicting other users' pods would not change that."""
     ONE_AN_ASK = "one-commitment-an-ask"
     ONE_A_NODE = "one-commitment-a-node"
     LEAF_FULL = "reservations-of-the-leaf"
@@ -39,7 +39,10 @@ class Rule(enum.StrEnum):
     NEVER_PREEMPTS = "never-preempts"
     """The ask's PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
-    """The ask may fail to bind (design 1.8). Its manager checks nodes but answers no plan checks, or it refused all plans so far."""
+    """The ask may fail to bind (design 1.8).
+
+    Its manager checks nodes but answers no plan checks, or the manager refused all plans so far.
+    """
     PLAN_CHECK = "plan-check"
     """The ask's manager has not yet answered whether the ask would fit after the planned evictions (design 1.8)."""
     POLICY_OFF = "policy-off"
@@ -69,7 +72,7 @@ class Rule(enum.StrEnum):
     FIRM_LIMIT = "firm-over-guarantee"
     """Firm pods would use more than a queue on the path is guaranteed (J4)."""
     MAX = "job-over-max"
-    """A maximum on the gang's path has no headroom for it, even if all its victims there were gone (J4, J6, J8)."""
+    """A maximum on the gang's path has no headroom for the gang, even if all victims there were gone (J4, J6, J8)."""
     MEMBER = "member-without-node"
     """One member of the gang gets no node. Therefore no member gets one (J8)."""
     SEARCH_BOUND = "search-bound"
@@ -78,13 +81,13 @@ class Rule(enum.StrEnum):
     """The ask's queue claimed from another queue repeatedly. Claims between the two are frozen for a while (invariant 18)."""
     # Rules on a candidate.
     OWN_APPLICATION = "own-application"
-    """The candidate belongs to the preemptor's application (I2), or to its gang (J7)."""
+    """The candidate belongs to the preemptor's application (I2) or to the preemptor's gang (J7)."""
     GANG = "gang-broken"
     """The candidate's gang would have fewer members than it needs, and not all of them may be evicted (J12)."""
     OTHER_QUEUE = "other-queue"
     """The candidate runs in another queue.
 
-    A replacement takes no victim there (I2). A gang takes none there either if its queue is entitled to nothing (J7).
+    A replacement takes no victim there (I2). A gang takes no victim there either, if its queue is entitled to nothing (J7).
     """
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, in which a claim takes no victim (G3)."""
@@ -115,7 +118,7 @@ class Rule(enum.StrEnum):
     BELOW_GUARANTEE = "below-guarantee"
     """A queue would be below its guarantee without the candidate (G4, Q12)."""
     OVERSHOOT = "overshoot"
-    """The candidate is larger than what is left of the target, with `overshoot: none` (Q13)."""
+    """The candidate is larger than the rest of the target, with `overshoot: none` (Q13)."""
     NOT_NEEDED = "not-needed"
     """Enough was freed without the candidate."""
     OTHER_NODE = "node-not-chosen"
@@ -132,24 +135,27 @@ class Rule(enum.StrEnum):
     PART_OF_JOB = "part-of-a-job"
     """The plan serves some members of a gang and not all (J8, invariant 9)."""
     OVER_SHARE = "beyond-the-guarantee"
-    """The plan takes more from other queues than the gang's own may still claim (J7)."""
+    """The plan takes more from other queues than the gang's own queue may still claim (J7)."""
     TARGET_TYPES = "target-types"
     """A quota run takes a victim that holds none of its target types (invariant 15)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """An ask, or a gang, for which a policy is to make a plan."""
+    """An ask or a gang for which a policy makes a plan."""
 
     policy: str
     ask: WaitingAsk
     job: WaitingJob | None = None
-    """The gang that wants capacity as a whole. ``ask`` is then its first member."""
+    """The gang that wants capacity as a whole. ``ask`` is the first member of that gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkIntent:
-    """A quota run or surplus reclaim to plan. A queue gives back what exceeds its maximum, or the root what exceeds its capacity.
+    """A quota run or surplus reclaim that is to be planned.
+
+    In a quota run, a queue gives back the amount above its maximum. In a surplus reclaim, the root gives back the amount above
+    capacity.
 
     ``replans`` is the id of the open decision that the plan continues, or "".
     """
@@ -161,7 +167,7 @@ class ShrinkIntent:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPledge:
-    """A pledge that a plan makes: capacity on a node for an ask, before it is free. ``row`` is the node's row in the snapshot.
+    """A pledge that a plan makes: a node keeps capacity for an ask before the capacity is free. ``row`` is the node's row in the snapshot.
 
     With ``exclusive``, no other ask gets capacity on the node until this one is placed (G11).
     """
@@ -173,7 +179,7 @@ class PlannedPledge:
 
 
 class Release(NamedTuple):
-    """An allocation to evict. ``row`` is its row in the snapshot. ``because`` says by which rule it was chosen."""
+    """An allocation to evict. ``row`` is its row in the snapshot. ``because`` says by which rule the allocation was chosen."""
 
     row: int
     key: str
@@ -183,7 +189,7 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProtectedCandidates:
-    """Candidates of one leaf that one rule protected: how many, and the keys of the first SPARED_KEYS_MAX."""
+    """The candidates of one leaf that one rule protected: their number, and the keys of the first SPARED_KEYS_MAX."""
 
     rule: Rule
     leaf: str
@@ -193,12 +199,12 @@ class ProtectedCandidates:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: either all of its releases and pledges are carried out, or none.
+    """A plan. Either all of its releases and pledges are carried out, or none.
 
     ``levels`` has the amounts of queues that explain the plan to users. A quota run or surplus reclaim has no pledges, and its
-    amounts are in ``shrink``. ``spared`` has the candidates that rules protected. ``replans`` is the id of an open decision
-    that the plan continues, so that no new decision is made. ``ranking`` has the order in which candidates were considered. A
-    plan without victims has none.
+    amounts are in ``shrink``. ``spared`` has the candidates that rules protected. ``replans`` is the id of the open decision
+    that the plan continues, or "" if the plan makes a new decision. ``ranking`` has the order in which candidates were
+    considered. A plan without victims has no ranking.
     """
 
     policy: str
@@ -212,7 +218,7 @@ class Plan:
 
     @cached_property
     def facts(self) -> PolicyFacts:
-        """Return the row of the plan's policy in the table of policies, which every rule reads."""
+        """Return the row of the plan's policy in the table of policies. Every rule reads this row."""
         return facts(self.policy)
 
     @cached_property
@@ -225,9 +231,9 @@ class Plan:
 class Refusal:
     """The reason why an intent gets no plan, or why a plan is not applied.
 
-    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks least. ``missing`` has
-    the amounts that this node lacks, by type index. ``spared`` has the candidates that rules protected. For a quota run without
-    victims, ``shrink`` has its numbers.
+    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks the least for the
+    ask. ``missing`` has the amounts that this node lacks, by type index. ``spared`` has the candidates that rules protected.
+    For a quota run without victims, ``shrink`` has the amounts of the run.
     """
 
     rule: Rule
@@ -241,11 +247,11 @@ class Refusal:
 
 
 class Policy(Protocol):
-    """A preemption policy. Its intents name the asks that want capacity, and it plans for each.
+    """A preemption policy. Its intents name the asks that want capacity, and the policy makes a plan for each intent.
 
-    A policy has no memory. It reads all facts from the snapshot, and never other policies or the live state. Quota enforcement
-    and surplus reclaim are not policies of this kind, because no ask gets the capacity that they free. They answer a
-    `ShrinkIntent`.
+    A policy has no memory. It reads all facts from the snapshot. It never reads other policies or the live state. Quota
+    enforcement and surplus reclaim are not policies of this kind, because no ask gets the capacity that they free. They answer
+    a `ShrinkIntent`.
     """
 
     @property
@@ -261,5 +267,5 @@ class Policy(Protocol):
         ...
 
     def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:
-        """Return a plan for an intent on top of the plans so far, or why there is none. The trial stays unchanged."""
+        """Return a plan for an intent, given the plans so far, or the reason why there is none. The trial stays unchanged."""
         ...

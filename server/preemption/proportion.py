@@ -1,11 +1,11 @@
-"""Shares by weight: what each queue deserves of each type, and how its usage compares (W1 to W7).
+"""Shares by weight: the amount of each type that a queue deserves, and how its usage compares with it (W1 to W7).
 
-W1: every level divides its parent's share by weight. A queue gets at most what it requests and what its maximum allows. It gets at
-least its floor, which follows from guarantees. W2: a type is contended at a level that requests more than it has. A queue is
-entitled to its deserved share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf counts
-as requesting without limit. The results are called *plain shares by weight*, and a queue is entitled to its plain share in every
-type. W4 and W5: none of these numbers is stored. Allocated and Preempting are only reported, and their sum is the deserved share
-(W7).
+- W1: every level divides its parent's share by weight. A queue gets at most the amount that it requests, and at most its maximum. It
+  gets at least its floor, which follows from guarantees.
+- W2: a type is contended at a level whose queues request more of the type than the level has. A queue is entitled to its deserved
+  share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf counts as requesting without
+  limit. The results are then called *plain shares by weight*, and a queue is entitled to its plain share of every type.
+- W4 and W5: none of these numbers is stored. Allocated and Preempting are only reported, and their sum is the deserved share (W7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +24,10 @@ Families = list[list[tuple[int, int]]]
 class Share(NamedTuple):
     """The share of one queue, by type index.
 
-    ``demand`` is what the queue holds and requests. ``cap`` is the most that it may have, or None for no limit. ``floor`` is
-    the least that it gets. ``deserved`` is its part by weight, and ``entitled`` what it may claim. ``contended`` says whether
-    siblings request more than there is.
+    ``demand`` is the amount that the queue holds and requests. ``cap`` is the largest amount that the queue may have, None if
+    there is no limit. ``floor`` is the smallest amount that the queue gets. ``deserved`` is the queue's part by weight, and
+    ``entitled`` is the amount that it may claim. ``contended`` says whether the queue and its siblings request more than there
+    is.
     """
 
     demand: FrozenAmounts
@@ -38,7 +39,7 @@ class Share(NamedTuple):
 
 
 class ShareLevel(StrEnum):
-    """The relation of a queue's usage of a type to what the queue deserves: under, even or over (W4)."""
+    """The relation between a queue's usage of a type and its deserved share: under, even or over (W4)."""
 
     OVER = "over"
     EVEN = "even"
@@ -69,7 +70,7 @@ class Proportion:
     _known: dict[str, Share] = field(default_factory=dict)
 
     def of(self, path: str) -> Share:
-        """Return the share of a queue. It is computed once. Raise KeyError for an unknown path."""
+        """Return the share of a queue. The share is computed once. Raise KeyError for an unknown path."""
         known = self._known.get(path)
         if known is None:
             known = self._known[path] = self._of(self._rows[path])
@@ -90,23 +91,23 @@ class Proportion:
         )
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return the entitlement (E) by type (W2).
+        """Return the entitlement (E) of a queue by type (W2).
 
         This is the deserved share for a contended type, and the floor for any other type.
         """
         return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:
-        """Return for each type whether it is contended (W2). Without the cap by demand, every type counts as contended."""
+        """Return, for each type, whether the type is contended (W2). Without the cap by demand, every type counts as contended."""
         found: list[bool] = self._divided.tight[row].tolist()
         return found if self.demand_cap else [True] * len(found)
 
     # The report ---------------------------------------------------------------------------------------
 
     def standings(self) -> dict[str, QueueStanding]:
-        """Return the standing of all queues by path, level by level (W4, W5).
+        """Return the standing of each queue by its path, level by level (W4, W5).
 
-        While the root uses more of a type than its total, Allocated is the deserved share of that type (W3).
+        While the root uses more of a type than its total, Allocated equals the deserved share of that type (W3).
         """
         paths = list(self._rows)
         root = self._queues[paths[0]]
@@ -134,9 +135,10 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return for each sibling the part of its share that other siblings use (W5).
+    """Return, for each sibling, the part of its share that other siblings use (W5).
 
-    The usage above their shares of some siblings is divided among the others, in proportion to what these lack of their shares.
+    The usage of siblings above their shares is divided among the siblings below their shares, in proportion to the amounts that
+    these lack.
     """
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
@@ -162,9 +164,9 @@ def proportion(
 ) -> Proportion:
     """Return the shares of the total among the queues (W1).
 
-    ``pending`` has what the waiting asks of each leaf request in sum, by type index. Asks for which a decision holds capacity
-    are left out, because usage includes that capacity. ``total`` is the allocatable capacity of undrained nodes, without what
-    foreign pods use (W2).
+    ``pending`` has the sum of the requests of the waiting asks of each leaf, by type index. Asks for which a decision holds
+    capacity are left out, because usage includes that capacity. ``total`` is the allocatable capacity of undrained nodes less
+    the usage of foreign pods (W2).
     """
     paths, levels = _in_levels(queues)
     facts = [queues[path] for path in paths]
@@ -184,13 +186,13 @@ def proportion(
 
 
 def of_view(snapshot: Snapshot) -> Proportion:
-    """Return the shares of the queues of a snapshot. A Trial calls this once, and keeps the result while plans are applied."""
+    """Return the shares of the queues of a snapshot. A Trial calls this function once, and keeps the result while plans are applied."""
     demand_cap = snapshot.settings.demand_cap
     return proportion(snapshot.queues, snapshot.pending, snapshot.total, demand_cap=demand_cap)
 
 
 def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
-    """Return all paths, level by level, with the children of each queue together and sorted. Return also the families of each level."""
+    """Return all paths, level by level, with the children of each queue together and sorted. Also return the families of each level."""
     below: dict[str, list[str]] = {}
     for path, queue in queues.items():
         below.setdefault(queue.parent, []).append(path)
@@ -210,7 +212,7 @@ def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
 
 
 def _held(queue: QueueFacts, nothing: FrozenAmounts) -> FrozenAmounts:
-    """Return what a queue will have once every open decision is carried out (held, see G2)."""
+    """Return the amounts that a queue will have once every open decision is carried out (held, see G2)."""
     if queue.releasing == queue.promised == nothing:
         return queue.usage
     lines = zip(queue.usage, queue.releasing, queue.promised, queue.reserved, strict=True)

@@ -1,4 +1,4 @@
-"""The Trial, a what-if overlay: a snapshot with the changes that the plans so far would make.
+"""The Trial: a snapshot with the changes that the plans so far would make.
 
 A Trial equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot is never written to. An array
 of the snapshot is copied when the first plan changes it. All changes are sums, so that a plan is undone by subtracting it.
@@ -22,16 +22,16 @@ from server.snapshot.tentative import Tentative
 from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 FurtherClaims = Callable[[str], tuple[WaitingAsk, ...]]
-"""The claims of a leaf that follow those read so far, or () if there are no more."""
+"""A function that returns the claims of a leaf that follow the claims read so far, or () if there are no more."""
 
 
 class Trial:
-    """A what-if overlay on a snapshot: which allocations run, the usage and promises of queues, and the free capacity of nodes.
+    """A snapshot with changes on top: which allocations run, the usage and promises of queues, and the free capacity of nodes.
 
-    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties it.
-    ``further_claims`` reads the claims that the snapshot lacks. It is None if the snapshot has all claims. ``steps`` counts
-    what searches cost, in units of one placement. With ``brief``, refusals of claims leave out the protected candidates,
-    because nothing will read them.
+    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties this
+    cache. ``further_claims`` reads the claims that the snapshot leaves out. It is None if the snapshot has all claims.
+    ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out the
+    protected candidates, because nothing will read them.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Trial:
         self._free_for_claims: Array | None = None
         self._claims_known_to = 0
         self._fitting: tuple[ClassFacts | None, int, int] = (None, 0, -1)
-        """The class of the last call of `fits_claim`, how many nodes had been touched by then, and the result."""
+        """The class in the last call of `fits_claim`, the number of nodes touched until then, and the result."""
 
     # Plans ----------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Trial:
         return self._plans[mark:]
 
     def apply(self, plan: Plan) -> None:
-        """Apply a plan, so that every answer from now on counts it as carried out. The plan is not checked."""
+        """Apply a plan, so that every later answer treats the plan as carried out. The plan is not checked."""
         self._plans.append(plan)
         self._change(plan, 1)
 
@@ -222,7 +222,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """Return a queue's effective usage by type (G4): its usage without what terminating pods and victims of plans hold."""
+        """Return a queue's effective usage by type (G4): its usage less the amounts of terminating pods and of victims of plans."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.snapshot.queues[path])
@@ -230,7 +230,7 @@ class Trial:
         return known
 
     def used(self, path: str) -> FrozenAmounts:
-        """Return a queue's usage by type, without what the plans release.
+        """Return a queue's usage by type, less the amounts that the plans release.
 
         Amounts that were already being released when the snapshot was taken still count as used.
         """
@@ -238,15 +238,15 @@ class Trial:
         return tuple([a + b for a, b in zip(self.eff(path), queue.releasing, strict=True)])
 
     def promised(self, path: str) -> FrozenAmounts:
-        """Return by type what open decisions, reservations and plans will add to a queue."""
+        """Return, by type, the amounts that open decisions, reservations and plans will add to a queue."""
         return tuple(self._promised.get(path) or self.snapshot.queues[path].promised)
 
     def held(self, path: str) -> FrozenAmounts:
-        """Return what a queue will use once every open decision and plan is carried out, by type.
+        """Return the amounts that a queue will use once every open decision and plan is carried out, by type.
 
         Claims compare these amounts with the queue's entitlement (G2).
 
-        Reservations are left out, because their capacity may never become free, and because they yield to claims.
+        Reservations are left out. Their capacity may never become free, and they yield to claims.
         """
         known = self._known_held.get(path)
         if known is None:
@@ -258,7 +258,10 @@ class Trial:
 
     @property
     def shares(self) -> Proportion:
-        """Return the shares of the queues as of the snapshot. Plans change what queues use, but not their deserved shares (design 6.7)."""
+        """Return the shares of the queues when the snapshot was taken.
+
+        Plans change the usage of queues, but not their deserved shares (design 6.7).
+        """
         if self._shares is None:
             self._shares = of_view(self.snapshot)
         return self._shares
@@ -273,15 +276,18 @@ class Trial:
         )
 
     def firm_held(self, path: str) -> FrozenAmounts:
-        """Return what firm asks of a queue will use when every open decision and plan is carried out, by type (J4)."""
+        """Return the amounts that firm asks of a queue will use once every open decision and plan is carried out, by type (J4)."""
         return tuple(self._firm.get(path) or self.snapshot.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
-        """Return by type what is reserved for firm asks of a queue, which `firm_held` leaves out."""
+        """Return, by type, the amounts that are reserved for firm asks of a queue. `firm_held` leaves these out."""
         return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
     def has_headroom(self, leaf: str, demand: Demand) -> bool:
-        """Return whether every queue from the leaf up has headroom for one more ask of this demand. Promised capacity counts as used."""
+        """Return whether the leaf and every queue above it have headroom for one more ask of this demand.
+
+        Promised capacity counts as used.
+        """
         promised = self._promised
         return all(
             has_headroom(queue, promised.get(queue.path, queue.promised), demand)
@@ -295,18 +301,18 @@ class Trial:
         return self.snapshot.nodes.free if self._free is None else self._free
 
     def stands(self, row: int) -> bool:
-        """Return whether the allocation in this row runs, and its release is not ordered."""
+        """Return whether the allocation in this row runs and its release is not ordered."""
         return bool(self.standing[row])
 
     def planned_free(self, row: int) -> FrozenAmounts:
-        """Return what a node will have free once everything that was ordered to end is gone."""
+        """Return the amounts that a node will have free once all pods are gone that were ordered to end."""
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
         return tuple((self._free_now[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
         """Return the usage beyond each node's capacity once all terminating pods have ended, by node row and type index.
 
-        Only the given types are examined. Promised capacity does not count as used.
+        Only the given types are examined. Promised capacity is not counted as used.
         """
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
         free = self.snapshot.nodes.free + coming
@@ -315,12 +321,12 @@ class Trial:
         return {row: dict(pairs) for row, pairs in node_search.overfull(free, types)}
 
     def free_for_claim(self, row: int) -> list[int]:
-        """Return what a node will have free for a claim once all terminating pods have ended. Reservations count as free."""
+        """Return the amounts that a node will have free for a claim once all terminating pods have ended. Reservations count as free."""
         found: list[int] = self._claimable()[row].tolist()
         return found
 
     def _claimable(self) -> Array:
-        """Return what all nodes will have free for a claim. Do not change the array.
+        """Return the amounts that all nodes will have free for a claim. The caller must not change the array.
 
         The array is cached. The next call updates the rows that plans changed.
         """
@@ -338,14 +344,14 @@ class Trial:
         return known
 
     def _parts(self) -> tuple[Array, Array, Array]:
-        """Return three arrays by node and type: what is free, what terminating pods hold, and what reservations hold."""
+        """Return three arrays by node and type: the free amounts, the amounts of terminating pods, and the reserved amounts."""
         nodes = self.snapshot.nodes
         coming = nodes.releasing if self._coming is None else self._coming
         weak = nodes.reserved if self._reserved is None else self._reserved
         return self._free_now, coming, weak
 
     def fits_claim(self, kind: ClassFacts) -> int:
-        """Return the row of the node that takes a claim once all terminating pods have ended (G8). Return -1 if there is none."""
+        """Return the row of the node that takes a claim once all terminating pods have ended (G8), -1 if there is none."""
         touched = len(self.touched)
         known, seen, row = self._fitting
         if known is not kind or seen != touched:
@@ -356,7 +362,7 @@ class Trial:
     def fits_coming(self, ask: WaitingAsk) -> int:
         """Return the row of the node that takes the ask once all terminating pods have ended. Return -1 if there is none.
 
-        Nodes that are reserved for other asks are left out: reservations yield only to claims.
+        Nodes that are reserved for other asks are left out, because reservations yield only to claims.
         """
         now, coming, weak = self._parts()
         others = weak.copy()
@@ -377,13 +383,13 @@ class Trial:
 
         Each row comes with the amounts that must be freed on its node for the ask.
 
-        These are the amounts that the node will lack, but at least those in ``least``, by type index. Nodes on which some of a
-        ``closed`` type must be freed are left out (G2).
+        These are the amounts that the node will lack. They are at least the amounts in ``least``, by type index. Nodes on which
+        an amount of a ``closed`` type must be freed are left out (G2).
         """
         return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
     def is_open(self, row: int) -> bool:
-        """Return whether the node takes placements, and is not held for one ask alone."""
+        """Return whether the node takes placements and is not held for one ask alone."""
         return bool(self._nodes.open[row])
 
     def may_require(self, kind: ClassFacts, row: int) -> bool:
@@ -391,13 +397,16 @@ class Trial:
         return node_search.may_require(self.snapshot.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:
-        """Return whether all of these rows run, and no release of any of them is ordered."""
+        """Return whether the allocations in all of these rows run, and no release of them is ordered."""
         if len(rows) <= FEW:
             return all(map(self.standing.item, rows.tolist()))
         return bool(self.standing[rows].all())
 
     def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:
-        """Return what each leaf would lose without these allocations, as pairs of a type index and a quantity. Ports are left out."""
+        """Return the amounts that each leaf would lose without these allocations, as pairs of a type index and a quantity.
+
+        Ports are left out.
+        """
         columns, ports = self.snapshot.allocations, self.snapshot.ports
         totals = sums.by_leaf(columns.leaves, columns.resources, rows)
         return [
@@ -411,7 +420,7 @@ class Trial:
 
     @property
     def standing(self) -> Mask:
-        """Return by row whether the allocation runs, and its release is not ordered."""
+        """Return, for each row, whether the allocation runs and its release is not ordered."""
         return self.snapshot.allocations.standing if self._standing is None else self._standing
 
     def disruptions_left(self, group: str) -> int:
@@ -422,27 +431,27 @@ class Trial:
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """Return the rows without a disruption left (V5). Return None if budgets are ignored, or if no row is exhausted."""
+        """Return the rows without a disruption left (V5). Return None if budgets are ignored, or if every row has a disruption left."""
         ignored = self.snapshot.settings.disruption_budgets == "ignore"
         return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 
     def best(self, kind: ClassFacts) -> int:
-        """Return the row of the node that takes one ask of the class now, -1 for none."""
+        """Return the row of the node that takes one ask of the class now, -1 if there is none."""
         return node_search.best(self._nodes, self._free_now, kind, self.snapshot.sort)
 
     def tentative(self) -> Tentative:
-        """Return an empty tentative assignment, which starts from what is free now, with plans counted."""
+        """Return an empty tentative assignment, which starts from the capacity that is free after the plans so far."""
         evicted = None if self._coming is None else self._coming - self.snapshot.nodes.releasing
         return Tentative(self._nodes, self._free_now, self.snapshot.sort, evicted)
 
     def free_on(self, row: int) -> FrozenAmounts:
-        """Return what a node has free now, by type, with plans counted. Victims still use their capacity."""
+        """Return the amounts that a node has free now, by type, after the plans so far. Victims still use their capacity."""
         return tuple(self._free_now[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
-        """Return the row of the node that lacks least now for asks of the class, -1 for none.
+        """Return the row of the node that lacks least now for asks of the class, -1 if there is none.
 
-        The node must be able to hold such an ask when it is empty. No capacity may be held on it for another ask.
+        The node must be able to hold such an ask when it is empty. No capacity on it may be held for another ask.
         """
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
@@ -456,11 +465,14 @@ class Trial:
     # Commitments ----------------------------------------------------------------------------------
 
     def open_for(self, policy: str, leaf: str = "") -> int:
-        """Return for how many asks decisions and plans of this policy hold capacity. With ``leaf``, count only asks of that leaf."""
+        """Return the number of asks for which decisions and plans of this policy hold capacity.
+
+        With ``leaf``, count only asks of that leaf.
+        """
         return self._open[policy, leaf]
 
     def is_served(self, key: str) -> bool:
-        """Return whether a decision or a plan already holds capacity for this ask. Reservations do not count."""
+        """Return whether a decision or a plan already holds capacity for this ask. Reservations are not considered."""
         return key in self._served
 
     def is_reserved(self, key: str) -> bool:

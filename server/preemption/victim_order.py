@@ -1,8 +1,9 @@
 """The order of victims (V2, P6): lists of keys that are compared one after another, with the allocation's own key last.
 
-Each policy has a list. The list begins with fixed keys. A partition may replace the other keys (`preemption.order`). A key is a
-whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A policy searches in
-this order, and also breaks ties by it. Other modules decide which sets of victims are legal, and which is the smallest.
+Each policy has a list. The list begins with fixed keys. `preemption.order` of a partition may replace the keys after them. A
+key is a whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A policy
+searches in this order, and uses it to break ties. Other modules decide which sets of victims are legal and which set is the
+smallest.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ Read = Callable[[int], Rank]
 Exhausted = Callable[[int], bool]
 """A function that says whether a row counts as opted out, because its disruption budget is used up (V5)."""
 MOVING: Final = frozenset({"fit", "job-broken"})
-"""The keys whose value for an allocation depends on the lacking types, or changes after another plan."""
+"""The keys whose value for an allocation depends on the lacking types, or may change after a plan."""
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
@@ -29,7 +30,7 @@ def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 
 
 def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the keys of a list that a partition may replace: the keys in its configuration, else the usual ones."""
+    """Return the keys of a list that a partition may replace: the keys in its configuration, else the usual keys."""
     written = {
         "claim": settings.order_claim,
         "quota": settings.order_quota,
@@ -46,8 +47,8 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 class Comparator:
     """A list of keys over the rows of a Trial's snapshot.
 
-    ``exhausted`` says which rows count as opted out because their disruption budgets are used up. Its answer may change after each
-    plan.
+    ``exhausted`` says which rows count as opted out because their disruption budgets are used up. The answer may change after
+    each plan.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Comparator:
         return sorted(rows, key=self._key if self._moves else self._kept)
 
     def ranks(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[Ranked]:
-        """Return for each row, in the given order, the values by which it is compared. The allocation's own key is the last value."""
+        """Return, for each row in the given order, the values by which rows are compared. The allocation's own key is the last value."""
         self._lacking = lacking
         return list(map(self._key if self._moves else self._kept, rows))
 
@@ -91,7 +92,7 @@ class Comparator:
     # Keys that are more than a column ---------------------------------------------------------------------
 
     def protection(self) -> Read:
-        """Return the key by which opted-out pods come later.
+        """Return the key that puts opted-out pods later.
 
         The value is not 0 for a pod that opted out or whose disruption budget is used up.
         """
@@ -109,32 +110,32 @@ class Comparator:
         return lambda row: 2 if originator(row) else int(bool(protection(row)))
 
     def originator(self) -> Read:
-        """Return the key by which the originator of an application comes later."""
+        """Return the key that puts the originator of an application later."""
         flags = self.trial.snapshot.allocations.flags.item
         return lambda row: flags(row) & ORIGINATOR
 
     def placeholder(self) -> Read:
-        """Return the key by which placeholders come first, because nothing runs in them."""
+        """Return the key that puts placeholders first, because nothing runs in them."""
         flags = self.trial.snapshot.allocations.flags.item
         return lambda row: not flags(row) & PLACEHOLDER
 
     def priority(self) -> Read:
-        """Return the key by which a lower priority comes first."""
+        """Return the key that puts a lower priority first."""
         priority: Read = self.trial.snapshot.allocations.priorities.item
         return priority
 
     def age(self) -> Read:
-        """Return the key by which the younger allocation comes first."""
+        """Return the key that puts the younger allocation first."""
         created = self.trial.snapshot.allocations.created_ms.item
         return lambda row: -created(row)
 
     def not_running(self) -> Read:
-        """Return the key by which pods that do not run yet come first."""
+        """Return the key that puts pods that do not run yet first."""
         started = self.trial.snapshot.allocations.started_ms.item
         return lambda row: started(row) != NOT_STARTED
 
     def running_time(self) -> Read:
-        """Return the key by which the shorter running time comes first. A pod that does not run yet has run for 0 ms."""
+        """Return the key that puts the shorter running time first. A pod that does not run yet has run for 0 ms."""
         return self._running_ms
 
     def _running_ms(self, row: int) -> int:
@@ -142,14 +143,14 @@ class Comparator:
         return 0 if started == NOT_STARTED else max(0, self.trial.snapshot.now - started)
 
     def lost_work(self) -> Read:
-        """Return the key by which the least lost work comes first.
+        """Return the key that puts the least lost work first.
 
-        The value is running time times dominant share, an exact whole number.
+        The value is the running time multiplied by the dominant share, an exact whole number.
         """
         return lambda row: self._running_ms(row) * self._size(row)
 
     def size(self) -> Read:
-        """Return the key by which the smaller dominant share of the partition's capacity comes first.
+        """Return the key that puts the smaller dominant share of the partition's capacity first.
 
         The value is an exact whole number.
         """
@@ -167,7 +168,7 @@ class Comparator:
         return known
 
     def fit(self) -> Read:
-        """Return the key by which the closest match comes first.
+        """Return the key that puts the closest match first.
 
         The value is the number of types that the allocation holds and that are not lacking.
         """
@@ -185,7 +186,7 @@ class Comparator:
         return read
 
     def job_broken(self) -> Read:
-        """Return the key by which members of gangs that already lose members come before members of whole gangs."""
+        """Return the key that puts members of gangs that already lose members before members of whole gangs."""
         columns = self.trial.snapshot.allocations
         flags, applications = columns.flags.item, columns.applications.item
 
@@ -198,7 +199,7 @@ class Comparator:
         return read
 
     def _broken_jobs(self) -> frozenset[tuple[int, str]]:
-        """Return the gangs that lose members by open decisions and the plans so far."""
+        """Return the gangs that lose members through open decisions and the plans so far."""
         plans = self.trial.mark()
         if self._broken[0] != plans:
             columns = self.trial.snapshot.allocations

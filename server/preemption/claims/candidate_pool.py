@@ -1,13 +1,14 @@
 """The candidates of a victim search: the allocations that may be evicted, and the amounts that each would free on one node.
 
-A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node it has a bound: no set of
-victims on the node has a better key. Building a pool takes time proportional to the number of allocations. Several queues share one
-pool if it contains all their candidates. Plans may be made after the pool was built. Therefore each victim is checked again, and a
-node that a plan touched gets a new bound.
+A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node it has a bound on the
+key of victim sets: no set of victims on the node has a better key. Building a pool takes time proportional to the number of
+allocations. Several queues share one pool if it contains all their candidates. Plans may be made after the pool was built.
+Therefore each victim is checked again, and a node that a plan has touched gets a new bound.
 
-On one node, `Candidates` yields what each candidate frees, in claim order. `Caps` holds the most that each queue and each
-disruption budget can lose. `victim_sets` then searches for the best set of candidates (G3-G9). In a partition that plans for gangs,
-no victim is a member that its gang needs (J12). The number of members above the gang's minimum is therefore a cap as well.
+For one node, `Candidates` yields the candidates in claim order, each with the amounts that it frees. `Caps` holds the largest
+amount that each queue and each disruption budget can lose. `victim_sets` then searches for the best set of candidates (G3-G9).
+In a partition that plans for gangs, a member that its gang needs is no victim (J12). The number of members above the gang's
+minimum is therefore one of the caps.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,15 +53,15 @@ def needed_by_gangs(trial: Trial) -> Mask | None:
 def barred_rows(
     trial: Trial, spent: Mask | None, kin: Mask | None
 ) -> tuple[tuple[Mask | None, int], ...]:
-    """Return the rows that are barred for reasons other than their leaves, each with its rule.
+    """Return the rows that are protected for reasons other than their leaves, each with the code of its rule.
 
-    The disruption budgets of ``spent`` rows are used up, and ``kin`` rows are the preemptor's own.
+    ``spent`` are the rows whose disruption budgets are used up, and ``kin`` are the preemptor's own rows.
     """
     return (spent, CODES.budget), (needed_by_gangs(trial), CODES.gang), (kin, CODES.kin)
 
 
 def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
-    """Return for each gang of these allocations how many members may be evicted without breaking it (J12).
+    """Return, for each gang of these allocations, how many members may be evicted without breaking the gang (J12).
 
     The key is the gang's number.
 
@@ -76,15 +77,15 @@ KEPT: Final = 4
 """The largest number of pools that are stored for one class. Each search is compared with every stored pool."""
 ByLeaf = Mapping[int, LeafEligibility]
 Least = tuple[tuple[int, int], ...]
-"""The amounts that have to be freed whichever node is chosen, by type index."""
+"""The amounts that must be freed on every node that is chosen, by type index."""
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """The candidate pool for one class. ``seen`` is the number of nodes that plans had touched when the pool was made.
+    """The candidate pool for one class. ``seen`` is the number of nodes that plans had touched when the pool was built.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
-    leaves were filtered again after ``field`` was made. Then ``field`` may contain rows that are protected now.
+    leaves were filtered again after ``field`` was made. ``field`` may then contain rows that are protected now.
     """
 
     snapshot: Snapshot
@@ -101,9 +102,10 @@ class CandidatePool:
     def serves(
         self, eligibility: ByLeaf, rules: Rules, least: Least, preferred: Mask | None
     ) -> bool:
-        """Return whether the pool can be used for a search with this eligibility.
+        """Return whether the pool can be used for a search with the given values.
 
-        The pool must have every allocation that the search may evict. Pool and search must exclude the same rows by the same rules.
+        The pool must contain every allocation that the search may evict. Pool and search must exclude the same rows by the same
+        rules.
         """
         if least != self.least or not equal(preferred, self.preferred):
             return False
@@ -117,7 +119,7 @@ class CandidatePool:
         )
 
     def narrowed(self, trial: Trial, eligibility: ByLeaf) -> "CandidatePool":
-        """Return the pool for an eligibility that it serves: changed leaves are filtered again, and the bounds are kept."""
+        """Return the pool for an eligibility that it serves. Changed leaves are filtered again, and the bounds stay the same."""
         other = {
             leaf: one
             for leaf, one in eligibility.items()
@@ -139,7 +141,7 @@ class CandidatePool:
 
     @cached_property
     def passed(self) -> Mapping[str, int]:
-        """Return by leaf how many allocations passed every rule, on nodes where the ask could run."""
+        """Return, by leaf, how many allocations on nodes where the ask could run passed every rule."""
         rows, paths = self.field.passed, self.snapshot.leaf_paths
         if self.is_narrowed:
             rows = rows[self.filtered.codes.take(rows) == eligibility_filter.PASSED]
@@ -179,9 +181,9 @@ def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
 
 
 def preferred_now(trial: Trial) -> Mask | None:
-    """Return the rows that count as opted out because their disruption budgets are used up at this point (V5).
+    """Return the rows that count as opted out now, because their disruption budgets are used up (V5).
 
-    Return None if there are none.
+    Return None if the partition does not prefer by budgets.
     """
     return _spent(trial, "prefer")
 
@@ -194,7 +196,7 @@ def _spent(trial: Trial, mode: str) -> Mask | None:
 def find_pool(
     trial: Trial, kind: ClassFacts, eligibility: ClaimEligibility | InQueueEligibility, least: Least
 ) -> CandidatePool:
-    """Return a stored pool that serves this search, or build and store a pool of the Trial as it is now."""
+    """Return a stored pool that serves this search, or build and store a pool for the present state of the Trial."""
     kin = eligibility.kin(trial)
     preferred = preferred_now(trial)
     by_leaf = dict(eligibility.by_leaf(trial))
@@ -241,8 +243,9 @@ MarginAt = Callable[[int], list[int]]
 class CandidateFacts(NamedTuple):
     """The facts of an allocation that are the same for every claim.
 
-    ``charged`` has the amounts that the allocation's queues get back. ``frees`` and ``given`` have the amounts that its node gets
-    back, ports included. ``groups`` are its disruption budgets. ``gang`` is the number of its gang, 0 if it has none.
+    ``charged`` has the amounts by which the eviction lowers the usage of the allocation's queues. ``frees`` and ``given`` have
+    the amounts that the eviction frees on its node, ports included. ``groups`` are the disruption budgets of the allocation.
+    ``gang`` is the number of the allocation's gang, 0 if it has none.
     """
 
     leaf: str
@@ -260,8 +263,8 @@ class CandidateFacts(NamedTuple):
 class ClaimNeed:
     """The amounts that have to be freed so that an ask fits on a node. A *need* is an amount that the node or a maximum lacks.
 
-    ``node`` is the node's row. ``lacks`` has what the node lacks, by type. ``blocks`` are the maxima that leave too little headroom
-    for the ask.
+    ``node`` is the node's row. ``lacks`` are the amounts that the node lacks, by type. ``blocks`` are the maxima under which
+    the ask has too little headroom.
     """
 
     def __init__(self, node: int, lacks: Sequence[int], blocks: Sequence[Block]) -> None:
@@ -279,24 +282,24 @@ class ClaimNeed:
 
 
 class Caps:
-    """The most that each queue on the victims' paths and each disruption budget can lose.
+    """The largest amounts that each queue on the victims' paths and each disruption budget can lose.
 
-    ``left`` has these amounts in one list, as a `Task` takes them; a *place* is an index of that list.
+    ``left`` has these amounts in one list, in the form that a `Task` takes. A *place* is an index of that list.
     """
 
     def __init__(self) -> None:
         self.left: list[int] = []
         self.ways: dict[str, list[int]] = {}
-        """By leaf, the places of the queues on its path.
+        """The places of the queues on the path of each leaf, by leaf.
 
-        A queue's place is that of its first type. The places of its other types follow.
+        The place of a queue is that of its first type. The places of its other types follow.
         """
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
         """The places of the caps, by the name of a disruption budget or by the number of a gang."""
 
     def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], margin: MarginAt) -> None:
-        """Add a leaf with the queues on its path, each with the amounts by type that it can lose.
+        """Add a leaf with the queues on its path. Each queue comes with the amounts that it can lose, by type.
 
         A queue above several leaves is added once.
         """
@@ -308,7 +311,7 @@ class Caps:
         self.ways[leaf] = [known[queue.path] for queue in queues]
 
     def add_budget(self, name: str | int, most: int) -> None:
-        """Add a disruption budget or a gang of which at most ``most`` may be evicted."""
+        """Add a disruption budget or a gang, of which at most ``most`` pods may be evicted."""
         if name not in self._budgets:
             self._budgets[name] = len(self.left)
             self.left.append(most)
@@ -339,7 +342,7 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether each victim's queues must be checked here (W8, W9): where G4 does not exclude queues that are within their shares."""
+        """Whether each victim's queues must be checked here (W8, W9), because G4 does not exclude queues that are within their shares."""
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
@@ -358,7 +361,7 @@ class Candidates:
         return caps
 
     def of(self, trial: Trial, rows: list[int], need: ClaimNeed, caps: Caps) -> Iterator[Candidate]:
-        """Yield, in claim order (V2), the candidates whose eviction frees something that is needed."""
+        """Yield, in claim order (V2), the candidates whose eviction frees a needed amount."""
         place = 0
         for number in self._order.in_order(rows, need.kinds):
             row = self.row(trial, number)
@@ -375,7 +378,7 @@ class Candidates:
                 place += 1
 
     def ranks(self, rows: Iterable[int], kinds: Sequence[int]) -> list[Ranked]:
-        """Return for each row the values by which it is compared (V2)."""
+        """Return, for each row, the values by which rows are compared (V2)."""
         return self._order.ranks(rows, kinds)
 
     def leaves(self, rows: Iterable[int]) -> list[str]:
@@ -409,9 +412,11 @@ class Candidates:
         )
 
     def _gives(self, row: CandidateFacts, need: ClaimNeed) -> tuple[int, ...]:
-        """Return how much evicting an allocation frees for each need (G9). The needs of the node come first, then those of the maxima.
+        """Return, for each need, the amount that the eviction of an allocation frees (G9).
 
-        The allocation counts for all types that it frees, also those for which it is not taken (G2, W6).
+        The needs of the node come first, then the needs of the maxima.
+
+        The allocation counts for all types that it frees, including types for which it is not taken (G2, W6).
         """
         given, there = row.given, row.node == need.node
         here = [given.get(index, 0) if there else 0 for index in need.lacking]
@@ -423,7 +428,7 @@ class Candidates:
     def _taken_for(
         self, trial: Trial, row: CandidateFacts, kinds: tuple[int, ...], gives: tuple[int, ...]
     ) -> Sequence[int]:
-        """Return the types among ``kinds`` that an allocation frees and for which it may be taken.
+        """Return the types among ``kinds`` that an allocation frees and for which it may be evicted.
 
         The allocation's leaf must lie outside the queue that decides for the type (G2), and exceed its share by more than the dead
         zone (P9).
@@ -443,10 +448,10 @@ class Candidates:
     def _over(
         self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the *ways* in which the row may be the one victim that may bring its queues below their shares (W8).
+        """Return the *ways* in which the row may be the one victim that brings its queues below their shares (W8).
 
-        There is one way for each type for which the row is taken and in which its queues exceed their shares (W9). A way lists the
-        places of caps: of these queues in that type, and of the row's disruption budgets.
+        There is one way for each type for which the row is taken and in which the row's queues exceed their shares (W9). A way
+        lists places of caps: the places of these queues in that type, and the places of the row's disruption budgets.
         """
         path = self._eligibility.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
@@ -457,7 +462,7 @@ class Candidates:
         )
 
     def _takes(self, row: CandidateFacts, caps: Caps) -> Demand:
-        """Return how much of each cap evicting the row uses up."""
+        """Return, for each cap, the amount that the eviction of the row uses up."""
         charged, starts = row.charged, caps.ways[row.leaf]
         queues = [(start + index, much) for start in starts for index, much in charged]
         if row.groups or row.gang:

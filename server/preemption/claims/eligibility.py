@@ -1,9 +1,10 @@
-"""The eligibility of a leaf's allocations as victims for one class of asks, as numbers per leaf.
+"""The eligibility of allocations as victims for one class of asks, as numbers for each leaf.
 
-`ClaimEligibility` has these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what it
-uses above its entitlement. If the queue also holds the preemptor, it can lose the amount of the ask in addition (G4). These numbers
-bound single victims in this module and sets of victims in `search`. `InQueueEligibility` has these numbers for an ask that replaces
-pods of its own queue (I2). Its victims have a lower priority and belong to another application.
+`ClaimEligibility` computes these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose
+the amount that it uses above its entitlement. If the queue also holds the preemptor, it can lose the amount of the ask as well
+(G4). In this module these numbers bound single victims. In `search` they bound sets of victims. `InQueueEligibility` computes
+these numbers for an ask that replaces pods of its own queue (I2). Its victims have a lower priority and belong to another
+application.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -55,11 +56,11 @@ CODES: Final = Codes(
 
 
 QueueMargins = Sequence[tuple[QueueFacts, list[int]]]
-"""The queues from a leaf up, each with the amounts by type that it can lose."""
+"""The queues from a leaf up to the root. Each queue comes with the amounts that it can lose, by type."""
 
 
 class Block(NamedTuple):
-    """A maximum on the ask's path that leaves too little headroom for the ask (G9), with the queue, the type and the missing amount."""
+    """A maximum on the ask's path under which the ask has too little headroom (G9), with the queue, the type and the missing amount."""
 
     path: str
     at: int
@@ -67,7 +68,7 @@ class Block(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The queues from a victim's leaf up. Those from index ``common`` on also hold the preemptor."""
+    """The queues from a victim's leaf up. The queues from index ``common`` on also hold the preemptor."""
 
     queues: tuple[QueueFacts, ...]
     common: int
@@ -76,8 +77,8 @@ class Path(NamedTuple):
 class ClaimEligibility:
     """The eligibility of victims for one class of asks on one Trial. Values that plans do not change are computed once.
 
-    ``closed`` are the types of which the deciding queue already has its share. No victim is taken on a node that lacks one of
-    these types.
+    ``closed`` are the types of which the deciding queue already has its whole entitlement. No victim is taken on a node that
+    lacks one of these types.
     """
 
     def __init__(self, trial: Trial, ask: WaitingAsk, types: Openness | None = None) -> None:
@@ -104,7 +105,7 @@ class ClaimEligibility:
                 yield number, LeafEligibility(CODE[rule]) if rule else self._open(trial, path)
 
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
-        """Return the rule that protects all allocations of a leaf. Return None if its allocations are judged one by one."""
+        """Return the rule that protects all allocations of a leaf. Return None if the rules judge its allocations one by one."""
         if path == self.ask.leaf:
             return Rule.OWN_QUEUE  # G3
         if not is_below(path, self._top):
@@ -151,7 +152,7 @@ class ClaimEligibility:
         return index in self.closed or is_below(path, self._outside.get(index, self._lowest))
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
-        """Return the types in which a leaf, or a queue above it, is in the dead zone at this point (P9)."""
+        """Return the types in which a leaf, or a queue above it, is now in the dead zone (P9)."""
         if not trial.snapshot.settings.deadzone_permyriad:
             return ()
         ports = trial.snapshot.ports
@@ -159,7 +160,9 @@ class ClaimEligibility:
         return [index for index in needed if not self.is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
-        """Return the most that one victim may hold, by type (G4). This is the smallest amount that any queue on its path can lose.
+        """Return the largest amounts that one victim may hold, by type (G4).
+
+        Each is the smallest amount that any queue on the victim's path can lose.
 
         There is no such limit if one victim may bring its queues below their shares (W8).
         """
@@ -168,12 +171,15 @@ class ClaimEligibility:
         return _narrowest(trial, self.margins(trial, path))
 
     def margins(self, trial: Trial, path: str) -> QueueMargins:
-        """Return the queues from a leaf up, each with the amounts by type that it can lose (G4)."""
+        """Return the queues from a leaf up to the root. Each queue comes with the amounts that it can lose, by type (G4)."""
         way = self.path(trial, path)
         return [(queue, self.margin(trial, way, place)) for place, queue in enumerate(way.queues)]
 
     def margin(self, trial: Trial, way: Path, place: int) -> list[int]:
-        """Return what one queue of a path can lose, by type. The value is recomputed when the queue's usage has changed."""
+        """Return the amounts that one queue of a path can lose, by type.
+
+        The amounts are computed again when the queue's usage has changed.
+        """
         path = way.queues[place].path
         used, known = trial.eff(path), self._lines.get(path)
         if known is None or known[0] is not used:
@@ -182,7 +188,7 @@ class ClaimEligibility:
         return known[1]
 
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
-        """Return what one queue can lose, by type.
+        """Return the amounts that one queue can lose, by type.
 
         A queue that holds the preemptor also gains the ask, so that only the net loss counts (G4).
         """
@@ -198,7 +204,7 @@ class ClaimEligibility:
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
         """Return whether a leaf, and each queue above it that does not hold the preemptor, exceeds its entitlement in a type (G4).
 
-        With a dead zone, each of them must exceed its entitlement by more than the dead zone (P9).
+        With a dead zone, each of these queues must exceed its entitlement by more than the dead zone (P9).
         """
         known = self.path(trial, path)
         return all(
@@ -243,12 +249,12 @@ class ClaimEligibility:
         return may_cross(trial)
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Return the rows that are barred as the preemptor's own: None, because its whole leaf is barred (G3)."""
+        """Return the rows that are protected as the preemptor's own. The result is None, because its whole leaf is protected (G3)."""
         del trial
         return None
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """Return the maxima on the ask's path that leave too little headroom for it (G9).
+        """Return the maxima on the ask's path under which the ask has too little headroom (G9).
 
         All terminating pods count as ended.
         """
@@ -256,7 +262,7 @@ class ClaimEligibility:
 
 
 def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
-    """Return the smallest amount that any of the queues can lose, by type. Ports count in no queue."""
+    """Return, by type, the smallest amount that any of the queues can lose. Queues have no limit for ports."""
     lines = [line for _, line in margins]
     return tuple(
         UNLIMITED if port else min(line[index] for line in lines)
@@ -265,9 +271,9 @@ def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
 
 
 def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMargins:
-    """Return what the queues from the preemptor's leaf up can lose.
+    """Return the queues from the preemptor's leaf up to the root, each with the amounts that it can lose.
 
-    Because all these queues hold the preemptor, they can only fall by the victims' amounts less the ask's (G4).
+    All these queues hold the preemptor, so that they lose only the victims' amounts less those of the ask (G4).
     """
     return [
         (queue, own_margin(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)
@@ -275,7 +281,7 @@ def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMarg
 
 
 def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
-    """Return what a queue that holds the preemptor can lose, by type: the usage above its entitlement, plus what the ask adds (G4)."""
+    """Return the amounts that a queue that holds the preemptor can lose, by type: its usage above its entitlement, plus the ask (G4)."""
     pairs = zip(trial.eff(path), floor(trial, path), strict=True)
     over = [max(0, eff - entitled) for eff, entitled in pairs]
     return [one + wanted.get(index, 0) for index, one in enumerate(over)]
@@ -310,12 +316,12 @@ def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandida
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """Return the maxima on an ask's path that leave too little headroom for it.
+    """Return the maxima on an ask's path under which the ask has too little headroom.
 
     All terminating pods count as ended.
 
-    A lendable ask must also leave the capacity that waiting firm asks will need (J4). With ``claiming``, plain shares by weight are
-    left out, because evictions in other queues do not change what the preemptor's queue deserves (W2).
+    A lendable ask must also leave capacity for waiting firm asks (J4). With ``claiming``, plain shares by weight are left out,
+    because evictions in other queues do not change the share that the preemptor's queue deserves (W2).
     """
     found = []
     for queue in trial.snapshot.path_up(ask.leaf):
@@ -353,45 +359,48 @@ class InQueueEligibility:
         return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.margins(trial, leaf))
 
     def margins(self, trial: Trial, path: str) -> QueueMargins:
-        """Return the queues from the leaf up, each with the amounts by type that it can lose (G4)."""
+        """Return the queues from the leaf up to the root. Each queue comes with the amounts that it can lose, by type (G4)."""
         return own_margins(trial, path, self._wanted)
 
     def margin(self, trial: Trial, way: Path, place: int) -> list[int]:
-        """Return by type what the queue at ``place`` of a path can lose (G4)."""
+        """Return the amounts that the queue at ``place`` of a path can lose, by type (G4)."""
         return own_margin(trial, way.queues[place].path, self._wanted)
 
     def path(self, trial: Trial, path: str) -> Path:
-        """Return the path up from the leaf. Every queue on it also holds the preemptor."""
+        """Return the path from the leaf up to the root. Every queue on it also holds the preemptor."""
         return Path(trial.snapshot.path_up(path), 0)
 
     def withheld(self, path: str) -> frozenset[int]:
-        """Return no types: the preemptor takes the victim's place in the queue, so that every type may be taken."""
+        """Return no types. The preemptor takes the victim's place in the queue, so that victims may be taken for every type."""
         del path
         return frozenset()
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
         """Return no types.
 
-        A replacement takes nothing from its queue, so the dead zone does not apply (P9).
+        A replacement lowers no usage of its queue, so the dead zone does not apply (P9).
         """
         del trial, path
         return ()
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return True: a victim helps with every type, because the preemptor replaces it in the same queue."""
+        """Return True. A victim helps with every type, because the preemptor replaces the victim in the same queue."""
         del trial, path, index
         return True
 
     def crosses(self, trial: Trial) -> bool:
-        """Return whether a victim may leave its queue below its share: never, because the preemptor replaces it."""
+        """Return False. No victim leaves its queue below its share, because the preemptor replaces the victim."""
         del trial
         return False
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Return a mask of the rows of the ask's own application, which are barred (I2)."""
+        """Return a mask of the rows of the ask's own application, which are no victims (I2)."""
         number = trial.snapshot.queues[self.ask.leaf].number
         return gangs.of_application(trial.snapshot.allocations, number, self.ask.application_id)
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """Return the limits that the ask would exceed (I4). Plain shares by weight are included, because victims run below them (W2)."""
+        """Return the limits that the ask would exceed (I4).
+
+        Plain shares by weight are included, because victims and the ask are in the same queue (W2).
+        """
         return blocks(trial, self.ask, claiming=False)

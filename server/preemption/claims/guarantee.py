@@ -1,13 +1,13 @@
 """Claims (policy `guaranteed`): a queue below its guarantee gets its share back from queues above theirs.
 
-An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is *open*:
-the queue that decides for the type is below its guarantee in it (G2). A type is *closed* when its deciding queue already has its
-guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and runs outside the
-queue that decides for the type. The victim then counts for all types that it frees. Victims run within the ask's fence, in queues
-above their guarantees. Evicting them leaves those queues at or above their guarantees (G3, G4). The victims' priority is at most
-that of the ask (G5). All victims of a claim run on one node. The victims include as few opted-out pods as possible (G7). Each
-victim is needed (G8). The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of the
-rule (G12).
+An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is
+*open*: the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when its deciding queue
+already has its guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and
+runs outside the queue that decides for the type. The victim then counts for all types that it frees. Victims run within the
+ask's fence, in queues above their guarantees. Their eviction leaves those queues at or above their guarantees (G3, G4). The
+victims' priority is at most that of the ask (G5). All victims of a claim run on one node. The victims include as few opted-out
+pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10). A claim without a plan
+is refused with the name of the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -42,7 +42,10 @@ from server.snapshot.waiting import WaitingAsk, WaitingJob
 NAME: Final = GUARANTEED.name
 
 REFUSED: Final = ""
-"""The third part of the key under which a Trial stores the refusal of a class. For a refused application it is the application's id."""
+"""The third part of the key under which a Trial stores the refusal of a class.
+
+For a refused application, this part is the application's id.
+"""
 
 BECAUSE: Final = (
     "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
@@ -57,7 +60,7 @@ BECAUSE_IN_PROPORTION: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that may claim, and gangs. The queue that is furthest below its entitlement comes first (P3, P4)."""
+    """Yield the asks and gangs that may claim. The queue that is furthest below its entitlement comes first (P3, P4)."""
     for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
         if isinstance(claimant, WaitingJob):
             yield Intent(JOB.name, claimant.members[0], claimant)
@@ -66,10 +69,10 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether an equal ask of the same application was already refused on this Trial. Then this ask would be refused as well.
+    """Return whether an equal ask of the same application was already refused on this Trial. If so, this ask would be refused as well.
 
-    The first ask of each application is planned for, and refused with the name of the rule. All equal asks of the application
-    then wait for the back-off (G1, G12).
+    The policy plans for the first ask of each application, and a refusal names the rule. After a refusal, all equal asks of the
+    application wait for the back-off (G1, G12).
     """
     return (NAME, _class_of(trial, ask), ask.application_id, _validity(trial)) in trial.kept
 
@@ -77,8 +80,8 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 def _validity(trial: Trial) -> int:
     """Return a number that changes when the refusals of a Trial become invalid.
 
-    Normally a plan only leaves less for later asks. Refusals then stay valid, and the number is 0. If plans may make other pods
-    evictable (W8), the number is the count of nodes that plans touched.
+    Normally each plan leaves less for later asks. In that case refusals stay valid, and the number is 0. If plans may make
+    other pods evictable (W8), the number is the number of nodes that plans have touched.
     """
     return len(trial.touched) if may_improve(trial) else 0
 
@@ -92,7 +95,7 @@ def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
 
 
 def _types(trial: Trial, ask: WaitingAsk) -> Openness:
-    """Return which types of the ask are open and which are closed, with the plans so far applied."""
+    """Return which types of the ask are open and which are closed, after the plans so far."""
     return openness(trial, ask.leaf, ask.kind.demand)
 
 
@@ -100,7 +103,7 @@ def _types(trial: Trial, ask: WaitingAsk) -> Openness:
 
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first rule that forbids the ask to claim, whatever the victims are. Return None if the ask may claim."""
+    """Return the first rule that forbids the ask to claim, whatever victims there are. Return None if the ask may claim."""
     return (
         of_the_ask(trial, ask)
         or _of_its_guarantee(trial, ask)
@@ -114,9 +117,9 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
     Return None otherwise.
 
-    A closed type alone forbids nothing here: each node shows whether it is lacking.
+    A closed type alone forbids nothing here, because only some nodes may lack it.
 
-    With shares by plain weights, one closed type is enough for a refusal. The leaf then decides for all types, and gets no more
+    With plain shares by weight, one closed type is enough for a refusal. The leaf then decides for all types, and gets no more
     than it deserves (W2).
     """
     types = _types(trial, ask)
@@ -147,7 +150,7 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
     Return None otherwise.
 
-    Quota enforcement has to act first.
+    In that case, quota enforcement has to act first.
     """
     for queue in trial.snapshot.path_up(ask.leaf):
         if not queue.is_limited:
@@ -163,9 +166,9 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if a share by plain weights has no headroom for the ask (W2).
+    """Return a refusal if a plain share by weight has no headroom for the ask (W2), else None.
 
-    The capacity that waiting firm asks will need is subtracted (J4). Else return None. No eviction changes that share.
+    The capacity that waiting firm asks need is subtracted from the headroom (J4). No eviction changes that share.
     """
     for queue in trial.snapshot.path_up(ask.leaf) if protects_only_whole(trial) else ():
         held = trial.held(queue.path)
@@ -186,7 +189,7 @@ def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
 
 
 def _closed_levels(trial: Trial, closed: tuple[Deciding, ...]) -> tuple[Level, ...]:
-    """Return the queues that already have their share of the closed types, with their numbers."""
+    """Return the queues that already have their entitlement to the closed types, with their amounts."""
     return entitlement.levels(trial, (), closed)
 
 
@@ -194,7 +197,7 @@ def _closed_levels(trial: Trial, closed: tuple[Deciding, ...]) -> tuple[Level, .
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return the best node with the best victims on it (G8), or why there is none (G12)."""
+    """Return a plan with the best victims on the best node (G8), or the reason why there is no plan (G12)."""
     ask = intent.ask
     refusal = may_claim(trial, ask)
     if refusal is not None:
@@ -254,7 +257,7 @@ def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
 
 
 def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
-    """Return the rule that prevents a plan, and the nearest node with what it lacks (G12)."""
+    """Return the rule that prevents a plan, and the nearest node with the amounts that it lacks (G12)."""
     nearest = claim.nearest(trial)
     spared = () if trial.brief else claim.spared
     if nearest.node < 0:
@@ -276,7 +279,7 @@ def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
 def _closed_in_the_way(
     trial: Trial, ask: WaitingAsk, claim: Claim, nearest: Nearest
 ) -> tuple[Deciding, ...]:
-    """Return the closed types that a maximum or the nearest nodes lack, with the queues that decide for them."""
+    """Return the closed types that a maximum or the nearest nodes lack, with the queues that decide for these types."""
     lacking = nearest.closed | {one.at for one in claim.closed_blocks()}
     return tuple(one for one in _types(trial, ask).closed if one.at in lacking)
 

@@ -1,10 +1,12 @@
 """Replacement within a queue (I1 to I5): an ask replaces less important pods of its own queue.
 
-I1. The policy is off unless it is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and belong to
-other applications than the preemptor. I3. All victims run on one node, which is pledged first. The rules on victims of claims apply
-as well (G6 to G8, G10). If the ask fits once all terminating pods have ended, it gets that capacity without a victim, even if its
-queue has candidates (G8). I4. After the replacement the leaf, and every queue above it, holds no more than its maximum. I5. The ask
-has waited for the `preemption.delay` of its leaf, as an ask that claims (G1). This holds even where claims have no delay (W6).
+- I1. The policy is off unless it is listed.
+- I2. Victims run in the preemptor's leaf, have strictly lower priorities, and belong to other applications than the preemptor.
+- I3. All victims run on one node, which is pledged first. The rules on victims of claims apply as well (G6 to G8, G10). If the ask
+  fits once all terminating pods have ended, it gets that capacity without a victim, even if its queue has candidates (G8).
+- I4. After the replacement the leaf, and every queue above it, holds no more than its maximum.
+- I5. The ask has waited for the `preemption.delay` of its leaf, like an ask that claims (G1). This is so even if claims have no
+  delay (W6).
 """
 
 from collections.abc import Iterator
@@ -45,7 +47,10 @@ def _class_of(ask: WaitingAsk) -> tuple[str, str, int, int]:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return the best node with the best victims on it, all from the ask's own leaf (I2, I3). If there is none, return why (G12)."""
+    """Return a plan with the best victims on the best node, all from the ask's own leaf (I2, I3).
+
+    If there is no plan, return the reason (G12).
+    """
     ask = intent.ask
     refusal = of_the_ask(trial, ask)
     if refusal is not None:
@@ -82,7 +87,7 @@ def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _refusal(trial: Trial, search: Claim) -> Refusal:
-    """Return the rule that prevents a plan, and the nearest node with what it lacks (G12)."""
+    """Return the rule that prevents a plan, and the nearest node with the amounts that it lacks (G12)."""
     row, lacks, *_ = search.nearest(trial)
     spared = search.spared
     if row < 0:

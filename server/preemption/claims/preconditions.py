@@ -1,4 +1,4 @@
-"""The rules that an ask must pass before any victim is considered, shared by claims and replacements (G1, G3)."""
+"""The rules that an ask must pass before any victim is considered. Claims and replacements share them (G1, G3)."""
 
 from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
@@ -26,11 +26,11 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if no pod may be evicted for the ask (J3).
+    """Return a refusal if no pod may be evicted for the ask, else None (J3).
 
-    The ask's label `can-preempt` says so, or the partition's default.
+    The label `can-preempt` of the ask decides. Without the label, the partition's default decides.
 
-    Else return None. The rule applies in partitions that list policy `job`, in which a single ask is a gang of one.
+    The rule applies in partitions that list policy `job`, in which a single ask is a gang of one.
     """
     settings, may = trial.snapshot.settings, ask.spec.may_trigger
     if not settings.lists(JOB):

@@ -1,8 +1,11 @@
-"""A claim's search for victims, for all asks of one class in one leaf. It finds the best node, and the best set of victims on it (G3-G9).
+"""The search of claims for victims, for all asks of one class in one leaf.
 
-Facts about the class are computed once per Trial: the leaves with victims, the rows that pass, and a bound for each node. A plan
-can make a node better for the class only if the plan touches it. Touched nodes therefore get a new bound (design 6.7). When queues
-may fall below their shares, a plan can make untouched nodes better. Then the search restarts after each plan (W8).
+The search finds the best node, and the best set of victims on that node (G3-G9).
+
+Facts about the class are computed once per Trial: the leaves with victims, the rows that pass, and a bound for each node. A
+plan can make a node better for the class only if the plan touches it. Touched nodes therefore get a new bound (design 6.7). If
+queues may fall below their shares, a plan can also make untouched nodes better. The search then starts again after each plan
+(W8).
 """
 
 import heapq
@@ -38,28 +41,28 @@ from server.snapshot.eligibility_filter import PASSED, VictimNodes
 from server.snapshot.waiting import WaitingAsk
 
 VictimSetKey = tuple[int, int, int, int, int, str]
-"""The key of a set of victims (see `victim_sets.Key`), then the node's name. The smallest key is the best (G8)."""
+"""The key of a set of victims (see `victim_sets.Key`), followed by the node's name. The smallest key is the best (G8)."""
 NODE_STEPS: Final = 1
-"""The cost of judging a node, in units of one placement, without the steps of branch and bound."""
+"""The cost of judging a node, in units of one placement. The steps of branch and bound are not included."""
 STEPS_A_STEP: Final = 32
-"""The number of branch and bound steps that take as long as a placement."""
+"""The number of branch and bound steps that take as much time as one placement."""
 FEW = 4
-"""The number of nodes up to which judging them at once is quicker than computing their bounds."""
+"""The number of nodes up to which judging the nodes is quicker than computing their bounds."""
 UNTOLD: Final = frozenset({PASSED, CODES.gone})
 """The codes of rows that are not reported as protected by a rule."""
 UNJUDGED = -1
-"""The value of ``plans`` for a node of which only a bound is known."""
+"""The value of ``plans`` for a node for which only a bound is known."""
 
 
 class Considered(NamedTuple):
-    """The rows from which the victims on a node were chosen, and the types that were needed then."""
+    """The rows from which the victims on a node were chosen, and the types that were needed at that time."""
 
     rows: Sequence[int] = ()
     kinds: tuple[int, ...] = ()
 
 
 class ChosenNode(NamedTuple):
-    """The chosen node and its victims, as row numbers of the snapshot, and the rows from which the victims were chosen."""
+    """The chosen node, its victims, and the rows from which the victims were chosen. Nodes and victims are row numbers of the snapshot."""
 
     node: int
     rows: tuple[int, ...]
@@ -67,10 +70,10 @@ class ChosenNode(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """The node that comes nearest to a plan, -1 for none, with what it ``lacks`` by type.
+    """The node that comes nearest to a plan, -1 if there is none, with the amounts that it ``lacks``, by type.
 
-    ``barred`` is the number of nodes that lack a closed type. ``is_barred`` says that the nearest node is one of these nodes. Then
-    ``closed`` has the closed types that this node lacks.
+    ``barred`` is the number of nodes that lack a closed type. ``is_barred`` says that the nearest node is one of these nodes.
+    If so, ``closed`` contains the closed types that this node lacks.
     """
 
     node: int
@@ -81,7 +84,7 @@ class Nearest(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The best set on a node after ``plans`` plans, or only a bound for the node (UNJUDGED)."""
+    """The best set of victims on a node after ``plans`` plans, or only a bound for the node (UNJUDGED)."""
 
     key: VictimSetKey
     plans: int
@@ -93,8 +96,8 @@ class _Entry(NamedTuple):
 class Claim:
     """The search for one class of asks of one leaf, on one Trial.
 
-    ``cut`` says that the search stopped at its limit on some node, before it had a result. With ``limited`` False, maxima on
-    the path of the ask's queue are ignored.
+    ``cut`` says that on some node the search reached its limit before it had a result. With ``limited`` False, maxima on the
+    path of the ask's queue are ignored.
     """
 
     def __init__(
@@ -115,20 +118,23 @@ class Claim:
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
-        """The nodes that plans touched after bounds were computed for all nodes. The heap has their new bounds or results."""
+        """The nodes that plans have touched since bounds were computed for all nodes.
+
+        The heap has the new bounds or results of these nodes.
+        """
         self._weights = trial.snapshot.weights
         self._improves = may_improve(trial)
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
-        """Compute which rows pass and a bound for every node, or reuse the pool of a queue with equal eligibility."""
+        """Compute the rows that pass, and a bound for every node. If a queue with equal eligibility has a pool, reuse that pool."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         self._pool = find_pool(trial, self.ask.kind, self._eligibility, self._least())
         self._order = order(trial.snapshot.settings, "claim")
         self._candidates = Candidates(trial, self._eligibility, self._order, self._pool.preferred)
         self._drawn = 0
         self._ahead: VictimSetKey | None = None
-        """The bound of the node that is drawn next, None until it is computed."""
+        """The bound of the node that is drawn next, None until the bound is computed."""
         self._began = len(trial.touched)
         self._moved.clear()
         self._seen = self._pool.seen
@@ -136,7 +142,7 @@ class Claim:
         self._latest.clear()
 
     def _least(self) -> Least:
-        """Return the amounts that must be freed whichever node is chosen: the headroom that the ask's full queues lack."""
+        """Return the amounts that must be freed on every node that is chosen: the headroom that the full queues on the ask's path lack."""
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
@@ -155,13 +161,13 @@ class Claim:
         )
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
-        """Return, for each node, whether the ask could be placed on it, and the least amount that has to be freed on it."""
+        """Return, for each node, whether the ask could be placed on it, and the smallest amounts that must be freed on it."""
         return trial.short_nodes(self.ask.kind, self._least(), self._eligibility.closed)
 
     # The search ---------------------------------------------------------------------------------------
 
     def best(self, trial: Trial) -> ChosenNode | None:
-        """Return the best node with the best set on it, with the plans so far applied. Return None if there is none."""
+        """Return the best node with the best set of victims on it, after the plans so far. Return None if there is none."""
         blocks = self._find_blocks(trial)
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
@@ -179,13 +185,13 @@ class Claim:
         return self._pop(trial)
 
     def is_stale(self, trial: Trial) -> bool:
-        """Return whether plans changed a node after the candidate pool was built. Then the pool may be out of date."""
+        """Return whether plans have touched a node since the candidate pool was built. If so, the pool may be out of date."""
         return self._pool.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> ChosenNode | None:
-        """Return a node for an ask that maxima block, and its victims (G9).
+        """Return a node and victims for an ask that maxima block (G9).
 
-        The victims run on the node or, below those maxima, on any node.
+        Victims run on that node, or in queues below those maxima on any node.
 
         The node is the one that the ask would get without the maxima. Return None if no maximum blocks the ask, or if no set of
         victims is found.
@@ -271,7 +277,7 @@ class Claim:
         return (*cover.parts(rank), fewest, excess, trial.snapshot.nodes.ids[node])
 
     def _judge(self, trial: Trial, node: int) -> None:
-        """Find the best set on a node and keep it, if there is one."""
+        """Find the best set of victims on a node, and store it if there is one."""
         self._latest.pop(node, None)
         considered, need = self._standing_on(trial, node), self._need(trial, node)
         found = self._solve(trial, need, considered) if trial.is_open(node) else None
@@ -327,11 +333,9 @@ class Claim:
     # The report ---------------------------------------------------------------------------------------
 
     def nearest(self, trial: Trial) -> Nearest:
-        """Return the node that would lack least if all victims that the rules allow were evicted (G12).
+        """Return the node that would lack least if all victims that the rules allow were evicted, with the missing amounts (G12).
 
-        Also return what the node would lack.
-
-        A node that lacks a closed type is returned only if all nodes lack one (G2).
+        A node that lacks a closed type is returned only if every node lacks a closed type (G2).
         """
         snapshot, closed = trial.snapshot, self._eligibility.closed
         nodes, need = trial.short_nodes(self.ask.kind)
@@ -349,7 +353,7 @@ class Claim:
         return Nearest(row, lacks, int(barred.sum()), lacking, is_barred)
 
     def closed_blocks(self) -> tuple[Block, ...]:
-        """Return the maxima that lack a closed type for the ask: no victim may free headroom below them (G2)."""
+        """Return the maxima that lack a closed type for the ask. No victim may free headroom below these maxima (G2)."""
         return tuple(one for one in self._blocks if one.at in self._eligibility.closed)
 
     @property
@@ -360,7 +364,7 @@ class Claim:
     def ranking(self, trial: Trial, choice: ChosenNode) -> Ranking:
         """Return the ranking of the candidates from which the victims were chosen, for explanations.
 
-        Claims are frequent, so the candidates are stored unsorted, unless only an excerpt is kept.
+        Claims are frequent. The candidates are therefore stored unsorted, unless only an excerpt is kept.
         """
         snapshot = trial.snapshot
         columns, keys, known = snapshot.allocations, snapshot.allocations.keys, self._candidates

@@ -1,7 +1,9 @@
-"""The order of claiming asks and gangs: the queue furthest below its entitlement is next (P3, P4). The order is updated after each plan.
+"""The order of claiming asks and gangs: the queue that is furthest below its entitlement is next (P3, P4).
 
-A plan changes what the queues of its asks and of its victims hold. Only leaves whose distance depends on these queues are measured
-again. Thus other queues with claims add nothing to the cost of a plan.
+The order is updated after each plan.
+
+A plan changes the amounts that the queues of its asks and victims hold. Only leaves whose distance depends on these queues are
+measured again. Thus other queues with claims add nothing to the cost of a plan.
 """
 
 import heapq
@@ -16,7 +18,7 @@ from server.snapshot.waiting import WaitingAsk, WaitingJob
 Claimant = WaitingAsk | WaitingJob
 """A single ask or a gang. Both wait in one order (P3)."""
 LAST: Final = Fraction(1 << 63)
-"""The distance of a queue that is entitled to nothing, larger than any other: amounts stay below 2^62."""
+"""The distance of a queue that is entitled to nothing. It is larger than any other distance, because amounts stay below 2^62."""
 
 
 class _Place(NamedTuple):
@@ -30,8 +32,8 @@ class _Place(NamedTuple):
 class Claimants:
     """The claiming asks and gangs of a snapshot, leaf by leaf.
 
-    Within a queue, asks and gangs keep their order. Between queues at the same distance, the order of the queues' first asks or
-    gangs decides.
+    Within a queue, asks and gangs keep their order. Between queues at equal distances, the order of their first asks or gangs
+    decides.
     """
 
     def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
@@ -41,12 +43,12 @@ class Claimants:
         for one in sorted(claimants, key=_turn, reverse=True):
             self._lines.setdefault(one.leaf, []).append(one)
         self._ends: dict[str, str] = {}
-        """By leaf, the key of its last claim that was read, if the snapshot may leave out further ones."""
+        """The key of the last claim that was read from each leaf, by leaf. It is set only if the snapshot may leave out later claims."""
         for leaf in self._lines if trial.further_claims else ():
             self._note_end(leaf)
         self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
         self._measured: dict[str, list[str]] = {}
-        """By queue, the leaves whose distance depends on that queue."""
+        """The leaves whose distance depends on each queue, by queue."""
         for leaf, found in self._measures.items():
             for path, _ in found:
                 self._measured.setdefault(path, []).append(leaf)
@@ -72,7 +74,10 @@ class Claimants:
         self._ends[leaf] = next(singles, "")
 
     def _extend(self, leaf: str) -> None:
-        """Read the next claims of the leaf. In its order they come after the last claim that was read."""
+        """Read the next claims of the leaf.
+
+        In its order, they come after the last claim that was read.
+        """
         assert self._trial.further_claims is not None, "only then is the last claim known"
         further = self._trial.further_claims(leaf)
         if further:
@@ -109,7 +114,7 @@ class Claimants:
 
 
 def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
-    """Return how near a leaf is to its entitlement E (P4).
+    """Return the distance of a leaf from its entitlement E (P4).
 
     This is the largest quotient of usage and E over the types of ``measured``.
 

@@ -1,9 +1,9 @@
 """The victims on one node: the best set of candidates that covers all needs and exceeds no cap (G8).
 
-A *need* is the least amount that has to be freed. A *cap* is the most that may be taken. The cap of a queue is what it uses above
-its guarantee. The cap of a disruption budget is the number of pods that it allows to be evicted. A set within all caps is *legal*.
-A legal set stays legal when one of its victims is removed. Therefore victims that are not needed can be taken out of a set (*given
-back*).
+A *need* is the least amount that has to be freed. A *cap* is the most that may be taken. The cap of a queue is the amount that
+it uses above its guarantee. The cap of a disruption budget is the number of pods that may be evicted from its group. A set
+within all caps is *legal*. A legal set stays legal when one of its victims is removed. Victims that are not needed can
+therefore be removed from a set (*given back*).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,11 +25,11 @@ Key = tuple[int, int, int, int, int]
 class Candidate(NamedTuple):
     """A candidate with the amounts that its eviction frees.
 
-    ``gives`` has the amount for each need. ``frees`` has the amounts on the candidate's node, by type. ``takes`` has what the
-    candidate uses up of the caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order. ``row`` is its
-    row in the snapshot. ``over`` is for partitions in which one victim may bring its queues below their shares. It lists the ways
-    in which this candidate may be that victim. Each way lists caps by index, of each of which the other victims must leave at least
-    one unit (W8).
+    ``gives`` has, for each need, the amount that the candidate frees. ``frees`` has the amounts that it frees on its node, by
+    type. ``takes`` has the amounts of the caps that the candidate uses up, as pairs of the index of a cap and a quantity.
+    ``place`` is its place in claim order. ``row`` is its row in the snapshot. ``over`` is used in partitions in which one
+    victim may bring its queues below their shares. It lists the ways in which this candidate may be that victim. A way is a
+    list of caps, by index. The other victims must leave at least one unit of each of these caps (W8).
     """
 
     place: int
@@ -45,9 +45,9 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The needs that the victims of a node have to cover, the caps on what they take, and the measure of excess.
+    """The needs that the victims of a node have to cover, the caps on the amounts that they take, and the measure of excess.
 
-    ``lacks`` has what the node lacks, by resource type. ``weights`` makes amounts of different types comparable.
+    ``lacks`` are the amounts that the node lacks, by resource type. ``weights`` makes amounts of different types comparable.
     """
 
     needs: tuple[int, ...]
@@ -57,7 +57,7 @@ class Task:
 
 
 class CoveringSet(NamedTuple):
-    """A covering set in claim order, with its key. ``steps`` is the number of sets that branch and bound examined.
+    """A covering set, with its victims in claim order and its key. ``steps`` is the number of sets that branch and bound examined.
 
     ``cut`` says that the search reached its limit, so that a better set may exist.
     """
@@ -71,7 +71,8 @@ class CoveringSet(NamedTuple):
 class NotFound(NamedTuple):
     """The result of a search that found no covering set.
 
-    ``cut`` says that the search reached its limit, so that a set may exist. ``steps`` is the number of sets that it examined.
+    ``cut`` says that the search reached its limit, so that a set may exist. ``steps`` is the number of sets that the search
+    examined.
     """
 
     cut: bool
@@ -79,9 +80,9 @@ class NotFound(NamedTuple):
 
 
 def choose(candidates: Sequence[Candidate], task: Task) -> CoveringSet | NotFound:
-    """Return the best legal set that covers the needs, or why none was found.
+    """Return the best legal set that covers the needs, or `NotFound`.
 
-    ``candidates`` must be in claim order (V2). Each of them must help with some need and be legal alone.
+    ``candidates`` must be in claim order (V2). Each candidate must help with some need, and must be legal alone.
     """
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
@@ -91,15 +92,15 @@ def choose(candidates: Sequence[Candidate], task: Task) -> CoveringSet | NotFoun
 
 
 def is_legal(one: Candidate, task: Task) -> bool:
-    """Return whether the caps leave enough for this candidate alone."""
+    """Return whether the caps allow this candidate alone."""
     return _fits(one, task.caps)
 
 
 def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best set in which exactly one victim brings its queues below their share. Return None if there is no such set.
+    """Return the best set in which exactly one victim brings its queues below their shares. Return None if there is no such set.
 
-    That victim is the *boundary candidate*. Call this function only with `proportion.overshoot: last` (W8), and only if no
-    legal set covers the needs. The result may contain victims that could be given back.
+    That victim is the *boundary candidate*. This function may be called only with `proportion.overshoot: last` (W8), and only
+    if no legal set covers the needs. The result may contain victims that could be given back.
     """
     best: CoveringSet | None = None
     for boundary in candidates:
@@ -113,10 +114,10 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
 
 
 def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
-    """Return the task for the victims beside ``boundary``, the one victim that may bring its queues below their shares.
+    """Return the task for the victims besides ``boundary``, the one victim that may bring its queues below their shares.
 
-    Before that victim is evicted, its queues must exceed their share in one type, and have at least their share of every type that
-    the victim uses (W9). Return None if the caps of the task do not allow that.
+    Before that victim is evicted, its queues must exceed their shares in one type. They must also have at least their shares of
+    every type that the victim uses (W9). Return None if the caps of the task do not allow that.
     """
     caps = list(task.caps)
     for place in places:
@@ -129,7 +130,7 @@ def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> T
 def _best_of_others(
     boundary: Candidate, others: Sequence[Candidate], task: Task
 ) -> tuple[Candidate, ...] | None:
-    """Return the best set of other victims that covers what the boundary candidate leaves of the needs.
+    """Return the best set of other victims that covers the needs that the boundary candidate leaves.
 
     Return None if there is no such set.
     """
@@ -170,7 +171,10 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return the excess: what is freed beyond the node's lack, as the largest share of the partition's capacity over all types."""
+    """Return the excess: the amount that is freed beyond the amount that the node lacks.
+
+    It is the largest share of the partition's capacity over all types.
+    """
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -192,7 +196,7 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
-    """Take each candidate that helps and is legal, in order, until the needs are covered.
+    """Take in order each candidate that helps and is legal, until the needs are covered.
 
     Then give back the victims that are not needed (G8).
 
@@ -232,7 +236,7 @@ def _take(one: Candidate, left: list[int], caps: list[int]) -> None:
 
 
 def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
-    """Return the victims without those that are not needed (invariant 11). The most protected victim is examined first."""
+    """Return the victims that are needed (invariant 11). The most protected victim is examined first."""
     kept = list(taken)
     for one in sorted(taken, key=_protection)[::-1]:
         spared = [need + given for need, given in zip(left, one.gives, strict=True)]
@@ -251,9 +255,9 @@ def _most_useful(task: Task) -> "_Usefulness":
 
 
 class _Usefulness:
-    """The order of candidates by how much of the needs each covers, the most first.
+    """The order of candidates by the part of the needs that each covers, the largest part first.
 
-    The values are exact: whole numbers over the product of the needs.
+    The values are exact whole numbers: the covered parts of the needs, multiplied by the product of all needs.
     """
 
     def __init__(self, needs: Sequence[int]) -> None:
@@ -272,7 +276,7 @@ class _Usefulness:
 
 
 def _single(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best candidate that suffices alone, or None. Among equals, the first in claim order is the best."""
+    """Return the best candidate that covers the needs alone, or None. Among equals, the first in claim order is the best."""
     alone = [one for one in candidates if _covers(one.gives, task.needs)]
     keys = [_key_alone(one, task) for one in alone]
     if not keys:
@@ -282,7 +286,7 @@ def _single(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
 
 
 def _key_alone(one: Candidate, task: Task) -> Key:
-    """Return the key of a set of one."""
+    """Return the key of a set with one victim."""
     freed = [0] * len(task.lacks)
     for index, quantity in one.frees:
         freed[index] = quantity
@@ -297,7 +301,7 @@ def _covers(gives: Sequence[int], needs: Sequence[int]) -> bool:
 
 
 def _meets_bound(key: Key, candidates: Sequence[Candidate], task: Task) -> bool:
-    """Return whether no covering set can have a better key. Each part of the key is bounded given the parts before it."""
+    """Return whether no covering set can have a better key. Each part of the key has a bound, given the parts before it."""
     opted, originators, priority, number, excess = key
     willing = [one for one in candidates if not one.opted]
     if opted and (opted > 1 or _suffice(willing, task)):
@@ -322,7 +326,10 @@ def _suffice(candidates: Sequence[Candidate], task: Task) -> bool:
 
 
 def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
-    """Return a lower bound on the number of candidates that cover the needs. For each need, the largest amounts are counted first."""
+    """Return a lower bound on the number of candidates that cover the needs.
+
+    For each need, the candidates that free the most are counted first.
+    """
     fewest = 1
     for index, need in enumerate(task.needs):
         count, left = 0, need
@@ -353,7 +360,7 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
 class _Search:
     """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps.
 
-    ``best`` is the best set so far. The search returns it if there is no better set.
+    ``best`` is the best set that was found so far, which may come from outside this search.
     """
 
     def __init__(
@@ -376,12 +383,13 @@ class _Search:
             yield bits.setdefault(kind, 1 << len(bits))
 
     def _columns(self) -> Iterator[list[int]]:
-        """Yield for each need a list with the amounts that the candidates free for it."""
+        """Yield, for each need, a list with the amounts that the candidates free for it."""
         for index in range(len(self.task.needs)):
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """Yield for each need a list: at each place, the sum of what the candidates from that place on free for the need."""
+        """Yield, for each index of the candidates, the amounts that the candidates from there on free together, one amount for each need.
+        """
         for start in range(len(self.candidates) + 1):
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]
@@ -403,7 +411,8 @@ class _Search:
     ) -> None:
         """Search the sets that take or leave out the candidate at ``start``.
 
-        ``passed`` has the bits of kinds of which one candidate was left out. Another candidate of such a kind would not be better.
+        ``passed`` has the bits of the kinds from which a candidate was left out. Another candidate of such a kind would not be
+        better.
         """
         self.steps += 1
         if self.steps > STEPS_MAX:
@@ -421,7 +430,7 @@ class _Search:
         self._descend(start + 1, left, caps, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
-        """Return whether the candidates from ``start`` on give too little, or cannot lead to a better set than the best so far."""
+        """Return whether the candidates from ``start`` on free too little, or cannot lead to a better set than the best so far."""
         for need, more in zip(left, self.rest[start], strict=True):
             if need > more:
                 return True

@@ -1,8 +1,8 @@
 """The eligibility of allocations as victims for a gang (J7).
 
-In the gang's own queue, pods with lower priorities may be evicted, whatever the queue is entitled to. In other queues the
-eligibility rules of claims hold (G3 to G5). A victim is taken only for a type that a queue on the gang's path guarantees. All these
-victims together give at most the amount to which that queue is still entitled.
+In the gang's own queue, pods with lower priorities may be evicted, whatever the queue's entitlement. In other queues, the
+eligibility rules of claims apply (G3 to G5). A victim is taken only for a type that a queue on the gang's path guarantees. All
+victims of other queues together give at most the amount to which that queue is still entitled.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def added(demands: Iterator[Demand]) -> Demand:
 
 
 def whole(job: WaitingJob) -> WaitingAsk:
-    """Return the gang as one ask: the sum of all members' requests, at the priority of the least important member."""
+    """Return the gang as one ask, with the sum of all members' requests and the priority of the least important member."""
     first = job.members[0]
     kind = replace(
         first.kind,
@@ -47,8 +47,8 @@ def whole(job: WaitingJob) -> WaitingAsk:
 class GangEligibility:
     """The eligibility of victims for one gang on one Trial.
 
-    ``owed`` are the queues on the gang's path that decide for its types. Their entitlements bound how much other queues have to
-    give (G2).
+    ``owed`` are the queues on the gang's path that decide for the types that the gang requests. Their entitlements bound the
+    amounts that other queues have to give (G2).
     """
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
@@ -56,8 +56,8 @@ class GangEligibility:
         self.whole = whole(job)
         self.leaf = job.leaf
         self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
-        # `share` bounds what other queues give, type by type. Therefore no type is closed for the gang as a
-        # whole.
+        # `share` bounds the amounts that other queues give, type by type. Therefore no type is closed for
+        # the gang as a whole.
         self._others = (
             ClaimEligibility(trial, self.whole, Openness(self.owed)) if self.owed else None
         )
@@ -119,15 +119,15 @@ class GangEligibility:
         return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
     def _own(self, trial: Trial) -> LeafEligibility:
-        """Return the eligibility of the gang's own queue (J7). Victims have strictly lower priorities, whatever the queue may claim.
+        """Return the eligibility of the gang's own queue (J7). Victims there have strictly lower priorities, whatever the queue may claim.
 
-        Only the net loss of the queue counts (invariant 3).
+        Only the net loss of the queue is limited (invariant 3).
         """
         margins = self.margins(trial, self.leaf)
         return own_leaf(trial, self.leaf, self._needed, self.job.priority, margins)
 
     def margins(self, trial: Trial, leaf: str) -> QueueMargins:
-        """Return the queues from a leaf up, each with the amounts by type that it can lose (G4)."""
+        """Return the queues from a leaf up to the root. Each queue comes with the amounts that it can lose, by type (G4)."""
         known = self._margins.get(leaf)
         if known is None:
             known = self._margins[leaf] = self._find_margins(trial, leaf)
@@ -142,9 +142,9 @@ class GangEligibility:
         return self._others.margins(trial, leaf)
 
     def share(self, trial: Trial) -> dict[int, int]:
-        """Return how much may be taken from other queues, by type index.
+        """Return the amounts that may be taken from other queues, by type index.
 
-        This is the deciding queue's entitlement less what the queue holds.
+        For each type, this is the entitlement of the deciding queue less the amount that the queue holds.
 
         A type without a deciding queue has no entry. Such a type has no limit here, because no victim is taken for it (J7).
         """

@@ -1,12 +1,17 @@
 """The policy for gangs (`job`): every member gets a node at once, or no pod is evicted.
 
-J3. A gang is planned for if pods may be evicted for all of its members. There is no delay. After a refusal the gang waits for its
-back-off. J6. A gang is planned for only if what it requests fits below the limit of its class (firm or lendable) in the queue. The
-lendable pods of the queue that may be evicted are not counted. J7. Only lendable pods are evicted. In the gang's own queue they
-must have a strictly lower priority than the gang. In other queues, G3 to G5 must allow the eviction, and the gang's queue must
-still be entitled to what the pods give. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority,
-age and key. The least important victims come first. If one member gets no node, nothing is evicted. J12. A gang that would fall
-below its minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
+- J3. The policy plans for a gang if pods may be evicted for all of its members. There is no delay. After a refusal the gang waits
+  for its back-off.
+- J6. The policy plans for a gang only if the gang's request fits below the limit of its class (firm or lendable) in the queue. The
+  lendable pods of the queue that may be evicted are not counted in this test.
+- J7. Only lendable pods are evicted. In the gang's own queue, victims must have a strictly lower priority than the gang. In other
+  queues, G3 to G5 must allow the eviction, and the gang's queue must still be entitled to the amounts that the victims free. The
+  gang's own pods and firm pods are never evicted.
+- J8. Members are placed by priority, age and key. The least important victims are evicted first. If one member gets no node, nothing
+  is evicted.
+- J12. A gang that would fall below its minimum is evicted whole or not at all.
+
+A single ask counts as a gang of one member (J4).
 """
 
 from collections.abc import Iterator
@@ -48,7 +53,7 @@ def _order(job: WaitingJob) -> tuple[int, int, int]:
 
 
 def of_one(ask: WaitingAsk) -> WaitingJob:
-    """Return a single ask as a gang of one."""
+    """Return a single ask as a gang of one member."""
     return WaitingJob(ask.spec.job_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
 
 
@@ -56,7 +61,10 @@ def of_one(ask: WaitingAsk) -> WaitingJob:
 
 
 def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
-    """Return the first rule that forbids evictions for the gang, whatever the victims are. Return None if it may be planned for."""
+    """Return the first rule that forbids evictions for the gang, whatever victims there are.
+
+    Return None if the policy may plan for the gang.
+    """
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
@@ -121,11 +129,9 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
-    """Return a refusal if a lendable gang would exceed its leaf's limit (J6).
+    """Return a refusal if a lendable gang would exceed the limit of its leaf, else None (J6).
 
     The victims that the leaf has for the gang count as gone.
-
-    Else return None.
     """
     kind, leaf = search.eligibility.whole.kind, search.job.leaf
     if kind.job_class is not JobClass.LENDABLE:
@@ -154,7 +160,7 @@ def _release(search: JobSearch, row: int) -> Release:
 def _refusal(trial: Trial, search: JobSearch, answer: GangAnswer) -> Refusal:
     """Return the refusal of a gang (G12).
 
-    It names the member without a node and the nearest node, or the queue that is full.
+    The refusal names the member without a node and the nearest node, or the queue that is full.
     """
     spared, told = search.spared(), levels(trial, search)
     if answer.member is None:
@@ -177,5 +183,5 @@ def _since(answer: GangAnswer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """Return the amounts of the queues that bound what other queues give to the gang, for an explanation."""
+    """Return, for an explanation, the amounts of the queues whose entitlements bound what other queues give to the gang."""
     return entitlement.levels(trial, search.eligibility.owed)

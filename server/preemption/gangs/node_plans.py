@@ -1,14 +1,14 @@
 """The victims on one node for one more member of a gang, and a lower bound on their number.
 
-Victims are evicted least important first, and each test counts the victims taken before (J8). Usually no candidate is barred by a
-gang, a disruption budget or a queue near its limit. In that case candidates are taken without tests, and the result is also valid
-for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be barred, `NodePlanner` takes the full
-path with every test.
+Victims are evicted least important first, and each test includes the victims that were taken before (J8). Usually no gang,
+disruption budget or queue near its limit protects a candidate. Candidates are then taken without tests, and the result is also
+valid for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be protected, `NodePlanner`
+takes the full path with every test.
 
-`Closer` computes a lower bound on the number of victims where no candidate is passed over (design 6.7). It takes a node's
-candidates in the order of the partition until the member fits. This is usually a higher bound than that of `assignments.field`. A
-queue, a disruption budget or a gang may bar a candidate, so that the next one is taken. Such a node keeps the bound of
-`assignments.field`.
+`Closer` computes a lower bound on the number of victims for nodes on which no candidate is passed over (design 6.7). The bound
+is the number of the node's candidates that are taken, in the partition's order, until the member fits. This bound is usually
+higher than that of `assignments.field`. A queue, a disruption budget or a gang may protect a candidate, so that the next
+candidate is taken. A node with such a candidate keeps the bound of `assignments.field`.
 """
 
 from collections.abc import Iterable, Set
@@ -27,7 +27,7 @@ from server.snapshot.assignments import MemberNodes
 NodeKey = tuple[int, int, int, str]
 """The key of a node: highest victim priority, victim gangs, victims, node name. The smallest key is the best (J9)."""
 NO_VICTIMS: Final = PRIORITY_MIN - 1
-"""The highest priority of an empty set of victims, below any other."""
+"""The value for the highest priority in an empty set of victims, below every priority."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in units of one placement."""
 
@@ -35,7 +35,7 @@ NODE_STEPS: Final = 1
 class Judged(NamedTuple):
     """The verdict on a node for one more member: the units to evict there, and the key by which nodes are compared.
 
-    ``key`` is None if all allocations that may be evicted on the node free too little.
+    ``key`` is None if the allocations that may be evicted on the node free too little together.
     """
 
     key: NodeKey | None
@@ -43,9 +43,9 @@ class Judged(NamedTuple):
 
 
 class NodePlanner:
-    """The search for victims on one node, given the members placed so far and the victims taken so far.
+    """The search for victims on one node, given the members and the victims of the plan so far.
 
-    Judging a node leaves the assignment as it was. With ``own_first``, the allocations of the gang's own queue come before all
+    Judging a node leaves the assignment unchanged. With ``own_first``, the allocations of the gang's own queue come before all
     others.
     """
 
@@ -64,10 +64,10 @@ class NodePlanner:
         return self._judge_fast(node, demand) or self._judge_plain(node, demand)
 
     def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
-        """Return whether the units of an earlier verdict may still be evicted. Then the verdict is still valid.
+        """Return whether the units of an earlier verdict may still be evicted, so that the verdict is still valid.
 
-        Candidates that the verdict passed over are not tested again. Placing members on other nodes normally gives a node no new
-        candidates. A node that may have got new ones is queued for a new verdict (`search`).
+        Candidates that the verdict passed over are not tested again. Placing members on other nodes normally gives a node no
+        new candidates. A node that may have got new candidates is queued for a new verdict (`search`).
         """
         if self._is_plain(units, demand):
             return True
@@ -95,7 +95,10 @@ class NodePlanner:
     # The fast path --------------------------------------------------------------------------------
 
     def _judge_fast(self, node: int, demand: Demand) -> Judged | None:
-        """Return the verdict if no candidate can be barred. Return None if one may be barred."""
+        """Return the verdict if no candidate can be protected by a queue, a budget or a gang.
+
+        Return None if a candidate may be protected.
+        """
         lacks = self.assignment.lacks_with(node, demand)
         rows: list[int] = []
         for row in self.order(node):
@@ -111,7 +114,7 @@ class NodePlanner:
         return Judged(None) if lacks else Judged(self.key(node, units), units)
 
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
-        """Return whether none of these units can be barred now, whatever other victims were taken."""
+        """Return whether none of these units can be protected now, whatever other victims were taken."""
         rows = [row for unit in units for row in unit]
         if not all(
             row not in self.assignment.taken and self.assignment.is_plain(row) for row in rows
@@ -121,7 +124,7 @@ class NodePlanner:
         return not others or self.assignment.has_plenty_of_share(demand)
 
     def order(self, node: int) -> list[int]:
-        """Return the rows on a node that pass every rule on a single allocation, least important first."""
+        """Return the rows on a node that pass every rule on single allocations, least important first."""
         known = self._orders.get(node)
         if known is None:
             rows = filter(self.units.passed, self.trial.snapshot.allocations.rows_on(node))
@@ -133,7 +136,7 @@ class NodePlanner:
     # The full path --------------------------------------------------------------------------------
 
     def _judge_plain(self, node: int, demand: Demand) -> Judged:
-        """Return the verdict with every test. `_judge_fast` returns the same verdict where no candidate can be barred."""
+        """Return the verdict with every test. `_judge_fast` returns the same verdict if no candidate can be protected."""
         self.assignment.assign(node, demand)
         units = self._walk(node)
         enough = self.assignment.holds(node) and self.assignment.takes_no_more_than_its_share()
@@ -148,8 +151,8 @@ class NodePlanner:
     def _walk(self, node: int) -> list[Unit]:
         """Take candidates, least important first, until the member fits (J8).
 
-        Each candidate is tested together with those taken before it. A candidate that was passed over may be taken in a later
-        pass.
+        Each candidate is tested together with the candidates taken before it. A candidate that was passed over may be taken in
+        a later pass.
         """
         units: list[Unit] = []
         before = -1
@@ -165,7 +168,7 @@ class NodePlanner:
         return units
 
     def _unit(self, node: int, row: int) -> Unit | None:
-        """Return the unit that is evicted with an allocation. Return None if it does not help or may not be evicted."""
+        """Return the unit that is evicted with an allocation. Return None if the allocation does not help or may not be evicted."""
         lacks = self.assignment.lacks(node)
         if row in self.assignment.taken or not any(
             index in lacks for index, _ in self.units.line(row).frees
@@ -178,8 +181,8 @@ class NodePlanner:
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
     """Return whether an allocation helps. If it does, subtract the amounts that it frees from the lacking amounts.
 
-    ``takes`` are the types for which the allocation may be taken, None for any. Once the allocation is taken, it counts for all
-    types that it frees (J7).
+    ``takes`` are the types for which the allocation may be taken, None for any type. Once the allocation is taken, it counts
+    for all types that it frees (J7).
     """
     if not any(index in lacks and (takes is None or index in takes) for index, _ in frees):
         return False
@@ -192,9 +195,9 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """Bounds for the nodes of one `MemberNodes`, closer than its own.
+    """Bounds for the nodes of one `MemberNodes` that are closer than its own bounds.
 
-    These bounds are valid until a queue that barred no candidate may have to bar one (`holds`).
+    These bounds are valid until a queue that protected no candidate may have to protect one (`holds`).
     """
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:
@@ -227,7 +230,7 @@ class Closer:
 
 
 def _passable(assignment: TentativeAssignment) -> tuple[Mask, frozenset[str]]:
-    """Return the rows that might be passed over on their nodes, and the queues that bar no candidate now."""
+    """Return the rows that might be passed over on their nodes, and the queues that protect no candidate now."""
     trial = assignment.trial
     columns = trial.snapshot.allocations
     barring: list[int] = []

@@ -1,14 +1,14 @@
-"""The search for a gang's plan (J8, J9). It finds a node for each member in turn, and victims for all of them together.
+"""The search for a gang's plan (J8, J9). The search finds a node for each member in turn, and victims for all members together.
 
-Nodes are judged in the order of a lower bound on their key, as in a claim (design 6.7). Placing a member normally makes a node only
-worse for the members after it. In two cases nodes may become better, and are judged again. The first: victims leave a node. If a
-gang is evicted, these are all nodes with a member of it. The second: victims of the gang's own queue increase what may be taken
-from other queues (J7). Then all nodes are judged again.
+Nodes are judged in the order of a lower bound on their keys, as in a claim (design 6.7). Placing a member normally makes a node
+only worse for the members after it. In two cases nodes may become better, and are judged again. In the first, victims leave a
+node. If a whole gang is evicted, these are all nodes on which its members run. In the second, victims of the gang's own queue
+increase the amount that may be taken from other queues (J7). All nodes are then judged again.
 
-The finished plan must justify each victim of another queue (J7). Suppose all victims of the gang's own queue are gone. The victim
-must then free a type that is still lacking and to which the gang's queue is entitled. If a victim is not justified, the search is
-repeated once, with the allocations of the gang's own queue first on every node. If the repeated search finds no plan either, the
-gang has none.
+The finished plan must justify each victim of another queue (J7). A victim is justified if it passes a test in which all victims
+of the gang's own queue count as gone. In this test, the victim must free a type that is still lacking and to which the gang's
+queue is entitled. If a victim is not justified, the search is repeated once. On every node it then takes the allocations of the
+gang's own queue first. If the repeated search finds no plan either, the gang gets none.
 """
 
 import heapq
@@ -33,7 +33,7 @@ from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingJob
 
 UNJUDGED: Final = -1
 RANKED_NODES_MAX: Final = 8
-"""The number of nodes whose candidates a decision records in their order."""
+"""The number of nodes for which a decision records the order of the candidates."""
 Ties = Set[str | int]
 """The queues, disruption budgets and gangs that a victim shares with other candidates."""
 Mark = tuple[bool, str | int]
@@ -52,10 +52,11 @@ class MemberAssignment(NamedTuple):
 class GangAnswer(NamedTuple):
     """The result of a search: a whole plan, or the reason why there is none.
 
-    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan, ``member`` is
-    the member without a node, and ``row`` is the node nearest to holding it. ``lacks`` has the amounts missing there, by type.
-    ``full`` has the queues whose maximum has too little headroom (J4). ``unowed`` says that other queues could give the missing
-    amounts, but that the gang's queue is not entitled to them.
+    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan,
+    ``member`` is the member that gets no node, and ``row`` is the node that comes nearest to holding it. ``lacks`` has the
+    amounts that are missing on that node, by type. ``full`` has the queues whose maximum has too little headroom, each with a
+    type index (J4). ``unowed`` says that other queues could give the missing amounts, but that the gang's queue is not entitled
+    to them.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -73,7 +74,7 @@ class GangAnswer(NamedTuple):
 
 
 class JobSearch:
-    """The search for one gang on one Trial. Of the Trial only the count of steps is changed."""
+    """The search for one gang on one Trial. On the Trial, only the count of steps changes."""
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.trial = trial
@@ -98,7 +99,10 @@ class JobSearch:
         self._fields: dict[tuple[int, bool], assignments.MemberNodes] = {}
 
     def best(self) -> GangAnswer:
-        """Return a plan without opted-out pods. If there is none, return a plan with them (V3), or the reason why there is none."""
+        """Return a plan without opted-out pods.
+
+        If there is none, return a plan with opted-out pods (V3), or the reason why there is no plan.
+        """
         self.units.willing = True
         answer = self._try()
         if not answer.found and self.units.has_reluctant():
@@ -107,7 +111,7 @@ class JobSearch:
         return answer
 
     def releasable(self) -> list[int]:
-        """Return the sum of what may be evicted for the gang in its own leaf, by type (J6)."""
+        """Return the sum of the allocations that may be evicted for the gang in its own leaf, by type (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
             snapshot.allocations, self.filtered, snapshot.queues[self.job.leaf].number
@@ -145,7 +149,7 @@ class JobSearch:
         return GangAnswer(tuple(chosen), tuple(rows))
 
     def field(self, kind: ClassFacts) -> assignments.MemberNodes:
-        """Return the nodes for members of a class, with a bound for each."""
+        """Return the nodes for members of a class, with a bound for each node."""
         which = kind.number, self.units.willing
         known = self._fields.get(which)
         if known is None:
@@ -161,7 +165,7 @@ class JobSearch:
         return spared(self.trial.snapshot, self.filtered)
 
     def ranking(self, rows: Sequence[int]) -> Ranking:
-        """Return the order of the candidates on the nodes of these victims, of which the first RANKED_NODES_MAX count."""
+        """Return the order of the candidates on the first RANKED_NODES_MAX nodes of these victims."""
         trial, columns = self.trial, self.trial.snapshot.allocations
         nodes = list(dict.fromkeys(columns.nodes_of(as_column(rows))))[:RANKED_NODES_MAX]
         there = [row for node in nodes for row in trial.rows_on(node)]
@@ -189,7 +193,7 @@ class JobSearch:
 
 
 class _Entry(NamedTuple):
-    """The entry of a node for a class of members: its key at a version of the attempt, or only a bound (UNJUDGED)."""
+    """The entry of a node for a class of members. Its key was computed at a version of the attempt, or is only a bound (UNJUDGED)."""
 
     key: NodeKey
     node: int
@@ -198,10 +202,10 @@ class _Entry(NamedTuple):
 
 
 class Attempt:
-    """One attempt to place all members. ``version`` rises with each placed member.
+    """One attempt to place all members. ``version`` is the number of members placed so far.
 
-    A verdict from a lower version may be too good by now. With ``own_first``, on every node the allocations of the gang's own queue
-    are evicted before all others.
+    A verdict from a lower version may be too favourable by now. With ``own_first``, the allocations of the gang's own queue are
+    evicted before all others on every node.
     """
 
     def __init__(self, search: JobSearch, *, own_first: bool) -> None:
@@ -233,9 +237,10 @@ class Attempt:
         return MemberAssignment(member, best.node, best.units)
 
     def _offer_again(self, best: _Entry) -> None:
-        """Queue for judging the nodes that a placement improved, and the nodes where it may have barred a candidate.
+        """Queue the nodes that a placement improved to be judged again, and also the nodes on which it may now protect a candidate.
 
-        A placement improves the nodes that victims leave. If other queues now have more to give, it improves all nodes (J7).
+        A placement improves the nodes that victims leave. If other queues may now give more, the placement improves all nodes
+        (J7).
         """
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
@@ -252,9 +257,9 @@ class Attempt:
         self.assignment.limited = self.assignment.limited and not rows
 
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
-        """Return the node that lacks least for a member beside the placed members, and what it lacks (G12).
+        """Return the node that lacks least for a member in addition to the placed members, with the amounts that it lacks (G12).
 
-        The node is -1 if there is none.
+        The node is -1 if no node could hold the member.
         """
         nodes, need = self.trial.short_nodes(member.kind)
         apart = nodes.copy()
@@ -300,7 +305,7 @@ class Attempt:
         return sorted(filter(self.units.passed, rows), key=self.units.rank)
 
     def give_back(self) -> None:
-        """Give back victims that are not needed, from the most important down, until each is needed (J8, invariant 11)."""
+        """Give back victims that are not needed, the most important first, until every victim is needed (J8, invariant 11)."""
         spared = True
         while spared:
             spared = False
@@ -316,11 +321,11 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return what the gang lacks if ``unit``, which runs in another queue, is not evicted.
+        """Return what the gang would lack if ``unit``, which runs in another queue, were not evicted.
 
-        This is capacity on a node, or headroom below a maximum.
+        The gang would lack capacity on a node, or headroom below a maximum.
 
-        A unit stays if the gang's queue is not entitled to what it frees.
+        This is the answer for a unit that frees amounts to which the gang's queue is not entitled.
         """
         self.assignment.give_back(unit)
         for assigned in reversed(chosen):
@@ -338,9 +343,10 @@ class Attempt:
 class _Judged:
     """The nodes with a verdict, by the marks that the verdict depends on.
 
-    These are the marks of the node's victims or, if the node's candidates did not suffice, of all its candidates. A *mark* of an
-    allocation is a pair: whether the allocation is a gang member, and a *tie*, which is a queue, disruption budget or gang that it
-    shares with other allocations. The mark `OF_OTHERS` stands for any allocation outside the gang's queue.
+    These are the marks of the node's victims. If the node's candidates did not suffice, they are the marks of all its
+    candidates. A *mark* is a pair that describes an allocation: whether it is a gang member, and a *tie*. A tie is a queue,
+    disruption budget or gang that the allocation shares with others. The mark `OF_OTHERS` is that of any allocation outside the
+    gang's queue.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -369,7 +375,7 @@ class _Judged:
 
 
 class _Line:
-    """The nodes for one class of members. Judged nodes are on a heap, the others follow in the order of their bounds."""
+    """The nodes for one class of members. Judged nodes are on a heap. The other nodes follow in the order of their bounds."""
 
     def __init__(self, attempt: Attempt, kind: ClassFacts) -> None:
         self._attempt = attempt
@@ -389,17 +395,18 @@ class _Line:
             self.offer(node)
 
     def offer(self, node: int) -> None:
-        """Queue a node for judging again, because it may have become better."""
+        """Queue a node to be judged again, because it may have become better."""
         self._judged.forget(node)
         if self._field.takes(node):
             self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Queue for judging again the nodes with a verdict that depends on allocations with these ties.
+        """Queue the nodes to be judged again whose verdicts depend on allocations with these ties.
 
-        One of these allocations may be barred now, and fewer allocations may suffice in its place. A gang among the victims has
-        members on several nodes, so that every tie in ``touched`` may bar the gang. On a node whose candidates did not suffice, one
-        candidate may have prevented the eviction of others. If that candidate is barred now, the others may suffice.
+        One of these allocations may be protected now, and fewer allocations may suffice in its place. A gang among the victims
+        has members on several nodes, so that every tie in ``touched`` may protect the gang. On a node whose candidates did not
+        suffice, one candidate may have prevented the eviction of others. If that candidate is protected now, the others may
+        suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
@@ -443,7 +450,7 @@ class _Line:
             self._drawn += 1
 
     def _closely(self, bound: NodeKey) -> NodeKey:
-        """Return a closer bound for the node that is drawn. It is used as long as victims are taken in their order."""
+        """Return a closer bound for the node that is drawn. The bound is used as long as victims are taken in their order."""
         priority, _, number, name = bound
         if not number or not self._is_close:
             return bound

@@ -1,8 +1,8 @@
-"""The running sums of a gang's plan (J8): the members' nodes, the victims, and what each node and queue would have after the plan.
+"""The running sums of a gang's plan (J8): the members' nodes, the victims, and the amounts on each node and in each queue after it.
 
-Everything is a sum, so that an attempt is undone by subtraction. The tests on a victim are here. Its queues must be able to lose it
-(G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not give more than the gang's queue
-may claim (J7).
+All of these are sums, so that an attempt is undone by subtraction. This module also tests victims. A victim's queues must be
+able to lose it (G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not give more
+than the gang's queue may claim (J7).
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ class TentativeAssignment:
         self._measure(node)
 
     def take(self, unit: Unit) -> None:
-        """Take a unit as victims: count it on its nodes, in its queues and in its disruption budgets."""
+        """Take a unit as victims: subtract it from its nodes, queues and disruption budgets."""
         for row in unit:
             self.taken[row] = unit
         self._count(unit, 1)
@@ -86,7 +86,7 @@ class TentativeAssignment:
     def _free(self, line: AllocationFacts, sign: int) -> None:
         """Add the amounts that a victim frees on its node.
 
-        What allocations of the gang's own queue free is counted separately as well (J7).
+        The amounts that allocations of the gang's own queue free are also added up separately (J7).
         """
         own = line.leaf == self.leaf
         for table in (self._freed, self._own) if own else (self._freed,):
@@ -97,7 +97,7 @@ class TentativeAssignment:
             self._own_freed[index] += sign * quantity
 
     def _measure(self, node: int) -> None:
-        """Update what the members need on a node beyond its free capacity and victims of their own queue (J7)."""
+        """Update the amounts that the members need on a node beyond its free capacity and the victims of their own queue (J7)."""
         used, own = self._used.get(node), self._own.get(node)
         before = self._needs.get(node)
         now = [0] * self._width
@@ -112,9 +112,9 @@ class TentativeAssignment:
     # Questions ------------------------------------------------------------------------------------
 
     def free_on(self, node: int) -> Amounts:
-        """Return what a node has free for the gang before this plan, by type.
+        """Return the free capacity of a node for the gang before this plan, by type.
 
-        Terminating pods count as gone, and reserved capacity as free.
+        Terminating pods count as gone, and reserved capacity counts as free.
         """
         known = self._free_on.get(node)
         if known is None:
@@ -122,11 +122,11 @@ class TentativeAssignment:
         return known
 
     def lacks(self, node: int) -> dict[int, int]:
-        """Return what a node lacks for all members that are placed on it, by type.
+        """Return the amounts that a node lacks for all members that are placed on it, by type.
 
         The node's victims count as gone.
 
-        The result is empty if it lacks nothing.
+        The result is empty if the node lacks nothing.
         """
         return self.lacks_with(node, ())
 
@@ -135,7 +135,7 @@ class TentativeAssignment:
         return not self.lacks(node)
 
     def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
-        """Return what a node would lack with one more member on it, once the victims are gone, by type."""
+        """Return the amounts that a node would lack with one more member on it once the victims are gone, by type."""
         free, freed, used = self.free_on(node), self._freed.get(node), self._used.get(node)
         wanted = dict(demand)
         for index, much in enumerate(used or ()):
@@ -149,7 +149,7 @@ class TentativeAssignment:
         return found
 
     def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
-        """Yield each node with members, and what it would need beyond its free capacity for one more member."""
+        """Yield each node with members, and the amounts that it would need beyond its free capacity for one more member."""
         for node, used in self._used.items():
             need = [0] * self._width
             for index, wanted in demand:
@@ -157,9 +157,9 @@ class TentativeAssignment:
             yield node, need
 
     def may_take(self, unit: Unit) -> bool:
-        """Return whether a unit may be evicted in addition to those taken.
+        """Return whether a unit may be evicted in addition to the units taken so far.
 
-        Call it with the member placed and the unit not taken.
+        When this method is called, the member must be placed and the unit must not be taken.
         """
         if not (self._keeps_floors(unit) and self._keeps_budgets(unit)):
             return False
@@ -170,16 +170,16 @@ class TentativeAssignment:
     def takes_for(self, row: int) -> frozenset[int] | None:
         """Return the types for which an allocation of another queue may be taken.
 
-        Return None for any type, in the gang's own queue.
+        Return None for the gang's own queue, in which an allocation may be taken for any type.
         """
         leaf = self.units.line(row).leaf
         return None if leaf == self.leaf else self.eligibility.takes_for(self.trial, leaf)
 
     def _is_taken_for_a_type(self, row: int) -> bool:
-        """Return whether an allocation of another queue frees a type that its node lacks, and for which it may be taken (J7).
+        """Return whether an allocation of another queue frees a type that its node lacks and for which the allocation may be taken (J7).
 
-        The gang's queue must not have reached its entitlement to the type. This test matters on an overcommitted node: what the
-        node lacks beyond the members' request is no need of the gang, so that `within_share` does not count it.
+        The gang's queue must not have reached its entitlement to the type. This test matters on an overcommitted node. Of the
+        amounts that such a node lacks, the gang needs only a part, and `within_share` looks at that part.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
@@ -195,10 +195,11 @@ class TentativeAssignment:
     def unowed(self) -> tuple[Unit, ...]:
         """Return the units of other queues that are not justified once all victims of the gang's own queue are gone (J7).
 
-        A set of units is justified if they can be evicted in such an order that each is justified in its turn. A unit is justified
-        in its turn if it frees a type that its node still lacks, and may be taken for that type. The order is built from its end. A
-        unit that frees a lacking type even after all others can be the last one, and is left out. The other units stay justified,
-        because a node with fewer victims lacks at least as much. Return the units that are left when none can be the last.
+        A set of units is justified if the units can be evicted in an order in which each is justified in its turn. A unit is
+        justified in its turn if it frees a type that its node still lacks, and may be taken for that type. The order is built
+        from its end. A unit that frees a lacking type even after all other units can be the last one, and is removed from the
+        set. The other units stay justified, because a node with fewer victims lacks at least as much. The result is the units
+        that are left when none of them can be the last one.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):
@@ -219,7 +220,7 @@ class TentativeAssignment:
         return tuple(left)
 
     def takes_no_more_than_its_share(self) -> bool:
-        """Return whether the victims of other queues, if any, give no more than the gang's queue may claim (J7)."""
+        """Return whether the victims of other queues, if there are any, give no more than the gang's queue may claim (J7)."""
         return not self._others or self._is_within()
 
     def _is_within(self) -> bool:
@@ -239,7 +240,7 @@ class TentativeAssignment:
         return self._others > 0
 
     def _keeps_floors(self, unit: Unit) -> bool:
-        """Return whether no queue loses more than it can, all victims counted (G4)."""
+        """Return whether no queue loses more than it can lose, with all victims counted (G4)."""
         lost: dict[str, Counter[int]] = {}
         margins: dict[str, Amounts] = {}
         for row in unit:
@@ -267,10 +268,10 @@ class TentativeAssignment:
     # Ties that bar no candidate ------------------------------------------------------------------------
 
     def is_plain(self, row: int) -> bool:
-        """Return whether no other victims can bar this allocation.
+        """Return whether no other victims can protect this allocation.
 
-        This is so if the allocation is in no gang and in no disruption budget that counts, and if its queues can lose all that any
-        one node may free (see `strained_queues`).
+        This is so if the allocation is in no gang and in no disruption budget that is respected, and if its queues can lose all
+        that any one node may free (see `strained_queues`).
         """
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
@@ -289,7 +290,7 @@ class TentativeAssignment:
     def _is_ample(self, path: str, margin: Amounts) -> bool:
         """Return whether a queue can lose everything that may be evicted from any one node (G4).
 
-        Its losses so far are subtracted first.
+        The amounts that it has lost so far are subtracted first.
         """
         lost = self._lost.get(path, NOTHING)
         return all(
@@ -299,7 +300,7 @@ class TentativeAssignment:
     def has_plenty_of_share(self, demand: Demand) -> bool:
         """Return whether the gang's queue may claim all that one more member requests (J7).
 
-        The member's node counts as having nothing free.
+        The member's node counts as having no free capacity.
         """
         wanted = dict(demand)
         return all(
@@ -315,7 +316,7 @@ class TentativeAssignment:
     def ties(self, row: int) -> frozenset[str | int]:
         """Return the ties of a row: its queues, its disruption budgets and its gang.
 
-        The eviction of another row with one of these ties may bar this row.
+        If another row with one of these ties is evicted, this row may become protected.
         """
         known = self._ties.get(row)
         if known is None:
@@ -325,10 +326,10 @@ class TentativeAssignment:
         return known
 
     def strained(self, row: int) -> Iterator[str | int]:
-        """Yield the ties of a row that may bar other candidates once the row is evicted.
+        """Yield the ties of a row that may protect other candidates once the row is evicted.
 
-        These ties are its disruption budgets, its gang, and some of its queues: those that cannot lose all that any one node
-        may free.
+        These ties are its disruption budgets, its gang, and those of its queues that cannot lose all that any one node may
+        free.
         """
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)
@@ -340,7 +341,7 @@ class TentativeAssignment:
             yield self.units.job_of(row)
 
     def over_max(self) -> dict[tuple[str, int], int]:
-        """Return by queue on the path and type what the maximum lacks for the whole gang (J4)."""
+        """Return, by queue on the path and type, the amount that the maximum lacks for the whole gang (J4)."""
         found = {}
         kind = self.eligibility.whole.kind
         for queue in self.trial.snapshot.path_up(self.eligibility.leaf):
@@ -353,7 +354,7 @@ class TentativeAssignment:
         return found
 
     def is_enough_without(self, unit: Unit) -> bool:
-        """Return whether the plan would still be valid without evicting a unit. The unit is taken again afterwards."""
+        """Return whether the plan would still be valid if a unit were not evicted. Afterwards the unit is taken again."""
         self.give_back(unit)
         nodes = {self.units.line(row).node for row in unit}
         enough = (

@@ -1,8 +1,8 @@
-"""The victims of a gang's plan as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
+"""The victims of a gang's plan, as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or when the queue of a
-member is in the dead zone (P9), no member of the gang is evicted. A gang that already has fewer members than it needs is broken,
-and its members are not protected.
+A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or if the queue of
+a member is in the dead zone (P9), no member of the gang is evicted. A gang that already has fewer members than it needs is
+broken, and its members are not protected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,27 +30,27 @@ HARMLESS = frozenset(
         CODE[Rule.BELOW_GUARANTEE],
     }
 )
-"""The codes of rules that a member may break if its gang is evicted whole.
+"""The codes of rules that do not protect a member whose gang is evicted whole.
 
-The member need not hold a lacking type. Whether its queues can lose it is tested for the sum of the victims instead.
+Such a member need not hold a lacking type. Whether its queues can lose it is tested for the sum of all victims instead.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
 """The code of the rule on the dead zone.
 
-It protects an allocation whose queues are in the dead zone for every requested type that it holds.
+This rule protects an allocation whose queues are in the dead zone for every requested type that it holds.
 """
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
-    """Return the codes of rules that a member may break if its gang is evicted whole.
+    """Return the codes of rules that do not protect a member whose gang is evicted whole.
 
-    `AT_REST` is one of them only without a dead zone (P9).
+    `AT_REST` is among them only if there is no dead zone (P9).
     """
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
 
 class AllocationFacts(NamedTuple):
-    """The facts of an allocation: its node, its leaf, and the amounts that its queues and its node get back."""
+    """The facts of an allocation: its node, its leaf, and the amounts by which its eviction lowers usage in its queues and on its node."""
 
     node: int
     leaf: str
@@ -59,7 +59,7 @@ class AllocationFacts(NamedTuple):
 
 
 class Units:
-    """The allocations that may be evicted for a gang on a Trial, as units. The units that are taken are not recorded here.
+    """The allocations that may be evicted for a gang on a Trial, as units. This object does not record which units are taken.
 
     With ``willing``, opted-out pods are not evicted (V3).
     """
@@ -75,7 +75,7 @@ class Units:
         self.eligibility = eligibility
         self.willing = True
         self.most = assignments.most_on_a_node(trial.snapshot.allocations, filtered)
-        """By type, the most that may be evicted from any one node."""
+        """The largest amounts that may be evicted from any one node, by type."""
         self._codes = filtered.codes
         self._harmless = _harmless(trial)
         self._spent = frozenset(spent)
@@ -139,11 +139,11 @@ class Units:
         return found
 
     def groups(self, row: int) -> tuple[str, ...]:
-        """Return the disruption budgets in which the allocation counts."""
+        """Return the disruption budgets to which the allocation belongs."""
         return self.trial.snapshot.allocations.groups(row)
 
     def passed(self, row: int) -> bool:
-        """Return whether the allocation may be evicted alone: it passes every rule, and with ``willing`` is not opted out."""
+        """Return whether the allocation may be evicted alone: it passes every rule and, with ``willing``, is not opted out."""
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:
@@ -163,13 +163,16 @@ class Units:
         return found
 
     def reluctant(self) -> Mask:
-        """Return by row the value of `opted_out`."""
+        """Return the value of `opted_out` for each row."""
         found: Mask = self.trial.snapshot.allocations.flags & OPTED_OUT != 0
         found[list(self._spent)] = True
         return found
 
     def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
-        """Return the rows to evict together with a row, given the rows taken so far. Return None if its gang protects the row (J12)."""
+        """Return the rows that must be evicted together with a row, given the rows taken so far.
+
+        Return None if the row's gang protects it (J12).
+        """
         number = int(self.trial.snapshot.allocations.jobs[row])
         least = self.minimum(row)
         left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)
@@ -193,7 +196,7 @@ class Units:
     def keeps_gangs(self, rows: Iterable[int]) -> bool:
         """Return whether each gang keeps the members that it needs (J12).
 
-        Gangs that had fewer before, or are evicted whole, are exempt.
+        Gangs that had too few members before, or that are evicted whole, are exempt.
         """
         return next(self.broken(rows), None) is None
 

@@ -1,12 +1,14 @@
 """Preemption for a required node (G11): pods are evicted from a node for a DaemonSet's pod, whatever their queues are guaranteed.
 
 1. The ask requires one node by name. Only that node is considered, cordoned or not. There is no delay, and the ask is tried once
-after each change of the node. 2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves,
-untouchable pods, firm pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for
-gangs, members that a gang needs are excepted too (J12). Fences and guarantees protect no pod here. 3. Regular pods are evicted
-first, then pods that opted out or whose disruption budget is used up. Originators come last. Within each group, lower priority
-comes first, then younger, then smaller pods. `preemption.order` may replace age and size (V2). 4. The ask must fit below the limits
-of its queues, once its victims are gone. 5. The node is held for the ask alone until its pod runs there.
+   after each change of the node.
+2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves, untouchable pods, firm pods
+   (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs, members that a gang
+   needs are a fifth exception (J12). Fences and guarantees protect no pod here.
+3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within each
+   group, lower priority comes first, then younger, then smaller pods. `preemption.order` may replace age and size (V2).
+4. The ask must fit below the limits of its queues, once its victims are gone.
+5. The node is held for the ask alone until the ask's pod runs there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,13 +45,13 @@ NAME: Final = policies.REQUIRED_NODE.name
 BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
 _NEEDLESS: Final = (Rule.NOT_NEEDED, Rule.NO_COMMON_TYPE)
-"""The reasons why a candidate is not evicted although no rule protects it."""
+"""The reasons, other than a protecting rule, why a candidate is not evicted."""
 Lacking = dict[int, int]
 """The amounts that have to be freed, by type index."""
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that require a node, are due, and for which pods may be evicted. Their order is that of waiting asks."""
+    """Yield the asks that require a node, are due, and may have pods evicted for them. They come in the order in which asks wait."""
     for ask in sorted(trial.snapshot.daemons, key=_order):
         if may_require(ask) is None:
             yield Intent(NAME, ask)
@@ -156,10 +158,10 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
 
 
 def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict[int, Rule | None]:
-    """Return by row the rule that protects it, None for a victim.
+    """Return, by row, the rule that protects the row, or None for a victim.
 
-    The rows that hold a lacking type and that no rule protects are taken in order, until nothing is lacking. What they free is
-    subtracted from ``left``.
+    Rows that hold a lacking type and that no rule protects are taken in order, until nothing is lacking. The amounts that they
+    free are subtracted from ``left``.
     """
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
@@ -178,7 +180,7 @@ def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict
 def _rule_of(trial: Trial, ask: WaitingAsk, row: int, left: Lacking) -> Rule | None:
     """Return the rule that protects an allocation on the node (rule 2).
 
-    Return None if it may be evicted for the lacking types ``left``.
+    Return None if the allocation may be evicted for the lacking types ``left``.
     """
     columns = trial.snapshot.allocations
     flags = int(columns.flags[row])
@@ -206,8 +208,8 @@ def _free(trial: Trial, row: int, left: Lacking) -> None:
 def _is_exhausted(trial: Trial, row: int) -> bool:
     """Return whether a disruption budget of the pod is used up.
 
-    With required nodes a used-up budget only makes other victims preferred, whatever the partition's setting, unless that ignores
-    budgets (G11).
+    For required nodes, a used-up budget only makes other victims preferred, unless the partition's setting is to ignore budgets
+    (G11).
     """
     if trial.snapshot.settings.disruption_budgets == "ignore":
         return False
@@ -216,7 +218,7 @@ def _is_exhausted(trial: Trial, row: int) -> bool:
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Lacking) -> list[int]:
-    """Return the victims without those that are not needed (invariant 11). The victim taken last is examined first."""
+    """Return the victims that are needed (invariant 11). The victim taken last is examined first."""
     kept = list(taken)
     for one in reversed(taken):
         others = [other for other in kept if other != one]
@@ -233,9 +235,9 @@ def _left(trial: Trial, rows: list[int], lacks: Lacking) -> Lacking:
 
 
 def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
-    """Return the first queue on the ask's path that has no headroom for it when the victims are gone (rule 4).
+    """Return the first queue on the ask's path that has no headroom for the ask when the victims are gone (rule 4).
 
-    Return "" if there is none.
+    Return "" if there is no such queue.
     """
     columns, snapshot = trial.snapshot.allocations, trial.snapshot
     for queue in snapshot.path_up(ask.leaf):

@@ -1,13 +1,16 @@
 """Reservations (C7, design 6.6): a node is kept for an ask that is too large for the capacity that is free now.
 
 1. Nothing is reserved for an ask that has waited less than 2 s, or that its manager has to check first (design 1.8). Members of
-gangs get no reservation, because a gang is planned for as a whole. 2. All limits of the ask must have headroom, and its queue must
-run. The ask thus lacks only a node. 3. The asks of the whole partition have one order: higher priority where their queues meet,
-longer waiting, earlier arrived (`server.scheduling.outranking`). The snapshot has them in this order. 4. An ask gets the node that
-lacks least for it. The node must be schedulable, allowed by the ask's constraints and large enough. Its ports must be free, and it
-must be held for no other ask. Of equal nodes, the one that arrived first is taken. 5. An ask or a node has at most one reservation,
-and a leaf at most RESERVATIONS_PER_LEAF. A partition may have one reservation for each NODES_PER_RESERVATION nodes, and always at
-least one. The planner keeps rule 4. The gate checks rules 2 and 5 again, with all earlier plans counted.
+   gangs get no reservation, because a gang is planned as a whole.
+2. All limits of the ask must have headroom, and no queue on its path may be stopped. The ask thus lacks only a node.
+3. The asks of the whole partition have one order: the higher priority, as seen where the queues of two asks meet, then the longer
+   wait, then the earlier arrival (`server.scheduling.outranking`). The snapshot has the asks in this order.
+4. An ask gets the node that lacks least for it. The node must be schedulable, allowed by the ask's constraints and large enough. Its
+   ports must be free, and it must be held for no other ask. Of equal nodes, the one that arrived first is taken.
+5. An ask or a node has at most one reservation, and a leaf at most RESERVATIONS_PER_LEAF. A partition may have one reservation for
+   each NODES_PER_RESERVATION nodes, and always at least one.
+
+The planner keeps rule 4. The gate checks rules 2 and 5 again, with all earlier plans counted.
 """
 
 from collections.abc import Iterator

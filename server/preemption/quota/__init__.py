@@ -1,1 +1,1 @@
-"""Quota enforcement and surplus reclaim: queues give back what exceeds their limit or share (Q, W3)."""
+"""Quota enforcement and surplus reclaim: queues give back the amounts above their limit or share (Q, W3)."""

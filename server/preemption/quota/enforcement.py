@@ -1,18 +1,23 @@
-"""Quota enforcement: a queue over a lowered maximum gives back what exceeds it (Q1 to Q17).
+"""Quota enforcement: a queue over a lowered maximum gives back the amount above it (Q1 to Q17).
 
-1. The target is what the queue uses beyond its maximum, in the types that the maximum names (Q9). 2. Candidates hold something of
-the target. DaemonSet pods, foreign pods and terminating pods are no candidates (Q10). Firm and untouchable pods are none either.
-With `disruptionbudgets: respect`, a pod whose group has no disruption left is not a candidate either (V5). 3. Non-originators come
-before originators, low priority before high, preemptible before opted out, and young before old (Q11). A partition may replace age
-by other keys (`preemption.order`, V2). 4. Every queue from the victim's leaf to the root keeps its guarantee in each type that the
-victim uses. A candidate whose eviction would bring a queue below its guarantee is skipped, and the next candidate is tried. At the
-end victims that are not needed are given back (Q12). 5. `quota.preemption.overshoot` says whether the last victim may be larger
-than what is left of the target (Q13). 6. A parent's target is divided among its children, level by level (Q15). The parts are in
-proportion to the children's usage above their guarantees. 7. The rest of the target is then taken from any candidates below the
-queue. If a run with few candidates still misses the target, it searches for a set that meets it (Q15). 8. A run frees what it can.
-With `quota.preemption.shortfall: abstain` it frees nothing if it would miss more than `miss` of the target. It reports how much was
-freed and what prevented more (Q14). Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic
-leaves take part (Q17).
+1. The target is the amount that the queue uses beyond its maximum, in the types that the maximum names (Q9).
+2. Candidates hold some of the target. DaemonSet pods, foreign pods and terminating pods are no candidates (Q10). Firm and untouchable
+   pods are no candidates either. With `disruptionbudgets: respect`, the same is true of a pod whose group has no disruption left
+   (V5).
+3. Non-originators come before originators, low priority before high, preemptible before opted out, and young before old (Q11). A
+   partition may replace age by other keys (`preemption.order`, V2).
+4. Every queue from the victim's leaf to the root keeps its guarantee in each type that the victim uses. A candidate whose eviction
+   would bring a queue below its guarantee is skipped, and the next candidate is tried. At the end, victims that are not needed are
+   given back (Q12).
+5. `quota.preemption.overshoot` says whether the last victim may be larger than the rest of the target (Q13).
+6. A parent's target is divided among its children, level by level (Q15). The parts are in proportion to the children's usage above
+   their guarantees.
+7. The rest of the target is then taken from any candidates below the queue. If a run with few candidates still misses the target, it
+   searches for a set that meets the target (Q15).
+8. A run frees what it can. With `quota.preemption.shortfall: abstain`, it frees nothing if it would miss more than `miss` of the
+   target. It reports the freed amount, and the rule that prevented it from freeing more (Q14).
+
+Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic leaves take part (Q17).
 """
 
 from collections.abc import Callable
@@ -37,9 +42,9 @@ NAME: Final = QUOTA.name
 
 
 class AllocationStanding(NamedTuple):
-    """The standing of an allocation in a quota run: its place among the candidates, counted from 1, and the rule that protects it.
+    """The standing of an allocation in a quota run: its rank among the candidates, counted from 1, and the rule that protects it.
 
-    ``place`` is 0 for an allocation that is not a candidate. ``rule`` is "" for a victim of the run.
+    ``place`` is that rank, 0 for an allocation that is not a candidate. ``rule`` is "" for a victim of the run.
     """
 
     place: int
@@ -48,7 +53,7 @@ class AllocationStanding(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Return a plan with the victims that bring the queue's usage towards its maximum, or why there are none."""
+    """Return a plan with the victims that bring the queue's usage towards its maximum, or a refusal."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return Refusal(Rule.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
@@ -77,7 +82,7 @@ def _run(trial: Trial, path: str) -> RunOutcome | None:
 
 
 def _target(trial: Trial, path: str) -> dict[int, int]:
-    """Return what the queue uses beyond its maximum, by type index (Q9). A type without a maximum is unlimited."""
+    """Return the amounts that the queue uses beyond its maximum, by type index (Q9). A type without a maximum is unlimited."""
     bounds = trial.snapshot.queues[path].max
     return {
         index: used - most
@@ -97,9 +102,9 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> RunInProgr
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
-    """Return the function that compares victims after originator, priority and protection (V2).
+    """Return the function that compares victims by keys after originator, priority and protection (V2).
 
-    Return None if they are compared by age.
+    Return None if victims are compared by age.
     """
     keys = victim_order.tail(trial.snapshot.settings, QUOTA.order.name)
     if keys == QUOTA.order.usual:
@@ -118,7 +123,10 @@ def _budgets(trial: Trial, found: Running) -> Budgets:
 
 
 def _free(run: RunInProgress, tree: Tree, path: str) -> None:
-    """Take victims by shares, then without shares, then by a search (Q15). Give back victims that are not needed after each step."""
+    """Take victims by shares, then from all candidates, then by a search for a set (Q15).
+
+    Give back victims that are not needed after each step.
+    """
     tree.free(run, run.running.lots(), path, list(run.rest))
     run.give_back()
     while run.is_short and run.walk_all(f"{path} was over its maximum still (Q15, Q12)"):

@@ -1,4 +1,4 @@
-"""The outcome of a quota run (Q14): its result, what prevented more, and which candidates each rule protected."""
+"""The outcome of a quota run (Q14): its result, the reason why it freed no more, and the candidates that each rule protected."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ WHOLE: Final = 10_000
 class RunOutcome:
     """The outcome of a run.
 
-    ``types`` are the type indices of its columns, those of the target first. ``target`` has an amount for each column of the
+    ``types`` are the type indices of the columns, those of the target first. ``target`` has an amount for each column of the
     target.
     """
 
@@ -43,7 +43,7 @@ class RunOutcome:
     types: Sequence[int]
 
     def shrink(self) -> Shrink:
-        """Return how much the run frees, how much of its target is missing, and what prevented more (Q14)."""
+        """Return the amount that the run frees, the missing amount of its target, and the reason why it freed no more (Q14)."""
         rule, queue = self._block()
         freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
         return Shrink(
@@ -82,9 +82,9 @@ class RunOutcome:
     # Obstacles of a run ---------------------------------------------------------------------------
 
     def _last_skipped(self) -> tuple[int, Rule] | None:
-        """Return the most important candidate that was skipped and is not evicted, and the rule that protected it.
+        """Return the most important candidate that was skipped and is not evicted, with the rule that protected it.
 
-        Return None if there is none.
+        Return None if there is no such candidate.
         """
         run = self.run
         skipped = [
@@ -103,7 +103,7 @@ class RunOutcome:
         return rule.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """Return the rule that excluded the most important allocation, of those that would help a run that misses its target.
+        """Return the rule that excluded the most important allocation among those that would help a run that misses its target.
 
         Return "" if the run meets its target, or if no allocation was excluded.
         """
@@ -111,9 +111,9 @@ class RunOutcome:
         return REASONS[reason].value if reason is not None else ""
 
     def _protected_queue(self, place: int) -> QueueFacts | None:
-        """Return the lowest queue that would be below its entitlement at the end of the run if this candidate were evicted too.
+        """Return the lowest queue that would be below its entitlement at the end of the run if this candidate were evicted as well.
 
-        Return None if there is none.
+        Return None if there is no such queue.
         """
         running, run = self.run.running, self.run
         leaf, size = running.leaf(place), running.size(place)
@@ -123,9 +123,11 @@ class RunOutcome:
         return None
 
     def levels(self) -> tuple[Level, ...]:
-        """Return the amounts of the queue whose guarantee prevented more, one level for each type that it guarantees.
+        """Return the amounts of the queue whose guarantee kept the run from freeing more.
 
-        Return () if there is none.
+        There is one level for each type that the queue guarantees.
+
+        Return () if there is no such queue.
         """
         last = self._last_skipped()
         queue = self._protected_queue(last[0]) if last and last[1] is Rule.BELOW_GUARANTEE else None
@@ -148,10 +150,9 @@ class RunOutcome:
         return tuple(lines(Release, *self.run.running.victims(places), because))
 
     def standing(self, key: str) -> tuple[int, int, str]:
-        """Return an allocation's number among the candidates, the number of all candidates, and the rule that protects it.
+        """Return the rank of an allocation among the candidates, the number of all candidates, and the rule that protects the allocation.
 
-        The candidates are numbered from 1. The number is 0 for an allocation that is not a candidate. The rule is "" for a
-        victim.
+        Ranks are counted from 1. The rank is 0 for an allocation that is not a candidate. The rule is "" for a victim.
         """
         place, number, total, reason = self.run.running.standing(key)
         if place in self.run.taken:

@@ -1,16 +1,19 @@
-"""Surplus reclaim: while usage exceeds the capacity of the nodes, queues give back what they use above their shares (W3).
+"""Surplus reclaim: while usage exceeds the capacity of the nodes, queues give back their usage above their shares (W3).
 
 1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Such an excess arises when two
-schedulers place pods at the same time, or when a node's capacity is reduced. The capacity of drained nodes counts, so that pods on
-them are no excess. 2. The rule applies only with `entitlement: proportional`. No ask gets the capacity. 3. A candidate holds a type
-of the target on a node on which more of that type is used than the node has. If capacity were freed on another node, the next pod
-would use it and would have to be evicted in turn, without end. DaemonSet, firm, untouchable and terminating pods are not
-candidates. Pods that have run for less than `preemption.minruntime`, and pods of a queue with `preemption.policy: disabled`, are
-not candidates either. With `disruptionbudgets: respect`, the same is true of pods without a disruption left (V5). 4. Every queue
-below the root keeps its deserved share of a type of which too much is used. It also keeps its entitlement to every other type that
-the victim uses. 5. Opted-out pods come last, and originators just before them. Within each group, lower priority comes first, then
-pods that do not run yet, then shorter running time. `preemption.order` may replace these last two keys (V2). The pod's key comes
-last (W8). At the end victims that are not needed are given back.
+   schedulers place pods at the same time, or when a node's capacity is reduced. The capacity of drained nodes is included, so that
+   pods on them are no excess.
+2. The rule applies only with `entitlement: proportional`. No ask gets the capacity.
+3. A candidate holds a type of the target, and runs on a node on which more of that type is used than the node has. If capacity were
+   freed on another node, the next pod would use it and would have to be evicted in turn, without end. DaemonSet, firm, untouchable
+   and terminating pods are not candidates. Pods that have run for less than `preemption.minruntime`, and pods of a queue with
+   `preemption.policy: disabled`, are not candidates either. With `disruptionbudgets: respect`, the same is true of pods without a
+   disruption left (V5).
+4. Every queue below the root keeps its deserved share of each type of which too much is used. It also keeps its entitlement to every
+   other type that the victim uses.
+5. Opted-out pods come last, and originators just before them. Within each group, lower priority comes first, then pods that do not
+   run yet, then shorter running time. `preemption.order` may replace these last two keys (V2). The pod's key comes last (W8). At the
+   end, victims that are not needed are given back.
 """
 
 from collections import Counter
@@ -62,7 +65,7 @@ class SurplusCandidate(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Return a plan with the victims of surplus reclaim, or why there are none."""
+    """Return a plan with the victims of surplus reclaim, or a refusal."""
     target = _target(trial)
     if not target:
         return Refusal(Rule.NOT_NEEDED, "no more is used than there is")
@@ -129,7 +132,7 @@ def _walk(
 ) -> list[SurplusCandidate]:
     """Return the victims in order (rules 4 and 5).
 
-    The amounts still to free, ``left``, are reduced. ``rules`` gets the rule that protects a candidate, by row.
+    The amounts that are still to be freed, ``left``, are reduced. ``rules`` gets the rule that protects each candidate, by row.
     """
     margins, spent = _margins(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
@@ -166,9 +169,9 @@ def _objection(
 
 
 def _is_allowed(trial: Trial, one: SurplusCandidate, spent: Counter[str]) -> bool:
-    """Return whether each of the candidate's groups has a disruption left, with the victims of this plan counted (V5).
+    """Return whether each disruption group of the candidate has a disruption left, with the victims of this plan counted (V5).
 
-    The result is True where budgets are not respected.
+    The result is True if budgets are not respected.
     """
     return trial.snapshot.settings.disruption_budgets != "respect" or all(
         trial.disruptions_left(group) > spent[group]
@@ -177,7 +180,7 @@ def _is_allowed(trial: Trial, one: SurplusCandidate, spent: Counter[str]) -> boo
 
 
 def _target(trial: Trial) -> dict[int, int]:
-    """Return by type index the usage beyond the capacity of the nodes (rule 1)."""
+    """Return, by type index, the usage beyond the capacity of the nodes (rule 1)."""
     snapshot = trial.snapshot
     used = trial.eff(ROOT)
     over = {index: used[index] - there for index, there in enumerate(snapshot.whole)}
@@ -199,7 +202,7 @@ def _candidates(trial: Trial, target: Collection[int]) -> Iterator[SurplusCandid
 
 
 def _may_go(trial: Trial, row: int, leaf: str) -> bool:
-    """Return whether the rules of the candidate's queue allow its eviction (rule 3)."""
+    """Return whether the settings of the candidate's queue allow its eviction (rule 3)."""
     snapshot = trial.snapshot
     properties = snapshot.queues[leaf].spec.properties
     if properties.preemption_policy is PreemptionPolicy.DISABLED:
@@ -209,7 +212,7 @@ def _may_go(trial: Trial, row: int, leaf: str) -> bool:
 
 
 def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
-    """Return how much a queue keeps, by type (rule 4). The root keeps nothing."""
+    """Return the amounts that a queue keeps, by type (rule 4). The root keeps nothing."""
     share = trial.shares.of(path)
     if path == ROOT:
         return (0,) * len(share.deserved)
@@ -218,7 +221,7 @@ def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
 
 
 def _margins(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
-    """Return by queue the amounts, by type, by which its usage may fall.
+    """Return, for each queue, the amounts by which its usage may fall, by type.
 
     With plain shares by weight, a queue below its share may fall further in types outside the target (W8).
     """

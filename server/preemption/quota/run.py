@@ -1,6 +1,6 @@
-"""A quota run in progress: the amounts still to free, what each queue can lose, and the victims taken (Q12, Q13, Q15).
+"""A quota run in progress: the amounts that are still to be freed, the amounts that each queue can lose, and the victims (Q12, Q13, Q15).
 
-Amounts are lists by column: the target types first, then the types that some queue on a path guarantees.
+Amounts are lists by column. The target types come first, then the types that some queue on a path guarantees.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,10 +12,13 @@ from server.preemption.policy import Rule
 from server.snapshot.victims_in_order import CandidatePlace, Lot, Running
 
 STRIDE: Final = 256
-"""The number of candidates that are taken together at first. The number doubles as long as all of them can be taken."""
+"""The number of candidates that are taken together at first. The number doubles as long as all of these candidates can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""The smallest number of candidates that is worth taking together. If fewer were taken together, the next ones are taken one by one."""
+"""The smallest number of candidates that are worth taking together.
+
+If fewer candidates were taken together, the next ones are taken one by one.
+"""
 SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
 
@@ -28,7 +31,7 @@ PathMargins = tuple[Line, ...]
 class Budgets:
     """The disruptions that each disruption group has left (V5).
 
-    ``mode`` says what holds for groups with none left: respect, prefer or ignore.
+    ``mode`` says how groups without a disruption left are handled: respect, prefer or ignore.
     """
 
     mode: str = "ignore"
@@ -59,10 +62,13 @@ class Budgets:
 
 @dataclass(slots=True)
 class Step:
-    """The work of a run in one leaf. ``wanted`` has the amounts still to free there. ``places`` has the places of the victims.
+    """The work of a run in one leaf.
 
-    The amounts of each victim are subtracted from all ``lines``. These are ``wanted``, the amounts that the whole run still has to
-    free, and last the amounts that the queues on the leaf's path can lose. ``because`` is the rule by which victims are taken.
+    ``wanted`` has the amounts that are still to be freed there. ``places`` has the places of the victims.
+
+    The amounts of each victim are subtracted from all ``lines``. These lines are ``wanted``, the amounts that the whole run
+    still has to free, and last the amounts that the queues on the leaf's path can lose. ``because`` is the rule by which the
+    victims are taken.
     """
 
     wanted: Line
@@ -72,19 +78,20 @@ class Step:
 
     @property
     def is_short(self) -> bool:
-        """Return whether something is still to be freed."""
+        """Return whether an amount is still to be freed."""
         return max(self.wanted, default=0) > 0
 
 
 class RunInProgress:
     """A quota run in progress.
 
-    ``rest`` has the amount still to free of each target type. An amount in ``rest`` is negative if more was freed.
+    ``rest`` has, for each target type, the amount that is still to be freed. An amount in ``rest`` is negative if more was
+    freed.
 
-    ``margins`` has, for each leaf, what each queue on its path can lose. Paths share the lists of common queues. ``taken`` maps the
-    place of a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected it
-    last. A candidate that is in neither map was not needed. A *place* is a position in the order of Q11. Allocations that are not
-    candidates also have one.
+    ``margins`` has, for each leaf, the amounts that each queue on its path can lose. Paths share the lists of common queues.
+    ``taken`` maps the place of a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule
+    that protected it last. A candidate in neither map was not needed. A *place* is a position in the order of Q11. Allocations
+    that are not candidates also have a place.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
@@ -114,7 +121,7 @@ class RunInProgress:
     # Steps ----------------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
-        """Free a leaf's share with only the victims that are needed for it (Q12). Return what was freed, by target type."""
+        """Free a leaf's share with no more victims than are needed for it (Q12). Return the freed amounts, by target type."""
         before, wanted, margin = list(self.rest), list(share), _narrowest(self.margins[leaf])
         whole = list(margin)
         step = Step(wanted, (wanted, self.rest, margin), because)
@@ -127,9 +134,9 @@ class RunInProgress:
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
     def _walk(self, lot: Lot, step: Step) -> None:
-        """Free a leaf's part where no disruption budget counts.
+        """Free a leaf's share if no disruption budget has to be considered.
 
-        Take many candidates at once if all of them can be taken, else one by one.
+        Take many candidates at once if all of them can be taken. Otherwise take them one by one.
         """
         at = 0
         while at < len(lot) and step.is_short:
@@ -140,7 +147,7 @@ class RunInProgress:
                 at = stop
 
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
-        """Free a leaf's part where disruption budgets count (V5).
+        """Free a leaf's share if disruption budgets have to be considered (V5).
 
         First, many candidates are taken at once, in the order that results if each of them is evicted at its turn. The others are
         then taken one by one.
@@ -156,9 +163,9 @@ class RunInProgress:
             self._one_by_one(self._in_turn(foreseen.rest(at)), step)
 
     def _together(self, lot: Lot, at: int, step: Step) -> tuple[int, bool]:
-        """Take one candidate after the other, from index ``at`` on, up to the first that cannot be taken.
+        """Take one candidate after the other, from index ``at`` on, and stop at the first that cannot be taken.
 
-        Return the index after the last one taken, and whether enough were taken to try this again.
+        Return the index after the last one taken, and whether enough were taken to try this method again.
         """
         start, stride = at, STRIDE
         while at < len(lot) and step.is_short:
@@ -174,9 +181,9 @@ class RunInProgress:
         return at, at - start >= WORTHWHILE
 
     def _bounds(self, step: Step) -> Line:
-        """Return how much may be freed of each column.
+        """Return the largest amount of each column that may be freed.
 
-        With `overshoot: none`, this is at most the amount that is left of the target (Q13).
+        With `overshoot: none`, this is at most the rest of the target (Q13).
         """
         margin = step.lines[-1]
         if self._overshoot != "none":
@@ -194,7 +201,7 @@ class RunInProgress:
                 step.places.append(one.place)
 
     def walk_all(self, because: str) -> bool:
-        """Take victims from all remaining candidates, without shares (Q15). Return whether any was taken."""
+        """Take victims from all remaining candidates, without regard to shares (Q15). Return whether any victim was taken."""
         lacking = [at for at, left in enumerate(self.rest) if left > 0]
         margin = {leaf: _narrowest(margins) for leaf, margins in self.margins.items()}
         lot, beyond = self.running.restricted(self.taken, lacking, margin)
@@ -263,7 +270,10 @@ class RunInProgress:
     # One candidate --------------------------------------------------------------------------------
 
     def _considers(self, one: CandidatePlace, wanted: Line, margins: Sequence[Line]) -> bool:
-        """Return whether a candidate may be taken. Record the rule that protects it, if there is one. `NOT_NEEDED` is not recorded."""
+        """Return whether a candidate may be taken.
+
+        Record the rule that protects the candidate, if there is one. `NOT_NEEDED` is not recorded.
+        """
         rule = self._objection(one, wanted, margins)
         if rule is not None and rule is not Rule.NOT_NEEDED:
             self.spared[one.place] = rule
@@ -293,8 +303,8 @@ class RunInProgress:
     def _spare(self, place: int, lines: Sequence[Line]) -> None:
         """Give back a victim.
 
-        What the victim holds is then still to be freed, in ``lines`` and in ``rest``, and the queues on its path can lose that
-        amount again.
+        The amounts of the victim are then again to be freed, in ``lines`` and in ``rest``, and the queues on its path can lose
+        these amounts again.
         """
         del self.taken[place]
         self._budgets.count(place, -1)
@@ -312,8 +322,8 @@ class RunInProgress:
     def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
         """Give back the victims at these places that are not needed for the wanted amounts.
 
-        What such a victim holds counts as still to be freed, in ``lines`` and in ``rest``. The queues on its path can lose that
-        amount again.
+        The amounts of such a victim are then again to be freed, in ``lines`` and in ``rest``. The queues on its path can lose
+        these amounts again.
         """
         over = [max(0, -left) for left in wanted]
         if not any(over) or not places:
@@ -325,7 +335,7 @@ class RunInProgress:
     def search(self, because: str) -> None:
         """Replace the victims by the first legal set in the order of Q11 that meets the target (Q15).
 
-        If there is none, keep the victims.
+        If there is no such set, keep the victims.
         """
         found, late = dict(self.taken), set(self._late)
         for place in found:
@@ -341,9 +351,9 @@ class RunInProgress:
     def _reaches(
         self, candidates: Sequence[CandidatePlace], start: int, left: Sequence[Line], because: str
     ) -> bool:
-        """Take a set from ``start`` on that meets the target. Return whether there is one.
+        """Take a set from ``start`` on that meets the target. Return whether there is such a set.
 
-        ``left`` has for each position the sum of what the candidates from that position on hold.
+        ``left`` has, for each position, the sum of the amounts that the candidates from that position on hold.
         """
         if not self.is_short:
             return True
@@ -361,7 +371,7 @@ class RunInProgress:
 
 
 def _narrowest(margins: PathMargins) -> Line:
-    """Return by column the amount by which every one of these queues may fall."""
+    """Return, by column, the largest amount by which all of these queues may fall."""
     return [min(column) for column in zip(*margins, strict=True)]
 
 
@@ -374,7 +384,7 @@ def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
 def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
     """Return whether every positive amount of ``size`` is at most the amount in the same column of ``margin``.
 
-    Columns without a partner are ignored.
+    Columns that only one of them has are ignored.
     """
     for amount, have in zip(size, margin, strict=False):
         if amount > have and amount > 0:
@@ -383,7 +393,7 @@ def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
 
 
 def _suffixes(candidates: Sequence[CandidatePlace], width: int) -> list[Line]:
-    """Return, by position, the sum of what the candidates from that position on hold, in the first ``width`` columns."""
+    """Return, by position, the sum of the amounts that the candidates from that position on hold, in the first ``width`` columns."""
     sums = [[0] * width]
     for one in reversed(candidates):
         sums.append([have + more for have, more in zip(sums[-1], one.size, strict=False)])

@@ -1,6 +1,7 @@
-"""The queues below a queue over its maximum: what each can lose, and its share of the target, level by level (Q15).
+"""The queues below a queue over its maximum: the amounts that each can lose, and its share of the target, level by level (Q15).
 
-Shares are lists of whole amounts by target type. A queue divides its share among its children by what each may release.
+Shares are lists of whole amounts by target type. A queue divides its share among its children, in proportion to the amounts
+that each may release.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from server.snapshot.victims_in_order import Lot
 
 
 def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return for each child, in the order of paths, how much of each type it has to free (Q15)."""
+    """Return, for each child in the order of paths, the amount of each type that it has to free (Q15)."""
     columns = [
         largest_remainder(amount, [child[at] for child in releasable])
         for at, amount in enumerate(wanted)
@@ -25,9 +26,9 @@ def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[l
 def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[int]:
     """Return the children's indices in the order of their turns (Q15).
 
-    The child with the largest part comes first. A child's part of a type is the amount that it may release, divided by the amount
-    that is wanted of the type. The largest part over all wanted types counts. Children with equal parts keep their order, which is
-    by path.
+    The child with the largest part comes first. A child's part of a type is the amount that it may release, divided by the
+    amount that is wanted of the type. Of these parts, the largest over all wanted types decides. Children with equal parts keep
+    their order, which is by path.
     """
     kinds = [at for at, amount in enumerate(wanted) if amount > 0]
     whole = prod(wanted[at] for at in kinds)
@@ -43,7 +44,7 @@ def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[in
 def use_credit(share: list[int], credit: list[int]) -> list[int]:
     """Return a share less ``credit``, the amounts that siblings freed beyond their shares (Q15).
 
-    The credit that is used is subtracted from ``credit``.
+    The part of the credit that is used is subtracted from ``credit``.
     """
     used = [min(part, have) for part, have in zip(share, credit, strict=True)]
     for at, amount in enumerate(used):
@@ -52,7 +53,10 @@ def use_credit(share: list[int], credit: list[int]) -> list[int]:
 
 
 class Tree:
-    """The queues that take part in a run. ``target`` is by type index. Amounts are by column, the columns of the target first."""
+    """The queues that take part in a run.
+
+    ``target`` is by type index. Amounts are lists by column, with the columns of the target first.
+    """
 
     def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:
         self._trial = trial
@@ -67,8 +71,8 @@ class Tree:
         snapshot = self._trial.snapshot
         below: dict[str, list[str]] = {}
         for path, queue in snapshot.queues.items():
-            # Q15: a child whose own run began at an earlier instant takes no part. Neither do the queues below
-            # it.
+            # Q15: a child whose own run began at an earlier instant takes no part. The queues below such a
+            # child take no part either.
             if snapshot.runs.get(path, snapshot.now) >= snapshot.now:
                 below.setdefault(queue.parent, []).append(path)
         found = [top]
@@ -79,7 +83,7 @@ class Tree:
             found += self._children[path]
 
     def _guarded(self, targets: Sequence[int]) -> list[int]:
-        """Return the types outside the target in which some queue has an entitlement, which the victims must leave to that queue."""
+        """Return the types outside the target to which a queue is entitled, so that the victims must leave the queue its amount."""
         snapshot = self._trial.snapshot
         paths = dict.fromkeys(one.path for leaf in self.leaves for one in snapshot.path_up(leaf))
         floors = {floor(self._trial, path) for path in paths}
@@ -87,7 +91,10 @@ class Tree:
         return sorted(found.difference(targets))
 
     def margins(self) -> dict[str, PathMargins]:
-        """Return for each leaf what each queue up to the root can lose. A queue has one list, which all paths through it share."""
+        """Return, for each leaf, the amounts that each queue on its path up to the root can lose.
+
+        A queue has one list, which all paths through it share.
+        """
         lines: dict[str, Line] = {}
         return {
             leaf: tuple(self._margin(one.path, lines) for one in self._trial.snapshot.path_up(leaf))
@@ -101,9 +108,9 @@ class Tree:
         return lines[path]
 
     def releasable(self, path: str) -> Line:
-        """Return what a queue uses beyond its entitlement, by target type (Q15).
+        """Return the amounts that a queue uses beyond its entitlement, by target type (Q15).
 
-        Of a type without an entitlement, this is all that it uses.
+        For a type without an entitlement, this is the queue's whole usage.
         """
         used, least = self._trial.eff(path), floor(self._trial, path)
         return [max(0, used[index] - least[index]) for index in self._targets]
@@ -114,7 +121,7 @@ class Tree:
         return f"its queue's share of what {self._top} has beyond its maximum (Q15, Q12)"
 
     def free(self, run: RunInProgress, lots: Mapping[str, Lot], path: str, wanted: Line) -> Line:
-        """Free an amount below a queue, level by level (Q15). Return what was freed, which may be more or less than that amount."""
+        """Free an amount below a queue, level by level (Q15). Return the freed amounts, which may be more or less than ``wanted``."""
         if path in lots:
             return run.walk(path, lots[path], wanted, self._because(path))
         children = self._children[path]

@@ -1,12 +1,12 @@
-"""The rules on claims: for which asks pods may be evicted, on which node, and for which types.
+"""The rules on claims: for which asks, on which node, and for which types pods may be evicted.
 
-A victim is taken only for a type that the ask lacks, and that the victim's queues use above their shares (G2). With guarantees, the
-test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight, a queue below its share may
-lose more. With `overshoot: last`, one victim may bring its queues below their share. With shares, these rules therefore also test
-whether the victim's queues use more than their shares (W8, W9).
+A victim is taken only for a type that the ask lacks, and of which the victim's queues use more than their shares (G2). With
+guarantees, the test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight, a queue
+that is below its share may lose more. With `overshoot: last`, one victim may bring its queues below their shares. With shares,
+these rules therefore also test whether the victim's queues use more than their shares (W8, W9).
 
 These rules are part of the gate (see `gate`). The planners keep the same rules. A plan that breaks one of them nevertheless is
-refused here.
+refused by the gate.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ def entitled(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def suitable_node(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refusal | None:
-    """Refuse a node that cannot take the ask. It must be open and allowed (G8), or be the node that the ask requires (G11)."""
+    """Refuse a node that cannot take the ask. The node must be open and allowed (G8), or must be the node that the ask requires (G11)."""
     kind = pledge.ask.kind
     if policy.scope is Scope.NODE:
         required = pledge.ask.spec.constraints.required_node
@@ -72,7 +72,7 @@ def needs_victims(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
-    """Return whether a queue on the ask's path lacks headroom for it, so that victims are needed there (G9, I4)."""
+    """Return whether a queue on the ask's path lacks headroom for the ask, so that victims are needed there (G9, I4)."""
     for queue in trial.snapshot.path_up(ask.leaf):
         if not queue.is_limited:
             continue
@@ -97,9 +97,9 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that evicts more pods of a disruption group than the group allows (V5). The partition must respect budgets.
+    """Refuse a plan that evicts more pods of a disruption group than the group allows, if the partition respects budgets (V5).
 
-    Plans for required nodes only prefer other victims (G11).
+    Plans for required nodes are exempt, because they only prefer other victims (G11).
     """
     columns, respects = (
         trial.snapshot.allocations,
@@ -123,11 +123,11 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of another queue that exceeds its entitlement by no more than the dead zone (P9).
+    """Refuse a victim of another queue if that queue exceeds its entitlement by no more than the dead zone (P9).
 
-    The victim has to hold a requested type that its queues use above the dead zone. These queues are the victim's leaf and
-    every queue above it without the preemptor. The types that any member of a gang requests count. Asks with ports are exempt,
-    because ports belong to no entitlement.
+    The victim has to hold a requested type of which its queues use more than the dead zone allows. These queues are the
+    victim's leaf and every queue above it that does not hold the preemptor. For a gang, the types that any member requests are
+    considered. Asks with host ports are exempt, because entitlements do not cover ports.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
     if not trial.snapshot.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):
@@ -165,9 +165,9 @@ Freed = Mapping[str, Mapping[int, int]]
 
 
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
-    """Return the types of the ask for which a victim may be taken if they are lacking (G2, W6).
+    """Return the types of the ask for which a victim may be taken if these types are lacking (G2, W6).
 
-    The types are those that are not closed, if the victim runs outside the queue that decides for them.
+    These are the types that are not closed and whose deciding queue does not contain the victim.
     """
     found = openness(trial, ask.leaf, ask.kind.demand)
     closed, (outside, lowest) = found.closed_types, found.outside
@@ -179,10 +179,10 @@ def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
 
 
 def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
-    """Return a closed type that the ask lacks, with the queue that decides for it (G2). Return None if the ask lacks no closed type.
+    """Return a closed type that the ask lacks, with the queue that decides for the type (G2). Return None if the ask lacks no closed type.
 
-    A type is closed if its deciding queue already has its share. The ask may lack the type on its node or below a maximum on its
-    path.
+    A type is closed if its deciding queue already has its share. The ask may lack the type on its node, or below a maximum on
+    its path.
     """
     ask = pledge.ask
     closed = openness(trial, ask.leaf, ask.kind.demand).closed
@@ -196,16 +196,17 @@ def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
 def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, freed: Freed) -> bool:
     """Return whether the victim may be taken for a lacking type that it holds.
 
-    The victim's queues without the preemptor must use the type above their shares even after the other releases (``freed``).
+    Even after the other releases (``freed``), the victim's queues that do not hold the preemptor must use more of the type than
+    their shares.
     """
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
-    """Return whether the victim may be taken for some types, but its eviction helps in none of them.
+    """Return whether the victim may be taken for some types, but its eviction helps with none of them.
 
-    An eviction helps in a type under three conditions: the ask lacks it, the victim holds it, and the victim's queues use it
-    above their shares.
+    An eviction helps with a type under three conditions: the ask lacks the type, the victim holds it, and the victim's queues
+    use more of it than their shares.
     """
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})
@@ -223,7 +224,7 @@ def _helps(
 
 
 def _lacking(trial: Trial, pledge: PlannedPledge, release: Release) -> Iterator[int]:
-    """Yield the types that the ask lacks where the victim could free them: on its node, and below maxima on its path (G9)."""
+    """Yield the types that the ask lacks and that the victim could free: on its node, and below maxima on its path (G9)."""
     if int(trial.snapshot.allocations.nodes[release.row]) == pledge.row:
         yield from _lacking_on_node(trial, pledge)
     path = trial.snapshot.path_up(pledge.ask.leaf)

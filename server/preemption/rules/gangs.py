@@ -1,6 +1,6 @@
 """The rules on plans for gangs, and on gangs among the victims of any plan. The rules are part of the gate (see `gate`).
 
-The rules check the finished plan. Apart from the numbers of the Trial they share nothing with the search that made it.
+The rules check the finished plan. Apart from the amounts of the Trial, they share nothing with the search that made the plan.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
 
 
 def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
-    """Return the gang that a plan is for. A single ask is a gang of its own."""
+    """Return the gang that a plan is for. A single ask counts as a gang of one member."""
     first = plan.pledges[0].ask
     found = (one for one in trial.snapshot.jobs if first in one.members)
     return next(found, None) or gang_policy.of_one(first)
@@ -36,7 +36,7 @@ def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
 
 
 def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that serves other asks than exactly the waiting members of its gang (J8, invariant 9)."""
+    """Refuse a plan that does not serve exactly the waiting members of its gang (J8, invariant 9)."""
     if not plan.facts.gang:
         return None
     planned = _job_of(trial, plan)
@@ -47,7 +47,7 @@ def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan for a gang that may not be planned for (J3, J4), or for an ask that may not replace pods of its queue (I2)."""
+    """Refuse a plan for a gang for which policies may not plan (J3, J4), or for an ask that may not replace pods of its queue (I2)."""
     refusal = None
     if plan.facts.gang:
         refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
@@ -57,7 +57,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan for a member of a gang of several pods, if the plan is of a policy other than `job` (J8)."""
+    """Refuse a plan of another policy than `job` for a member of a gang with several pods (J8)."""
     if plan.facts.gang:
         return None
     waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
@@ -74,8 +74,8 @@ def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
 
     In the queue of the plan's asks, a victim must have a strictly lower priority than these asks. A gang never evicts its own
-    members. A replacement never evicts pods of its own application. In other queues, a gang may evict what a claim may evict. A
-    replacement may evict nothing there.
+    members. A replacement never evicts pods of its own application. In other queues, a gang may evict the pods that a claim may
+    evict. A replacement may evict no pods there.
     """
     if plan.facts.scope not in OWN_QUEUE:
         return None
@@ -105,7 +105,7 @@ def _of_own(
 
 
 def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
-    """Return the queues that decide how much other queues have to give to the whole gang (G2)."""
+    """Return the queues whose entitlements decide how much other queues have to give to the whole gang (G2)."""
     return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
 
 
@@ -114,7 +114,8 @@ def _of_other(
 ) -> Refusal | None:
     """Refuse a victim of another queue that breaks G2, G3 or G5 for the whole gang.
 
-    Refuse every such victim if no queue on the gang's path decides for a type (``owed``), or if the plan is a replacement (I2).
+    Refuse every such victim if ``owed`` is empty, because no queue on the gang's path decides for a type or the plan is a
+    replacement (I2).
     """
     snapshot, leaf = trial.snapshot, planned.leaf
     if not owed:
@@ -140,7 +141,8 @@ def _of_other(
 def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan for a gang that takes more of a type from other queues than the gang may claim (J7).
 
-    The queue that decides for the type may claim up to its entitlement. Victims in the gang's own queue count as gone already.
+    The queue that decides for the type may claim up to its entitlement. Victims in the gang's own queue count as gone in this
+    test.
     """
     if not plan.facts.gang or not plan.releases:
         return None
@@ -162,10 +164,10 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
 
-    A unit is a gang that is evicted whole, or any other victim alone. Units in the gang's own queue count as gone already. The
-    other units are justified if they can be evicted in such an order that each frees such a type while its node still lacks it. The
-    order is built from its end. A unit that frees a lacking type even after all others can be the last one, and is left out. The
-    other units stay justified, because a node with fewer victims lacks at least as much.
+    A unit is a gang that is evicted whole, or any other single victim. Units in the gang's own queue count as gone in this
+    test. The other units are justified if they can be evicted in an order in which each frees such a type while its node still
+    lacks it. The order is built from its end. A unit that frees a lacking type even after all other units can be the last one,
+    and is removed from the set. The other units stay justified, because a node with fewer victims lacks at least as much.
     """
     if not plan.facts.gang:
         return None
@@ -212,7 +214,7 @@ def _can_be_last(
 def _less(
     sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
 ) -> dict[int, Amounts]:
-    """Return, by node, what the other releases free if a unit stays.
+    """Return, by node, the amounts that the other releases free if a unit stays.
 
     Only the unit's nodes on which members are placed are included.
     """
@@ -225,7 +227,7 @@ def _less(
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
-    """Return what the members need beyond free capacity and the victims of their own queue, over all nodes, by type (J7)."""
+    """Return the amounts that the members need beyond free capacity and the victims of their own queue, by type, over all nodes (J7)."""
     needs: Counter[int] = Counter()
     for node, used in _used(plan.pledges).items():
         free, freed = trial.free_for_claim(node), _freed_on(trial, node, own)
@@ -235,7 +237,7 @@ def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
 
 
 def _used(pledges: Iterable[PlannedPledge]) -> dict[int, Counter[int]]:
-    """Return by node and type the sum of what the members on the node request."""
+    """Return, by node and type, the sum of the requests of the members on the node."""
     used: dict[int, Counter[int]] = {}
     for pledge in pledges:
         line = used.setdefault(pledge.row, Counter())
@@ -264,8 +266,8 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a gang below its minimum (J12).
 
-    A gang that was below its minimum before, or that is evicted whole, is exempt. With `job.victimgang: avoid` no gang is evicted
-    whole.
+    A gang that was already below its minimum, or that is evicted whole, is exempt. With `job.victimgang: avoid` no gang is
+    evicted whole.
 
     The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. Its victims run
     on one node, while a gang runs on several (G8).
@@ -291,7 +293,7 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan after which some member does not fit, or with a victim that could be given back (invariant 11, J8, J12).
+    """Refuse a plan after which a member does not fit, or that has a victim that could be given back (invariant 11, J8, J12).
 
     A gang among the victims is given back as a whole.
     """
@@ -307,7 +309,7 @@ def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 class _Sums:
-    """The sums of what a plan for a gang uses and frees, node by node and queue by queue."""
+    """The sums of the amounts that a plan for a gang uses and frees, by node and by queue."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
         self.trial = trial
@@ -321,7 +323,7 @@ class _Sums:
             self.on.setdefault(int(trial.snapshot.allocations.nodes[one.row]), []).append(one)
 
     def units(self) -> Iterator[tuple[Release, ...]]:
-        """Yield the releases that would be given back together: a gang that is evicted whole, or any other release alone."""
+        """Yield the releases that would be given back together: a gang that is evicted whole, or any other single release."""
         columns = self.trial.snapshot.allocations
         sizes = gangs.sizes(columns, self.trial.standing)
         together: dict[int, list[Release]] = {}
@@ -380,7 +382,8 @@ class _Sums:
 def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims for a gang that fits without them once all terminating pods have ended (invariant 12).
 
-    The gang fits if each member in turn fits on a node and below the maxima. The members before it count as placed.
+    The gang fits if each member in turn fits on a node and below the maxima. In this test, the members before it count as
+    placed.
     """
     if not plan.facts.gang or not plan.releases:
         return None

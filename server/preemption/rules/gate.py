@@ -1,8 +1,8 @@
 """The rules that no plan may break, whichever policy made it (design 1.6).
 
-Some rules only concern the ask. These rules are checked before planning, because planning has to look at every node. Before a plan
-is applied, it has to pass the gate: all rules are checked for all its pledges. A rule returns None if it holds, else a refusal with
-the reason.
+Some rules concern only the ask. These rules are checked before planning, because planning examines every node. Before a plan is
+applied, it has to pass the gate, which checks all rules for all pledges of the plan. A rule returns None if the plan keeps it,
+and otherwise a refusal with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """Return a refusal by the first rule that forbids every plan of the policy for this ask. Return None if no rule does."""
+    """Return the refusal of the first rule that forbids every plan of the policy for this ask. Return None if no rule does."""
     policy = facts(intent.policy)
     for rule in ASK_RULES:
         refusal = rule(trial, policy, intent.ask)
@@ -49,7 +49,10 @@ def admit(trial: Trial, intent: Intent) -> Refusal | None:
 
 
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
-    """Return a refusal by the first rule that the plan would break on top of the Trial. Return None if the plan may be applied."""
+    """Return the refusal of the first rule that the plan would break, given the plans on the Trial.
+
+    Return None if the plan may be applied.
+    """
     for pledge in plan.pledges:
         refusal = _of_pledge(trial, plan.facts, pledge)
         if refusal is not None:
@@ -79,7 +82,7 @@ def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refu
 def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse an ask for which a decision or a plan already holds capacity (C7).
 
-    Refuse also a second reservation for an ask.
+    Also refuse a second reservation for an ask.
     """
     if not trial.is_served(ask.key) and not (policy.reserves and trial.is_reserved(ask.key)):
         return None
@@ -89,7 +92,7 @@ def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 def reservations_of_the_partition(
     trial: Trial, policy: PolicyFacts, ask: WaitingAsk
 ) -> Refusal | None:
-    """Refuse a reservation if the partition already has as many as it may have."""
+    """Refuse a reservation if the partition already has as many reservations as it may have."""
     del ask
     most = reservation.most(trial.snapshot.node_count)
     if not policy.reserves or trial.open_for(policy.name) < most:
@@ -100,7 +103,10 @@ def reservations_of_the_partition(
 
 
 def reservations_of_a_leaf(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse a reservation if the leaf already has as many as it may have. More would block nodes that other queues could use."""
+    """Refuse a reservation if the leaf already has as many reservations as it may have.
+
+    More reservations would block nodes that other queues could use.
+    """
     most = reservation.RESERVATIONS_PER_LEAF
     if not policy.reserves or trial.open_for(policy.name, ask.leaf) < most:
         return None
@@ -118,9 +124,9 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 
 
 def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask that a limit of its user or group forbids. Refuse a reservation for an ask without headroom in its queues.
+    """Refuse an ask that a limit of its user or group forbids. Refuse a reservation also if the ask has no headroom in its queues.
 
-    Promised capacity counts as used. Other policies do not need headroom in the queues here, because victims may free it.
+    Promised capacity counts as used. Other policies need no headroom in the queues at this point, because victims may free it.
     """
     if not ask.within_limits and not policy.reserves:
         return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
@@ -151,7 +157,7 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that does not run, that the plan has twice, or that another decision already evicts (invariant 10)."""
+    """Refuse a victim that does not run, that the plan lists twice, or that another decision already evicts (invariant 10)."""
     if all_differ(plan.rows) and trial.all_stand(plan.rows):
         return None
     return Refusal(Rule.VICTIM_TWICE, "a victim is evicted by another decision already")
@@ -198,7 +204,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def capacity_freed(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan after which the ask does not fit, or with a victim that could be given back (invariants 11 and 12)."""
+    """Refuse a plan after which the ask does not fit, or that has a victim that could be given back (invariants 11 and 12)."""
     if plan.facts.reserves or plan.facts.gang or not plan.pledges:  # see `gangs`
         return None
     if not _is_enough(trial, plan, plan.releases):
@@ -250,7 +256,7 @@ def _is_enough_in_queues(
 
 
 def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that runs outside the ask's fence, in its leaf, or below queues that decide for the ask (G2, G3).
+    """Refuse a victim of a claim that runs outside the ask's fence, in the ask's leaf, or below queues that decide for the ask (G2, G3).
 
     Pods of a queue with `preemption.policy: disabled` are refused as well.
     """
@@ -269,9 +275,9 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a claim that lacks a closed type on its node or below a maximum (G2, invariant 4).
+    """Refuse a claim if a closed type is lacking on its node or below a maximum (G2, invariant 4).
 
-    A type is closed when the queue that decides for it already has its share.
+    A type is closed when the queue that decides for the type already has its share.
     """
     for pledge in plan.pledges if _is_claim(plan) else ():
         found = claims.lacking_closed(trial, pledge)
@@ -285,10 +291,11 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that helps in no type that the ask lacks (G2).
+    """Refuse a victim of a claim that helps with no type that the ask lacks (G2).
 
-    A victim helps in a type that it holds under two conditions (W9). It runs outside the queue that decides for the type. Its
-    own queues use the type above their shares. A victim that may be taken for no type at all is refused by `within_the_fence`.
+    A victim helps with a type that it holds under two conditions (W9). The victim runs outside the queue that decides for the
+    type. The victim's own queues use more of the type than their shares. A victim that may be taken for no type at all is
+    refused by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
         if all(claims.frees_no_lacking_type(trial, one, release) for one in plan.pledges):
@@ -312,8 +319,8 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a victim's queue below its entitlement (E) in a type that the victim uses.
 
-    This keeps G4, Q12 and invariant 3. In a queue above both the victim and the preemptor, the ask counts as added, so that only a
-    net loss is refused. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
+    This keeps G4, Q12 and invariant 3. In a queue that holds both the victim and the preemptor, the ask is added, so that only
+    a net loss is refused. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
     """
     if not plan.facts.keeps_guarantees:
         return None
@@ -328,10 +335,10 @@ def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
 
 
 def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
-    """Return whether this is the one victim of a claim that may bring its queues below their share (W8).
+    """Return whether this is the one victim of a claim that may bring its queues below their shares (W8).
 
     Without this victim, the plan must leave every queue at or above its share. The victim must free a type that the ask still
-    lacks. Its queues must have their share until it is evicted.
+    lacks. Its queues must have their shares until it is evicted.
     """
     less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
@@ -351,7 +358,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
 def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
     """Return whether a queue still has its share of a type after the releases of the other victims (``before``).
 
-    Under plain shares by weight a queue that is below its share already passes as well (W8).
+    Under plain shares by weight, a queue that is below its share already also passes (W8).
     """
     has, entitled = trial.eff(path)[index], floor(trial, path)[index]
     return has - before >= entitled or (has < entitled and protects_only_whole(trial))
@@ -376,9 +383,10 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
-    """Return the amounts that the plan must leave a queue (W3).
+    """Return the amounts that the plan must leave to a queue (W3).
 
-    For surplus reclaim, this is the queue's deserved share of the types to free. In all other cases it is E.
+    For surplus reclaim, this is the queue's deserved share of the types to free. In all other cases it is the queue's
+    entitlement E.
     """
     if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
@@ -387,7 +395,7 @@ def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, dict[int, int]]:
-    """Return by queue and type what the plan frees, for all queues above its victims."""
+    """Return, by queue and type, the amounts that the plan frees, for all queues that hold its victims."""
     freed: dict[str, dict[int, int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):
@@ -409,7 +417,7 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target or is not needed (invariants 11, 15)."""
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or that is not needed (invariants 11, 15)."""
     if plan.facts.shrinks is Shrinks.NOTHING or plan.shrink is None:
         return None
     columns, names = trial.snapshot.allocations, trial.snapshot.types
