@@ -202,8 +202,7 @@ def _are_many(partition: Partition) -> bool:
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks for which policies plan again before the next round: a victim was vetoed, or a manager agreed to a plan (design 1.8).
-    """
+    """Yield the asks for which policies plan again before the next round: a victim was vetoed, or a manager agreed to a plan (design 1.8)."""
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)

@@ -1,5 +1,4 @@
-"""Refused preemption attempts (G1, G12): when each is tried again, and which refusals are reported because they differ from the last one.
-"""
+"""Refused preemption attempts (G1, G12): when each is tried again, and which refusals are reported because they differ from the last one."""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted

@@ -388,8 +388,7 @@ class _Search:
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """Yield, for each index of the candidates, the amounts that the candidates from there on free together, one amount for each need.
-        """
+        """Yield, for each index of the candidates, the amounts that the candidates from there on free together, one amount for each need."""
         for start in range(len(self.candidates) + 1):
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]

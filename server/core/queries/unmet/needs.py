@@ -76,8 +76,7 @@ class Need(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of its waiting asks, and the number of other kinds.
-    """
+    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of its waiting asks, and the number of other kinds."""
 
     queue: str
     types: tuple[UnmetType, ...]
