@@ -147,7 +147,7 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
     )
     log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
     cores = [core] if isinstance(core, CoreAddress) else core
-    connection = Connection(cores, registration, wait=wait)
+    connection = Connection(cores, registration, wait=wait, session_name=lambda: uuid.uuid4().hex)
     if settings.namespace and settings.queues:
         source = f"ConfigMaps of namespace {settings.namespace}"
         connection.send([ConfigurationReport(settings.queues, source)])

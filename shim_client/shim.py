@@ -214,6 +214,11 @@ class Shim:
         self._log.info("registered at the core", core=core, session=self._sessions)
         await self._inbox.put(_News(Link.REGISTERED))
 
+    async def resumed(self, core: str, why: str) -> None:
+        """Log that the session continues at another core. The state machine need not know."""
+        self._skipped.clear()
+        self._log.warning("the session continues at another core", core=core, why=why)
+
     async def unreachable(self, why: str) -> None:
         """Log that no core answers; the connection retries until one does."""
         self._log.warning(

@@ -25,6 +25,7 @@ from server.core.events import (
     plan_answers,
     recovery,
     releases_fast,
+    sessions,
 )
 from server.core.preemption import (
     decision_events,
@@ -95,6 +96,8 @@ _HANDLERS: dict[type, Handler] = {
     events.ManagerWiped: managers.wipe_part,
     events.SyncCompleted: managers.complete_sync,
     events.LeadershipTaken: lambda state, _event, _now: managers.take_leadership(state),
+    events.SessionResumed: sessions.resume,
+    events.MessagesTaken: lambda state, event, _now: sessions.take_messages(state, event),
     events.ConfigurationApplied: lambda state, event, now: whole(
         configuration.change(state, event, now)
     ),
@@ -181,6 +184,10 @@ class Core:
         """
         self._take_in_fresh()
         return self._handle(event, now)
+
+    def count_sent(self, decisions: Sequence[Decision]) -> None:
+        """Count the decisions that `take` or `tick` returned, for sessions that can be resumed (design 7.5)."""
+        sessions.count(self.state, decisions)
 
     def become(self, other: "Core") -> None:
         """Take over the state of another core, which must not be used afterwards."""

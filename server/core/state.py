@@ -16,6 +16,20 @@ REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterRes
 
 
 @dataclass(slots=True)
+class Session:
+    """A session that can be resumed: the progress of its three streams since its registration (design 7.5).
+
+    The keys are the words of `server.core.events.sessions`.
+    """
+
+    name: str
+    taken: dict[str, int] = field(default_factory=dict)
+    """The number of messages that the core has taken, by stream."""
+    sent: dict[str, int] = field(default_factory=dict)
+    """The number of decisions for the manager that the core has made, by stream."""
+
+
+@dataclass(slots=True)
 class Manager:
     """A registered resource manager (shim). Instants are Unix milliseconds."""
 
@@ -39,6 +53,10 @@ class Manager:
     """The name of the process that registered last."""
     groups_unreported: dict[str, None] = field(default_factory=dict)
     """The disruption groups that were not reported again since the manager registered again."""
+    session: Session | None = field(default=None, repr=False)
+    """The session of the manager, if it can be resumed."""
+    was_synced: bool = field(default=False, repr=False)
+    """Whether the manager had completed its sync when this process took the leadership. Its session can then be resumed."""
 
 
 Timer = tuple[int, int, str, str, str]

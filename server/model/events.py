@@ -38,11 +38,33 @@ class ManagerRegistered(NamedTuple):
     """The name of the process."""
     forget: bool = False
     """Whether to remove what the manager had reported before, although it has an explicit sync."""
+    session: str = ""
+    """The name of the session that begins, or "" if the session cannot be resumed (design 7.5)."""
 
     @property
     def resumes(self) -> bool:
         """Return whether what the manager had reported before is kept and compared with what it reports in its sync."""
         return self.explicit_sync and not self.forget
+
+
+class SessionResumed(NamedTuple):
+    """The continuation of a session after a loss of the connection. The shim reports nothing again (design 7.5)."""
+
+    rm_id: str
+    session: str
+
+
+class MessagesTaken(NamedTuple):
+    """The numbers of messages of a session that the core has taken since the last such event, by stream (design 7.5).
+
+    With ``ends``, the session cannot be resumed any more, because a message had objects that no event describes.
+    """
+
+    rm_id: str
+    nodes: int = 0
+    applications: int = 0
+    allocations: int = 0
+    ends: bool = False
 
 
 class ManagerWiped(NamedTuple):
@@ -304,4 +326,6 @@ Event = (
     | ManagerForgotten
     | ManagerWiped
     | LeadershipTaken
+    | SessionResumed
+    | MessagesTaken
 )

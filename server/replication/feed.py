@@ -6,10 +6,11 @@ one for each event and each tick.
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from server.core.core import Core
+from server.core.state import Manager
 from server.model.decisions import Decided, Decision, Placed, ShadowDecided, Tick
 from server.model.events import Event
 from server.model.parts import Parts, whole
@@ -52,6 +53,11 @@ class Follower:
         self._wake = wake
         self._waiting: deque[Slice] = deque()
         self._bytes = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether slices wait that were not sent yet."""
+        return bool(self._waiting)
 
     def put(self, one: Slice) -> None:
         """Add a slice. If too many bytes wait, drop all waiting slices."""
@@ -118,6 +124,11 @@ class Feed:
         self._lines = TraceLines(Header(self.now, self.version, None, 0, ""))
         self._begins = True
 
+    @property
+    def managers(self) -> Mapping[str, Manager]:
+        """The registered managers of the core by id."""
+        return self._core.managers
+
     def header(self) -> CheckpointHeader:
         """Return the header of a checkpoint of this moment."""
         terms = tuple((one.name, one.begins) for one in self.terms)
@@ -167,6 +178,7 @@ class Feed:
         return replies
 
     def _took(self, events: int, replies: list[Decision]) -> None:
+        self._core.count_sent(replies)
         self.position += events
         self.decided += len(replies)
         if self._lines is not None:
@@ -182,6 +194,7 @@ class Feed:
             self._lines.tick(trace.Tick(now, budget, self.decided))
         self._is_amid = True
         tick = yield from self._core.tick_in_parts(now, budget)
+        self._core.count_sent(tick.decisions)
         self.position += 1
         self.decided += len(tick.decisions)
         self.now = now

@@ -77,6 +77,9 @@ class Dispatch:
             letter.placed += placed
 
     def _post(self, place: _Place, letter: _Letters) -> None:
+        kept = self._sessions.kept.get(place)
+        if kept is not None and letter.pieces:
+            kept.add(letter.pieces)
         outbox = self._sessions.outbox(*place)
         if outbox is None or outbox.spilled:
             return

@@ -185,10 +185,13 @@ class Endpoint:
         """
         if self._replica.state is not State.LEADER:
             applier = Applier(self._feed, self._scheduler, seconds)
-            followed = Followed(self._replica, applier, self.pump)
+            followed = Followed(
+                self._replica, applier, self.pump, self.sessions, lambda: self._feed.managers
+            )
             way = Leaders(followed, self._feed.version, joining)
             self._following = Following(self._replica, self._feed, self.pump, way)
             self._servicer.lead = self._following.stop
+            self._servicer.reach = followed.reach
 
     async def run(self) -> None:
         """Decide until stopped. A core that follows another one decides only while it leads.
@@ -207,6 +210,7 @@ class Endpoint:
         following = self._following
         if following is None:
             self._feed.begin_term(self._replica.process)
+            self._replica.leads.set()
             await self.pump.run()
             return
         while not self.pump.stopping:
@@ -214,6 +218,7 @@ class Endpoint:
             if not self.pump.stopping:
                 self._feed.begin_term(self._replica.process)
                 self._scheduler.take([LeadershipTaken()], self.pump.now())
+                self._replica.leads.set()
                 following.watch(lambda: not len(self.sessions), self.sessions.fail)
             await self.pump.run()
             await following.unwatch()
@@ -226,6 +231,7 @@ class Endpoint:
             setting.received,
             None if setting.configured else self.readings,
         )
+        scheduler.leads = setting.replica.leads
         watchers = Watchers(self.pump)
         pictures = Pictures(core, feed, setting.replica, self.sessions.presence, self.pump.now)
         answers = Answers(self.reads, pictures.complete)

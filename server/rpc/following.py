@@ -6,7 +6,7 @@ without leaders to follow leads from its start.
 
 import asyncio
 import enum
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,16 @@ import structlog
 from google.protobuf.message import Message
 
 from evenhand.v1 import replication_pb2 as pb
+from server.core.state import Manager
 from server.replication import checkpoint
 from server.replication.applying import Applier, LostError
 from server.replication.checkpoint import BadCheckpointError
 from server.replication.feed import Feed, Slice
 from server.rpc.access import BadOptionError, address, read_private
 from server.rpc.errors import CallError
-from server.rpc.limits import ALIVE_S, MESSAGE_BYTES_MAX
+from server.rpc.limits import ALIVE_S, LEVEL_S, MESSAGE_BYTES_MAX
 from server.rpc.pump import Pump
+from server.rpc.sessions import Sessions
 
 _log = structlog.get_logger(__name__)
 
@@ -139,6 +141,8 @@ class Replica:
         """The number of checkpoints that were taken over."""
         self.difference = ""
         """The first difference between the decisions of this core and those of a leader."""
+        self.leads = asyncio.Event()
+        """The event that is set while this core leads, and its state says so."""
 
     def refusal(self, method: str) -> CallError | None:
         """Return the error of a call that only a leader accepts, if this core does not lead."""
@@ -177,14 +181,29 @@ class Way(Protocol):
 class Followed:
     """The state of a leader in this core, and what is known about that leader."""
 
-    def __init__(self, replica: Replica, applier: Applier, pump: Pump) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        applier: Applier,
+        pump: Pump,
+        sessions: Sessions,
+        managers: Callable[[], Mapping[str, Manager]],
+    ) -> None:
+        """Make the state of a follower. ``managers`` returns the registered managers of its core."""
         self.replica = replica
         self._applier = applier
         self._pump = pump
+        self._sessions = sessions
+        self._managers = managers
+        self._is_cut = True
+        self._moved = asyncio.Event()
 
     def begin(self, leader: str, data: bytes) -> None:
         """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError."""
         header = self._applier.begin(data)
+        self._sessions.kept.clear()
+        self._sessions.follow(self._managers())
+        self._is_cut = False
         self.replica.state, self.replica.leader = State.FOLLOWER, leader
         self.replica.joined += 1
         self.heard(header.position)
@@ -197,11 +216,29 @@ class Followed:
         applied = self._applier.apply(one)
         if applied is not None:
             self._pump.followed(applied.decisions, applied.events, applied.seconds, applied.now)
+            self._sessions.follow(self._managers())
+            self._moved.set()
         if self._applier.difference and not self.replica.difference:
             self.replica.difference = self._applier.difference
             _log.error("decides-otherwise", difference=self._applier.difference)
         if self._applier.difference:
             raise LostError(f"this core decides otherwise: {self._applier.difference}")
+
+    def cut(self) -> None:
+        """Record that nothing more comes from the leader."""
+        self._is_cut = True
+        self._moved.set()
+
+    async def reach(self, is_enough: Callable[[], bool]) -> None:
+        """Wait until this core has got so much of its leader's input that ``is_enough`` returns True.
+
+        Do not wait longer than LEVEL_S, and not after the leader's stream has ended.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEVEL_S):
+                while self.replica.state is State.FOLLOWER and not (self._is_cut or is_enough()):
+                    self._moved.clear()
+                    await self._moved.wait()
 
     def heard(self, position: int) -> None:
         """Record a message of the leader, whose core has this position."""
@@ -260,6 +297,7 @@ class Following:
 
     async def _lead(self, is_free: Callable[[], bool], end: Callable[[CallError], None]) -> None:
         other = await self._way.lead(is_free)
+        self._replica.leads.clear()
         self._replica.state, self._replica.leader = State.FOLLOWER, other
         self._replica.heard_ms = 0
         _log.info("follows-again", leader=other)
@@ -335,6 +373,7 @@ class Leaders:
                 return f"no message for {SILENT_S:.0f} s"
             finally:
                 call.cancel()
+                self._followed.cut()
         return "the stream ended"
 
     def _request(self) -> Message:

@@ -248,3 +248,10 @@ ALIVE_S: Final = 1.0
 """The seconds after which a leader without input tells its followers that it is there."""
 CHECKPOINT_PART_BYTES: Final = 1 << 20
 """Bytes of a checkpoint in one message."""
+
+KEPT_OBJECTS_MAX: Final = 20_000
+"""The largest number of decisions of one stream that are kept for a session that may be resumed (design 7.5)."""
+KEPT_BYTES_MAX: Final = 8 << 20
+"""The largest number of their bytes."""
+LEVEL_S: Final = 2.0
+"""The seconds that a registration which resumes a session waits for the last input of the leader before."""

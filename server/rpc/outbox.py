@@ -10,6 +10,7 @@ from server.rpc.limits import (
     RESPONSE_BYTES_MAX,
     RESPONSE_OBJECTS_MAX,
 )
+from server.rpc.wire_pieces import number
 
 StateKey = tuple[str, str]
 """The application and key of an ask."""
@@ -28,10 +29,16 @@ class Outbox:
         self.spilled = False
         self.head = b""
         """The bytes with which each message begins."""
+        self.sequence_field = 0
+        """The field of a message that holds the number of its last piece. 0: messages are not numbered (design 7.5)."""
+        self.last = 0
+        """The number of the last piece that was added."""
         self.on_fill: Callable[[], None] | None = None
         """The callback of the attached stream, called after each addition."""
         self._pieces: list[bytes] = []
         self._states: dict[StateKey, bytes] = {}
+        self._leading_states = 0
+        """The number of states at the beginning of the pieces. These have no number."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -50,6 +57,7 @@ class Outbox:
 
     def extend(self, pieces: list[bytes]) -> None:
         """Append pieces to those that wait. If that exceeds the limits, the outbox spills."""
+        self.last += len(pieces)
         self._pieces += pieces
         self._bytes += sum(map(len, pieces))
         self._filled()
@@ -77,6 +85,7 @@ class Outbox:
             if not self._states:
                 return None
             self._pieces = list(self._states.values())
+            self._leading_states = len(self._pieces)
             self._states.clear()
         if len(self._pieces) <= RESPONSE_OBJECTS_MAX and self._bytes <= RESPONSE_BYTES_MAX:
             return self._take(len(self._pieces))
@@ -85,6 +94,7 @@ class Outbox:
     def clear(self) -> None:
         """Drop everything, because the manager registered again."""
         self._pieces.clear()
+        self._leading_states = 0
         self._states.clear()
         self._bytes = 0
         self.spilled = False
@@ -101,7 +111,15 @@ class Outbox:
         message = b"".join(self._pieces[:count])
         del self._pieces[:count]
         self._bytes -= len(message)
+        numbered = count - self._leading_states
+        self._leading_states = max(0, -numbered)
+        if self.sequence_field and numbered > 0:
+            message += number(self.sequence_field, self.last - self._numbered())
         return self.head + message if self.head else message
+
+    def _numbered(self) -> int:
+        """Return how many of the waiting pieces have a number."""
+        return len(self._pieces) - self._leading_states
 
     def _filled(self) -> None:
         if len(self) > OUTBOX_OBJECTS_MAX or self._bytes > OUTBOX_BYTES_MAX:

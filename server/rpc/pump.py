@@ -43,6 +43,7 @@ from server.rpc.limits import (
 )
 from server.rpc.reads import Reads
 from server.rpc.sessions import Session, Sessions
+from server.rpc.tally import Tally
 from server.rpc.translate.allocations import Batch
 
 _T = TypeVar("_T")
@@ -112,16 +113,16 @@ class Pump:
         self._reads = reads
         self._events = Allowance(PIECE_EVENTS_MIN, PIECE_EVENTS_MAX, PIECE_S)
         self._steps = Allowance(TICK_BUDGET_MIN, TICK_BUDGET, TICK_S)
-        self._turned = 0.0
-        self._held = False
-        self._dispatch = Dispatch(sessions)
+        self._turned, self._held = 0.0, False
+        self._dispatch, self._tally = Dispatch(sessions), Tally(sessions)
         self._time = time
         self._observers = observers
         self._inbox: deque[_Mail] = deque()
         self._waiting = self._asking = 0
-        self._more = False
-        self._flooded = self._coming = False
+        self._more = self._flooded = self._coming = False
         self.stopping = self._resting = False
+        self.ended = False
+        """Whether the pump was stopped and has taken everything that was in the inbox."""
         self._awake = asyncio.Event()
         self._enough = asyncio.Event()
         self._has_capacity = asyncio.Event()
@@ -178,9 +179,11 @@ class Pump:
         self.wake_watchers()
 
     def followed(self, decisions: list[Decision], events: int, seconds: float, now: int) -> None:
-        """Pass the decisions of a slice of this core's leader to the observers. They are sent to nobody."""
+        """Pass the decisions of a slice of this core's leader to the observers. They are kept for sessions that may be resumed."""
         if decisions:
             told = Decisions(decisions)
+            if self._sessions.kept:
+                self._dispatch.send(told)
             for observer in self._observers:
                 observer.decided(told, now)
         for observer in self._observers:
@@ -207,6 +210,7 @@ class Pump:
             await self._breathe()
         while self._inbox:
             await self._slice()
+        self.ended = self.stopping
 
     def _post(self, mail: _Mail) -> None:
         self._inbox.append(mail)
@@ -322,10 +326,10 @@ class Pump:
                 break
             if (taken or decisions) and self._is_held_up(self._inbox[0]):
                 break
-            mail = self._inbox.popleft()
+            mail = self._next()
             taken += count
             if mail.reply is not None:
-                await self._give(together, now, decisions)
+                await self._give(together + self._tally.take(), now, decisions)
                 together = []
                 await self._answer(mail, mail.reply, now, decisions)
             elif mail.batch.refusals and _is_heard(mail):
@@ -334,12 +338,19 @@ class Pump:
                 decisions += mail.batch.refusals
             elif _is_heard(mail):
                 together += mail.batch.events
-        await self._give(together, now, decisions)
+        await self._give(together + self._tally.take(), now, decisions)
         self._coming |= taken >= GATHER_EVENTS
         self._waiting -= taken
         if self._waiting <= INBOX_EVENTS_MAX:
             self._has_capacity.set()
         return taken
+
+    def _next(self) -> _Mail:
+        """Take the next message out of the inbox, and count it."""
+        mail = self._inbox.popleft()
+        if _is_heard(mail):
+            self._tally.add(mail.session, mail.batch)
+        return mail
 
     async def _give(self, events: Sequence[Event], now: int, decisions: list[Decision]) -> None:
         """Give events to the core in parts. If they take long, yield to the event loop between two parts."""

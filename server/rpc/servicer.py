@@ -7,7 +7,7 @@ its side of a stream gets the answers to its messages. Then the stream ends.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from typing import Final
 
@@ -20,7 +20,7 @@ from server.core.core import Core
 from server.core.events import epochs
 from server.core.events.configuration import counts
 from server.core.events.managers import held
-from server.model.events import ManagerForgotten, ManagerRegistered, ManagerWiped
+from server.model.events import ManagerForgotten, ManagerRegistered, ManagerWiped, SessionResumed
 from server.model.parts import Parts
 from server.model.quota import Configuration
 from server.model.reasons import Code
@@ -40,6 +40,7 @@ from server.rpc.owners import managers_of
 from server.rpc.preparing import prepared
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
+from server.rpc.resuming import Offer
 from server.rpc.roles import CALLER, Caller
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.steps import in_turns
@@ -88,6 +89,10 @@ class Scheduler:
         self._readings = readings
         self.lead: Callable[[], None] = lambda: None
         """The function that a registration calls once it is not refused: it makes this core decide if it followed another one."""
+        self.reach: Callable[[Callable[[], bool]], Awaitable[None]] = _no_wait
+        """The function that waits until this core, if it follows another one, has got enough of its input."""
+        self.leads = asyncio.Event()
+        """The event that is set while this core leads."""
         self._registering: dict[str, asyncio.Future[None]] = {}
         reader = Reader()
         codec = AllocationCodec(reader)
@@ -129,12 +134,52 @@ class Scheduler:
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
         try:
-            await self._register(request)
+            resumed = await self._resume(request)
+            if resumed is None:
+                await self._register(request)
         finally:
             done.set_result(None)
             if self._registering.get(request.rmID) is done:
                 del self._registering[request.rmID]
-        return si_pb2.RegisterResourceManagerResponse()
+        return si_pb2.RegisterResourceManagerResponse(resumed=resumed)
+
+    async def _resume(
+        self, request: si_pb2.RegisterResourceManagerRequest
+    ) -> si_pb2.ResumedSession | None:
+        """Continue the session that the manager names, and return how many of its messages the core has (design 7.5).
+
+        Return None if the manager names no session, or one that this core cannot continue.
+        """
+        offer, caller = Offer.of(request), CALLER.get()
+        if offer is None:
+            return None
+        managers = self._core.managers
+        await self.reach(lambda: offer.is_reached(managers.get(request.rmID)))
+        manager = managers.get(request.rmID)
+        if not offer.fits(manager, self._sessions):
+            known = None if manager is None else manager.session
+            _log.info("session-not-resumed", offered=offer._asdict(), known=known)
+            return None
+        now = self._pump.now()
+        gone = self._sessions.admit(request.rmID, offer.instance, caller, now, self._holds)
+        self.lead()
+        await self.leads.wait()
+        for one in gone:
+            await self._pump.ask(ManagerForgotten(one, now - MANAGER_GONE_MS))
+        found: list[si_pb2.ResumedSession] = []
+
+        def resumed() -> None:
+            manager = managers.get(request.rmID)
+            missing = offer.missing(manager, self._sessions)
+            if manager is not None and missing is not None and manager.synced:
+                found.append(offer.counts(manager))
+                self._sessions.resumed(manager, caller, offer.received, missing)
+                self._sessions.presence.registered(request.rmID, self._pump.now(), speaking=False)
+                self._look_later(request.rmID)
+
+        event = SessionResumed(request.rmID, offer.session)
+        await self._pump.ask(event, after=resumed)
+        return found[0] if found else None
 
     async def _register(self, request: si_pb2.RegisterResourceManagerRequest) -> None:
         configuration = await self._configuration(request.config)
@@ -229,7 +274,8 @@ class Scheduler:
         rm_id = event.rm_id
         if epochs.obstacle(self._core.state.managers.get(rm_id), event):
             return
-        self._sessions.registered(rm_id, event.instance, caller, event.epoch)
+        session = event.session if event.explicit_sync else ""
+        self._sessions.registered(rm_id, event.instance, caller, event.epoch, session)
         speaking = bool(self._sessions.open_kinds(rm_id))
         self._sessions.presence.registered(rm_id, self._pump.now(), speaking=speaking)
         self._look_later(rm_id)
@@ -326,6 +372,10 @@ class Scheduler:
         self._heard(batch.rm_id)
         self._received(session.kind, len(batch.events) + len(batch.refusals), context)
         await self._pump.put(session, batch)
+
+
+async def _no_wait(_is_enough: Callable[[], bool]) -> None:
+    """Return at once: a core that follows no other one has got all input."""
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:

@@ -8,7 +8,9 @@ stream is opened are therefore not lost.
 import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
+from server.core.state import Manager
 from server.rpc.epochs import epoch_head
 from server.rpc.errors import (
     CallError,
@@ -21,6 +23,7 @@ from server.rpc.errors import (
     too_slow,
 )
 from server.rpc.instances import Instances
+from server.rpc.kept import Kept
 from server.rpc.limits import (
     CALLER_MANAGERS_MAX,
     FIRST_MESSAGE_MS,
@@ -32,6 +35,7 @@ from server.rpc.outbox import Outbox
 from server.rpc.owners import Owners
 from server.rpc.presence import Presence
 from server.rpc.roles import LOCAL_OPERATOR, Caller, Role
+from si.v1 import si_pb2
 
 Holds = Callable[[str], bool]
 
@@ -42,6 +46,17 @@ class Kind(enum.StrEnum):
     ALLOCATION = "allocation"
     APPLICATION = "application"
     NODE = "node"
+
+
+SEQUENCE: Final[Mapping[Kind, int]] = {
+    kind: response.DESCRIPTOR.fields_by_name["sequence"].number
+    for kind, response in (
+        (Kind.ALLOCATION, si_pb2.AllocationResponse),
+        (Kind.APPLICATION, si_pb2.ApplicationResponse),
+        (Kind.NODE, si_pb2.NodeResponse),
+    )
+}
+"""The number of the field `sequence` in the responses of each stream."""
 
 
 class Session:
@@ -131,6 +146,8 @@ class Sessions:
         self._outboxes: dict[tuple[str, Kind], Outbox] = {}
         self._registered: set[str] = set()
         self._instances = Instances()
+        self.kept: dict[tuple[str, Kind], Kept] = {}
+        """The last decisions of the streams of managers whose sessions can be resumed (design 7.5)."""
         self.owners = Owners()
         self.presence = Presence()
         """The presence of managers, updated by the servicer, which knows the time."""
@@ -238,16 +255,81 @@ class Sessions:
                 self.owners.forget(rm_id)
                 for kind in Kind:
                     self._outboxes.pop((rm_id, kind), None)
+                    self.kept.pop((rm_id, kind), None)
         return gone
 
     def registered(
-        self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR, epoch: int = 0
+        self,
+        rm_id: str,
+        instance: str,
+        caller: Caller = LOCAL_OPERATOR,
+        epoch: int = 0,
+        session: str = "",
     ) -> None:
         """Record a registration. From now on each message of the allocation stream carries the epoch.
 
         If the manager had registered before, end its streams. Otherwise end only those of its streams that other callers opened.
-        Objects that wait for the ended streams are not sent.
+        Objects that wait for the ended streams are not sent. If the session that begins has a name, its decisions are kept and
+        numbered, so that it can be resumed.
         """
+        self._end_streams(rm_id, instance, caller, epoch)
+        for kind in Kind:
+            self.kept.pop((rm_id, kind), None)
+            if session:
+                self.kept[rm_id, kind] = Kept(session)
+            outbox = self._outboxes[rm_id, kind]
+            outbox.last = 0
+            outbox.sequence_field = SEQUENCE[kind] if session else 0
+
+    def missing(
+        self, manager: Manager, received: Mapping[Kind, int]
+    ) -> dict[Kind, Sequence[bytes]] | None:
+        """Return the decisions of a manager's session after those that the manager received, by stream.
+
+        Return None if not all of them are kept. ``received`` has the number of the last decision that the manager received.
+        """
+        found: dict[Kind, Sequence[bytes]] = {}
+        for kind in Kind:
+            kept = self.kept.get((manager.rm_id, kind))
+            if kept is None or manager.session is None or kept.session != manager.session.name:
+                return None
+            pieces = kept.after(received[kind])
+            if pieces is None:
+                return None
+            found[kind] = pieces
+        return found
+
+    def resumed(
+        self,
+        manager: Manager,
+        caller: Caller,
+        received: Mapping[Kind, int],
+        missing: Mapping[Kind, Sequence[bytes]],
+    ) -> None:
+        """Record that a manager continues its session. The manager's streams end, and new streams begin with the missing decisions."""
+        rm_id = manager.rm_id
+        self._end_streams(rm_id, manager.instance, caller, manager.epoch)
+        for kind in Kind:
+            outbox = self._outboxes[rm_id, kind]
+            outbox.clear()
+            outbox.last, outbox.sequence_field = received[kind], SEQUENCE[kind]
+            outbox.extend([*missing[kind]])
+
+    def follow(self, managers: Mapping[str, Manager]) -> None:
+        """Keep decisions for the sessions that another core's input began or ended. Call this after each slice of that input."""
+        for rm_id, manager in managers.items():
+            session = manager.session
+            if session is None:
+                continue
+            for kind in Kind:
+                sent, kept = session.sent.get(kind, 0), self.kept.get((rm_id, kind))
+                if kept is None or (kept.session, kept.last) != (session.name, sent):
+                    self.kept[rm_id, kind] = Kept(session.name, sent)
+        if len(self.kept) > len(Kind) * len(managers):
+            self.kept = {place: kept for place, kept in self.kept.items() if place[0] in managers}
+
+    def _end_streams(self, rm_id: str, instance: str, caller: Caller, epoch: int) -> None:
+        """Record the caller of a registration, and end the streams that were opened before it."""
         self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered
         self._registered.add(rm_id)
@@ -263,6 +345,10 @@ class Sessions:
                     session.detach()
                     del self._speaking[rm_id, kind]
         self._outboxes[rm_id, Kind.ALLOCATION].head = epoch_head(epoch)
+
+    def is_counted(self, rm_id: str) -> bool:
+        """Return whether the messages of the manager are counted, because its session can be resumed."""
+        return rm_id in self._registered and (rm_id, Kind.NODE) in self.kept
 
     def is_registered(self, rm_id: str) -> bool:
         """Return whether the manager has registered."""

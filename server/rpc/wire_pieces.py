@@ -37,3 +37,8 @@ def text(number: int, value: str) -> bytes:
     An empty string is left out, as in proto3.
     """
     return record(number, value.encode()) if value else b""
+
+
+def number(field: int, value: int) -> bytes:
+    """Return a field with a whole number from 0 on."""
+    return varint(field << 3) + varint(value)

@@ -49,6 +49,10 @@ class ConfigurationPost:
         self._wanted = report
         self._changed.set()
 
+    def repeat(self) -> None:
+        """Let `follow` send the text again, because it may not have arrived."""
+        self._changed.set()
+
     async def deliver(self, channel: Channel, sink: Sink) -> None:
         """Send the text to the core, if a text was set. Raises SessionLostError."""
         self._changed.clear()

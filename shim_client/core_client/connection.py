@@ -23,6 +23,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from shim_client.core_client.causes import cause, is_too_large, status_text
 from shim_client.core_client.configuration import ConfigurationPost
 from shim_client.core_client.refusals import ANOTHER_LEADS, EPOCH_OLD, refusal_of
+from shim_client.core_client.resuming import Progress
 from shim_client.core_client.streams import Session, SessionLostError, Sink
 from shim_client.messages import ConfigurationAnswer, ConfigurationReport, Decision, Report
 from si.v1 import si_pb2
@@ -138,8 +139,13 @@ class Registration:
     forget: bool = False
     """Whether the core removes what the shim reported before. Otherwise it compares. This holds for the first session alone."""
 
-    def message(self, epoch: int = 0) -> si_pb2.RegisterResourceManagerRequest:
-        """Return the registration message; `explicitSync` tells the core to place nothing before the sync is complete."""
+    def message(
+        self, epoch: int = 0, session: str = "", resume: si_pb2.SessionResume | None = None
+    ) -> si_pb2.RegisterResourceManagerRequest:
+        """Return the registration message; `explicitSync` tells the core to place nothing before the sync is complete.
+
+        `session` is the name of the session that begins, unless the one in `resume` continues.
+        """
         return si_pb2.RegisterResourceManagerRequest(
             rmID=self.rm_id,
             version=self.version,
@@ -149,6 +155,8 @@ class Registration:
             forget=self.forget,
             buildInfo={"instance": self.instance} if self.instance else {},
             epoch=epoch,
+            sessionID=session,
+            resume=resume,
         )
 
 
@@ -157,6 +165,10 @@ class Listener(Protocol):
 
     async def registered(self, core: str) -> None:
         """Note that a session with a core has begun: everything has to be reported."""
+        ...
+
+    async def resumed(self, core: str, why: str) -> None:
+        """Note that the session continues at another core: nothing has to be reported again. `why` says how it broke off."""
         ...
 
     async def unreachable(self, why: str) -> None:
@@ -199,6 +211,8 @@ class _Ended:
     began: bool = False
     heard: bool = False
     error: Exception | None = None
+    may_resume: bool = False
+    """Whether another core may continue the session, so that it does not count as lost yet."""
 
 
 class Connection:
@@ -211,14 +225,21 @@ class Connection:
         sleep: Sleep = asyncio.sleep,
         *,
         wait: bool = True,
+        session_name: Callable[[], str] = str,
     ) -> None:
-        """Make a connection to one of the cores. The credentials of the first core are used for all of them."""
+        """Make a connection to one of the cores. The credentials of the first core are used for all of them.
+
+        `session_name` returns a name that no session had before, or "" for a session that no other core can continue.
+        """
         self._addresses = tuple(addresses)
         self._registration = registration
         self._sleep = sleep
         self._wait = wait
+        self._session_name = session_name
         self._epoch = 0
         self._session: Session | None = None
+        self._broken = ""
+        """Why the session broke off that may be resumed at another core. Empty if there is none."""
         self._configuration = ConfigurationPost(addresses[0].metadata(), registration.rm_id)
 
     @property
@@ -251,8 +272,13 @@ class Connection:
                 for one in self._addresses
             ]
             while True:
-                ended = await self._one_round(cores, listener)
-                await listener.lost(ended.why)
+                try:
+                    ended = await self._one_round(cores, listener)
+                except Exception as error:
+                    await self._give_up(listener, str(error))
+                    raise
+                if not ended.may_resume:
+                    await self._lose(listener, ended.why)
                 longest = PAUSE_SECONDS_MAX_OF_SEVERAL if is_quick else PAUSE_SECONDS_MAX
                 pause = PAUSE_SECONDS_FIRST if ended.heard else min(2 * pause, longest)
                 if not (is_quick and ended.heard):
@@ -321,29 +347,38 @@ class Connection:
             raise SessionLostError(f"{where} says that it does not serve now")
 
     async def _one_session(self, core: _Core, listener: Listener) -> _Ended:
-        """Run one session; return how it ended."""
+        """Run one session, or continue one that broke off; return how it ended."""
         try:
-            await self._introduce(core, listener)
-            await self._configuration.deliver(core.channel, self._heard_by(listener))
+            session = await self._introduce(core, listener)
         except SessionLostError as lost:
             return _Ended(str(lost))
         self._wait = True
-        session = Session(
-            core.stub,
-            self._registration.rm_id,
-            core.address.metadata(),
-            listener.decided,
-            self._epoch,
-        )
-        self._session = session
         try:
-            await listener.registered(core.address.target)
             await self._hold(session, core.channel, listener)
         except SessionLostError as lost:
-            return _Ended(str(lost), began=True, heard=session.heard)
-        finally:
+            return self._break_off(session, str(lost))
+        except BaseException:
             self._session = None
-        return _Ended("the session ended", began=True, heard=session.heard)
+            raise
+        return self._break_off(session, "the session ended")
+
+    def _break_off(self, session: Session, why: str) -> _Ended:
+        """Return how a session ended. If another core may continue it, keep it."""
+        is_usable = session.heard and session.progress.is_whole()
+        may_resume = is_usable and len(self._addresses) > 1 and bool(session.progress.name)
+        self._session = session if may_resume else None
+        self._broken = why if may_resume else ""
+        return _Ended(why, began=True, heard=session.heard, may_resume=may_resume)
+
+    async def _lose(self, listener: Listener, why: str) -> None:
+        """Tell the listener that there is no session any more. Nothing can be sent for the old one after that."""
+        self._session, self._broken = None, ""
+        await listener.lost(why)
+
+    async def _give_up(self, listener: Listener, why: str) -> None:
+        """Tell the listener that the session that broke off is lost, if there is one."""
+        if self._broken:
+            await self._lose(listener, f"{self._broken}; {why}")
 
     async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
         """Run the streams and send new configurations until one of the two fails."""
@@ -380,8 +415,38 @@ class Connection:
 
         return heard
 
-    async def _introduce(self, core: _Core, listener: Listener) -> None:
-        """Register the shim. Raises SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError, EpochOldError.
+    async def _introduce(self, core: _Core, listener: Listener) -> Session:
+        """Register the shim, and return the session that begins or continues.
+
+        Errors: SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError, EpochOldError.
+        """
+        fresh = Progress(self._session_name(), self._registration.rm_id)
+        broken = self._session if self._broken else None
+        offer = broken.progress.offer() if broken is not None else None
+        request = self._registration.message(self._epoch, fresh.name, offer)
+        answer = await self._registered(core, request, listener)
+        if broken is not None and answer.HasField("resumed"):
+            progress = broken.progress
+            progress.resume(answer.resumed)
+            self._session = session = self._session_at(core, progress, listener)
+            self._configuration.repeat()
+            why, self._broken = self._broken, ""
+            await listener.resumed(core.address.target, why)
+            return session
+        await self._give_up(listener, f"the core at {core.address.target} cannot continue it")
+        await self._configuration.deliver(core.channel, self._heard_by(listener))
+        self._session = session = self._session_at(core, fresh, listener)
+        await listener.registered(core.address.target)
+        return session
+
+    def _session_at(self, core: _Core, progress: Progress, listener: Listener) -> Session:
+        metadata = core.address.metadata()
+        return Session(core.stub, progress, metadata, listener.decided, self._epoch)
+
+    async def _registered(
+        self, core: _Core, request: si_pb2.RegisterResourceManagerRequest, listener: Listener
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        """Register the shim, and return the core's answer.
 
         The first attempt fails at once when no core listens, so that the user learns of it. The second attempt waits
         for a core, if there is only one.
@@ -389,25 +454,28 @@ class Connection:
         where = f"the core at {core.address.target}"
         try:
             try:
-                await self._register(core, wait=False)
+                return await self._register(core, request, wait=False)
             except AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise
                 if not self._wait or len(self._addresses) > 1:
                     raise NoCoreError(error) from error
                 await listener.unreachable(cause(error.details() or ""))
-                await self._register(core, wait=True)
+                return await self._register(core, request, wait=True)
         except AioRpcError as error:
             raise _refused(where, error) from error
 
-    async def _register(self, core: _Core, *, wait: bool) -> None:
-        await core.stub.RegisterResourceManager(
-            self._registration.message(self._epoch),
+    async def _register(
+        self, core: _Core, request: si_pb2.RegisterResourceManagerRequest, *, wait: bool
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        answer = await core.stub.RegisterResourceManager(
+            request,
             metadata=core.address.metadata(),
             timeout=REGISTER_SECONDS_MAX,
             wait_for_ready=wait,
         )
         self._registration = replace(self._registration, forget=False)
+        return answer
 
 
 def _refused(where: str, error: AioRpcError) -> Exception:

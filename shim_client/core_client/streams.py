@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from grpc.aio import EOF, AioRpcError, Metadata, StreamStreamCall
 
-from shim_client.core_client import packing
-from shim_client.messages import (
-    ApplicationRemoval,
-    ApplicationReport,
-    ApplicationTags,
-    Decision,
-    NodeReport,
-    Report,
-    SyncComplete,
-)
+from shim_client.core_client.outbox import OUTBOX_MAX
+from shim_client.core_client.resuming import Progress, Stream
+from shim_client.messages import Decision, Report
 from shim_client.translate import wire
 from si.v1 import si_pb2
 
@@ -30,15 +23,6 @@ if TYPE_CHECKING:
     from si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 Call = StreamStreamCall[Any, Any]
-
-OUTBOX_MAX = 500_000
-"""Maximum number of reports that wait for one stream.
-
-If there are more, the core is not reading, and the session is restarted.
-"""
-
-GREETING_SECONDS = 1.0
-"""Seconds without a report after which the first message of a stream is sent empty."""
 
 EPOCH_KEY = "evenhand-epoch"
 """The name of the epoch in the metadata of the streams."""
@@ -57,56 +41,23 @@ class SupersededError(Exception):
     """
 
 
-class Outbox:
-    """A queue of reports for one stream."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Any] = []
-        self._filled = asyncio.Event()
-
-    def put(self, report: Report) -> None:
-        """Add a report."""
-        self._waiting.append(report)
-        self._filled.set()
-
-    async def fills_within(self, seconds: float) -> bool:
-        """Wait for a report; return whether one arrived within the given seconds."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._filled.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    def is_full(self) -> bool:
-        """Return whether more reports wait than the core is expected to leave unread."""
-        return len(self._waiting) > OUTBOX_MAX
-
-    async def take(self) -> list[Any]:
-        """Wait until a report exists, then remove and return all waiting reports."""
-        await self._filled.wait()
-        self._filled.clear()
-        taken, self._waiting = self._waiting, []
-        return taken
-
-
 class Session:
     """A session: three streams under one registration."""
 
     def __init__(
         self,
         stub: SchedulerAsyncStub,
-        rm_id: str,
+        progress: Progress,
         metadata: Metadata,
         sink: Sink,
         epoch: int = 0,
     ) -> None:
-        self._rm_id = rm_id
+        self.progress = progress
+        """The progress of the session. Another Session object can go on from there, at another core."""
         self._sink = sink
         self._epoch = epoch
         if epoch:
             metadata = Metadata(*metadata, (EPOCH_KEY, str(epoch)))
-        self._allocations, self._applications, self._nodes = Outbox(), Outbox(), Outbox()
         self._calls: tuple[Call, ...] = (
             stub.UpdateNode(metadata=metadata),
             stub.UpdateApplication(metadata=metadata),
@@ -119,7 +70,7 @@ class Session:
     def send(self, reports: Iterable[Report]) -> None:
         """Queue reports; end the session when the core leaves too many of them unread."""
         for report in reports:
-            outbox = self._outbox_of(report)
+            outbox = self.progress.stream_of(report).waiting
             outbox.put(report)
             if outbox.is_full():
                 self._overflow = f"the core left {OUTBOX_MAX} reports unread"
@@ -127,35 +78,17 @@ class Session:
                     call.cancel()
                 return
 
-    def _outbox_of(self, report: Report) -> Outbox:
-        match report:
-            case NodeReport() | SyncComplete():
-                return self._nodes
-            case ApplicationReport() | ApplicationTags() | ApplicationRemoval():
-                return self._applications
-            case _:
-                return self._allocations
-
     async def run(self) -> None:
         """Exchange reports and decisions until the session ends. Raises SessionLostError or SupersededError."""
         nodes, applications, allocations = self._calls
+        progress = self.progress
         jobs = [
-            self._write(nodes, self._nodes, packing.node_requests, si_pb2.NodeRequest),
-            self._write(
-                applications,
-                self._applications,
-                packing.application_requests,
-                si_pb2.ApplicationRequest,
-            ),
-            self._write(
-                allocations,
-                self._allocations,
-                packing.allocation_requests,
-                si_pb2.AllocationRequest,
-            ),
-            self._read(nodes, wire.node_decisions),
-            self._read(applications, wire.application_decisions),
-            self._read(allocations, self._pod_decisions),
+            self._write(nodes, progress.nodes),
+            self._write(applications, progress.applications),
+            self._write(allocations, progress.allocations),
+            self._read(nodes, progress.nodes, wire.node_decisions),
+            self._read(applications, progress.applications, wire.application_decisions),
+            self._read(allocations, progress.allocations, self._pod_decisions),
         ]
         tasks = [asyncio.create_task(job) for job in jobs]
         try:
@@ -175,32 +108,28 @@ class Session:
             return iter(())
         return wire.pod_decisions(response)
 
-    async def _write(
-        self,
-        call: Call,
-        outbox: Outbox,
-        pack: Callable[[Iterable[Any], str], Iterator[Any]],
-        greeting: Callable[..., Any],
-    ) -> None:
+    async def _write(self, call: Call, stream: Stream) -> None:
         """Write reports to a stream. If no report arrives soon, write an empty message first.
 
         The first message names the manager. When too many streams are open, the core closes those without a first
         message.
         """
         try:
-            if not await outbox.fills_within(GREETING_SECONDS):
-                await call.write(greeting(rmID=self._rm_id))
             while True:
-                for request in pack(await outbox.take(), self._rm_id):
-                    await call.write(request)
+                await call.write(await stream.next())
         except (AioRpcError, asyncio.InvalidStateError) as error:
             raise await _end_of(call, error) from error
 
-    async def _read(self, call: Call, decisions: Callable[[Any], Iterator[Decision]]) -> None:
+    async def _read(
+        self, call: Call, stream: Stream, decisions: Callable[[Any], Iterator[Decision]]
+    ) -> None:
         try:
-            while (response := await call.read()) is not EOF:
+            while (response := await _next(call)) is not None:
                 self.heard = True
+                stream.is_whole = False
                 await self._sink(list(decisions(response)))
+                stream.received = response.sequence or stream.received
+                stream.is_whole = True
         except AioRpcError as error:
             raise await _end_of(call, error) from error
         raise await _end_of(call, None)
@@ -211,6 +140,12 @@ class Session:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _next(call: Call) -> Any:  # noqa: ANN401 - a response of the stream
+    """Return the next response, or None at the end of the stream."""
+    response: Any = await call.read()
+    return None if response is EOF else response
 
 
 async def _end_of(call: Call, error: BaseException | None) -> Exception:

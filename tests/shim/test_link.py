@@ -66,7 +66,7 @@ def bound(cluster: EmbeddedCluster) -> dict[str, str]:
 async def test_a_stream_without_reports_names_its_manager(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shim_client.core_client.streams.GREETING_SECONDS", 0.0)
+    monkeypatch.setattr("shim_client.core_client.resuming.GREETING_SECONDS", 0.0)
     async with running(EmbeddedCluster(Clock()), core):
         await until(lambda: len({type(message) for message in core.messages}) == 3)
     assert {message.rmID for message in core.messages} == {"test"}

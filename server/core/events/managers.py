@@ -11,6 +11,7 @@ from server.core.events import (
     nodes,
     recovery,
     resuming,
+    sessions,
 )
 from server.core.preemption import due_quota
 from server.core.state import REGISTER_FIRST, Manager, State
@@ -57,6 +58,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
         synced=not event.explicit_sync,
         epoch=event.epoch,
         instance=event.instance,
+        session=sessions.begin(event.session if event.explicit_sync else ""),
     )
     if known is not None and event.resumes:
         manager.disruptions_allowed = known.disruptions_allowed
@@ -95,6 +97,7 @@ def take_leadership(state: State) -> list[Decision]:
     for manager in state.managers.values():
         for partition in state.owned_by(manager.rm_id) if manager.synced else ():
             resuming.begin(partition, manager)
+        manager.was_synced |= manager.synced
         manager.synced = False
     return []
 

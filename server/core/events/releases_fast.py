@@ -10,7 +10,7 @@ from typing import Final
 from server.core.events import lifecycle
 from server.core.state import State
 from server.model.decisions import Decision, Termination
-from server.model.events import Event, ReleaseRequested
+from server.model.events import Event, MessagesTaken, ReleaseRequested
 from server.state import journal_fast
 from server.state.applications import Ask
 from server.state.nodes import Node
@@ -96,7 +96,9 @@ def _is_quiet(ask: Ask) -> bool:
 
 
 def leaves_alone(state: State, event: Event) -> bool:
-    """Return whether the event ends a plain allocation, and so does not affect unqueued asks."""
+    """Return whether the event does not affect unqueued asks: it ends a plain allocation, or counts messages."""
+    if type(event) is MessagesTaken:
+        return True
     if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
         return False
     partition = state.partitions.get(event.partition)

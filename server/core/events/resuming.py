@@ -65,6 +65,23 @@ def end(state: State, partition: Partition, now: int) -> list[Decision]:
     return decisions
 
 
+def go_on(state: State, partition: Partition, now: int) -> list[Decision]:
+    """End the comparison as if everything had been reported as before, because the manager continues its session (design 7.5).
+
+    Return the decisions that waited for the end of a sync.
+    """
+    decisions: list[Decision] = []
+    resumption, partition.resumption = partition.resumption, None
+    if resumption is not None:
+        decisions += _do_later(state, partition, resumption, now)
+        if not resumption.keeps_quota:
+            decisions += due_quota.synced(partition, now)
+        for timer in resumption.timers:
+            heapq.heappush(state.timers, timer)
+    _tell_again(partition)
+    return decisions
+
+
 def drop(state: State, partition: Partition) -> None:
     """Stop comparing, because all objects of the manager are removed or its registration is forgotten."""
     resumption, partition.resumption = partition.resumption, None

@@ -67,7 +67,8 @@ class ReplicationService:
     async def _slices(
         self, follower: Follower, wake: asyncio.Event
     ) -> AsyncIterator[pb.FollowResponse]:
-        while not self._pump.stopping:
+        """Yield slices until the pump has ended and everything was sent, so that a follower of a core that ends misses nothing."""
+        while not self._pump.ended or follower.is_waiting:
             wake.clear()
             if follower.is_behind:
                 message = "this follower is too slow for its leader: it has to join again"

@@ -114,4 +114,5 @@ def registration(
         whole("epoch", message.epoch, EPOCH_MAX),
         instance_of(message.buildInfo),
         forget=message.forget,
+        session=bounded("sessionID", message.sessionID),
     )

@@ -1,0 +1,125 @@
+"""A session that another core can continue: its progress on the three streams, and the messages that can be written again (design 7.5).
+
+Messages are counted on each stream from the beginning of the session. Responses carry their own number.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from shim_client.core_client import packing
+from shim_client.core_client.outbox import Outbox
+from shim_client.messages import (
+    ApplicationRemoval,
+    ApplicationReport,
+    ApplicationTags,
+    NodeReport,
+    Report,
+    SyncComplete,
+)
+from si.v1 import si_pb2
+
+KEPT_BYTES_MAX = 8 << 20
+"""Maximum size of the messages of one stream that are kept to be written again."""
+GREETING_SECONDS = 1.0
+"""Seconds without a report after which the first message of a stream is sent empty."""
+
+Pack = Callable[[Iterable[Any], str], Iterator[Any]]
+
+
+class Stream:
+    """One stream of a session: reports that wait, messages that were made, and the number of the last response."""
+
+    def __init__(self, pack: Pack, greeting: Callable[..., Any], rm_id: str) -> None:
+        self.waiting = Outbox()
+        self.received = 0
+        """The number of the last response that was processed."""
+        self.is_whole = True
+        """Whether no response was processed in part."""
+        self._pack = pack
+        self._greeting = greeting
+        self._rm_id = rm_id
+        self._made = 0
+        self._written = 0
+        self._kept: deque[tuple[Any, int]] = deque()
+        self._kept_bytes = 0
+        self._packing: Iterator[Any] = iter(())
+
+    async def next(self) -> Any:  # noqa: ANN401 - a message of the stream
+        """Return the next message to write. Wait until there is a report. The first message may be an empty one, which names the manager."""
+        if not self._made and not await self.waiting.fills_within(GREETING_SECONDS):
+            self.greet()
+        while self._written == self._made:
+            message = next(self._packing, None)
+            if message is None:
+                self._packing = self._pack(await self.waiting.take(), self._rm_id)
+            else:
+                self._add(message)
+        self._written += 1
+        return self._kept[self._written - self._made - 1][0]
+
+    def greet(self) -> None:
+        """Add an empty message, which names the manager."""
+        self._add(self._greeting(rmID=self._rm_id))
+
+    def _add(self, message: Any) -> None:  # noqa: ANN401 - a message of the stream
+        size = message.ByteSize()
+        self._kept.append((message, size))
+        self._kept_bytes += size
+        self._made += 1
+        while self._kept_bytes > KEPT_BYTES_MAX and self._oldest() <= self._written:
+            self._kept_bytes -= self._kept.popleft()[1]
+
+    def _oldest(self) -> int:
+        return self._made - len(self._kept) + 1
+
+    def progress(self) -> si_pb2.StreamProgress:
+        """Return the progress, as a registration tells it."""
+        return si_pb2.StreamProgress(received=self.received, sent=self._made, oldest=self._oldest())
+
+    def resume(self, taken: int) -> None:
+        """Begin to write on a new stream, with the message after the last one that the core has taken."""
+        self._written = taken
+        self.greet()
+
+
+class Progress:
+    """The progress of one session."""
+
+    def __init__(self, name: str, rm_id: str) -> None:
+        self.name = name
+        self.nodes = Stream(packing.node_requests, si_pb2.NodeRequest, rm_id)
+        self.applications = Stream(packing.application_requests, si_pb2.ApplicationRequest, rm_id)
+        self.allocations = Stream(packing.allocation_requests, si_pb2.AllocationRequest, rm_id)
+
+    def stream_of(self, report: Report) -> Stream:
+        """Return the stream on which a report is sent."""
+        match report:
+            case NodeReport() | SyncComplete():
+                return self.nodes
+            case ApplicationReport() | ApplicationTags() | ApplicationRemoval():
+                return self.applications
+            case _:
+                return self.allocations
+
+    def is_whole(self) -> bool:
+        """Return whether the session can be resumed: each response was processed as a whole, and not too many reports wait."""
+        streams = (self.nodes, self.applications, self.allocations)
+        return all(one.is_whole and not one.waiting.is_full() for one in streams)
+
+    def offer(self) -> si_pb2.SessionResume:
+        """Return the offer to resume this session."""
+        return si_pb2.SessionResume(
+            sessionID=self.name,
+            nodes=self.nodes.progress(),
+            applications=self.applications.progress(),
+            allocations=self.allocations.progress(),
+        )
+
+    def resume(self, resumed: si_pb2.ResumedSession) -> None:
+        """Go on with a core that has taken these numbers of messages."""
+        self.nodes.resume(resumed.nodes)
+        self.applications.resume(resumed.applications)
+        self.allocations.resume(resumed.allocations)
