@@ -24,6 +24,7 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from server import MAY_FORK
 from server.core.core import Core
 from server.history.settings import DEFAULT, Settings
+from server.model.assignment import Assignment
 from server.model.reports import Finding
 from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
@@ -87,10 +88,7 @@ class ServeOptions:
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
-    """The configuration file.
-
-    It takes precedence over registrations. A text from `config apply` takes precedence over the file until the file changes.
-    """
+    """The configuration file. It takes precedence over registrations; `config apply` over the file until the file changes."""
     metrics: str | None = None
     access: Access = field(default_factory=Access)
     health: str | None = None
@@ -110,6 +108,8 @@ class ServeOptions:
     history: str = ""
     """The file or URL of the history; `off` for none. By default it is a file in ``state_dir``, if that is given."""
     history_settings: Settings = DEFAULT
+    assignment: Assignment | None = None
+    """The partitions for which this core decides; without it, for all of them."""
     own_process: bool = False
     """Whether this process runs nothing else, so that its memory is that of the core."""
 

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from evenhand_cli import terminal
+from evenhand_cli.combinations import refuse_without
 from evenhand_cli.commands.config import problems_of
 from evenhand_cli.config_maps import read_queues
+from evenhand_cli.core_table import read_core_table
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.render import findings
@@ -24,6 +26,7 @@ from server.rpc.following import Joining
 
 PANEL = "Who may reach it"
 REPLICAS = "Which core it follows"
+SPREAD = "Which partitions it has"
 RECORDS = "What it writes down"
 
 ConfigFile = Annotated[
@@ -248,6 +251,25 @@ FollowToken = Annotated[
     ),
 ]
 
+Cores = Annotated[
+    Path | None,
+    typer.Option(
+        "--cores",
+        metavar="FILE",
+        help="Table that spreads partitions over groups of cores; this core then decides only for those of its --group.",
+        rich_help_panel=SPREAD,
+    ),
+]
+Group = Annotated[
+    str,
+    typer.Option(
+        "--group",
+        metavar="NAME",
+        help="Group of this core in the table of --cores.",
+        rich_help_panel=SPREAD,
+    ),
+]
+
 ADVICE = {
     Exit.NO_ADDRESS: "another process may have that port: see which, or choose another one"
     " (port 0 takes any that is free)",
@@ -281,6 +303,8 @@ def serve(
     follow_tls_cert: FollowTlsCert = None,
     follow_tls_key: FollowTlsKey = None,
     follow_token: FollowToken = None,
+    cores: Cores = None,
+    group: Group = "",
 ) -> None:
     """Run a core until SIGTERM or Ctrl-C, and print the address on which it listens.
 
@@ -291,9 +315,12 @@ def serve(
         evenhand serve --metrics 127.0.0.1:9090 --decision-log decisions.jsonl
         evenhand serve --tls-cert core.crt --tls-key core.key --tokens tokens.yaml
         evenhand serve --listen 127.0.0.1:50052 --follow 127.0.0.1:50051
+        evenhand serve --listen 127.0.0.1:50061 --cores cores.yaml --group gpu
 
     """
     text = None if config is None else check_config(config)
+    if cores is None:
+        refuse_without("--cores", group=group)
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
     told: list[str] = []
@@ -305,6 +332,7 @@ def serve(
         *(listen, config, metrics, access, health, *files, text, durable, joining),
         history=history,
         history_settings=_settings(*ages),
+        assignment=None if cores is None else read_core_table(cores).assignment(group),
         own_process=True,
     )
     code = asyncio.run(_serve(options, told))

@@ -73,6 +73,7 @@ class State:
     managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` are decisions that the present
     event or tick still has to report. ``prepared`` has, for each partition, the queues that were made for a configuration that
     may come into force next. ``ended`` are removed partitions, whose memory is freed together with the prepared objects.
+    ``assignment`` says for which partitions of the configuration this core decides; without it, for all of them.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class State:
             beginning = Beginning(Revision(1, digest, source), configured=configured)
         self.configured = beginning.configured
         self.configured_by = ""
+        self.assignment = beginning.assignment
         self.configuration = configuration or DEFAULT_CONFIGURATION
         self.revision = beginning.revision
         self.past: Mapping[int, Configuration] = {}
@@ -96,8 +98,24 @@ class State:
         self.notes: list[Decision] = []
         self.prepared: dict[str, Prepared] = {}
         self.ended: list[Partition] = []
-        for spec in self.configuration.partitions:
+        for spec in self.own(self.configuration):
             whole(self.add_partition_of(spec.name))
+
+    def own(self, configuration: Configuration) -> tuple[PartitionSpec, ...]:
+        """Return the partitions of a configuration for which this core decides (design 7.6)."""
+        assignment = self.assignment
+        if assignment is None:
+            return configuration.partitions
+        return tuple(one for one in configuration.partitions if assignment.owns(one.name))
+
+    def why_absent(self, partition: str) -> str:
+        """Return why this core does not decide for a partition: another group of cores does, or no configuration has it."""
+        assignment = self.assignment
+        is_known = any(one.name == partition for one in self.configuration.partitions)
+        if assignment is not None and not assignment.owns(partition) and is_known:
+            owner, group = assignment.owner(partition), assignment.group
+            return f"partition {partition!r} belongs to cores {owner!r}, this is one of cores {group!r}"
+        return f"partition {partition!r} is not configured"
 
     def add_partition_of(self, name: str) -> Parts[None]:
         """Create, in parts, the partition that the configuration in force has under this name."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from server.model.assignment import Assignment
 from server.model.phrases import date, time_of_day
 
 
@@ -37,12 +38,14 @@ class Revision(NamedTuple):
 class Beginning(NamedTuple):
     """The configuration state with which a core starts. ``given`` maps each manager to the digest of what it sent last.
 
-    ``configured`` says that the configuration file decides, and that the configurations in registrations are ignored.
+    ``configured`` says that the configuration file decides, and that the configurations in registrations are ignored. Without an
+    ``assignment`` the core decides for all partitions.
     """
 
     revision: Revision
     given: Mapping[str, str] = {}
     configured: bool = True
+    assignment: Assignment | None = None
 
 
 class Base(NamedTuple):

@@ -241,6 +241,13 @@ def denied(role: str, deed: str) -> CallError:
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "ROLE_DENIED", message)
 
 
+def not_owner(owner: str, why: str) -> CallError:
+    """Return the error that another group of cores decides for the partition that a request names (design 7.6)."""
+    message = f"{why}: ask that one, or give --cores FILE"
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    return CallError(code, "NOT_OWNER", message, facts={"owner": owner})
+
+
 def not_yours(message: str) -> CallError:
     """Return the error that a caller names an object of another caller, such as its manager."""
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "NOT_YOURS", message)

@@ -27,17 +27,22 @@ SAVE_S: Final = 15.0
 def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
     """Give the core the state that an earlier run saved, and return whether there is one that can be used.
 
-    If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that state.
+    If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that state. The
+    core decides for the partitions for which it was started, whatever those of the earlier run were.
     """
     found = saved.read(path)
     if found.why_not:
         _log.warning("state-not-restored", why=found.why_not)
     if found.core is None or found.header is None:
         return False
-    source = core.state.revision.source
+    source, assignment = core.state.revision.source, core.state.assignment
     feed.adopt(found.core, found.header)
-    if file is not None and file.digest != core.state.configuration.digest:
+    state = core.state
+    is_moved, state.assignment = state.assignment != assignment, assignment
+    if file is not None and file.digest != state.configuration.digest:
         core.handle(ConfigurationApplied(file, source), feed.now)
+    elif is_moved:
+        core.handle(ConfigurationApplied(state.configuration, state.revision.source), feed.now)
     _log.info("state-restored", position=feed.position, version=found.header.version)
     return True
 

@@ -9,9 +9,10 @@ import structlog
 from server.config import load
 from server.config.header import without_header
 from server.core.core import Core
+from server.model.assignment import Assignment
 from server.model.quota import Configuration
 from server.model.reports import Finding
-from server.model.revisions import Beginning
+from server.model.revisions import Beginning, Revision
 from server.record.kept import read_kept
 from server.record.previous import Previous
 from server.record.record_file import RecordError
@@ -37,6 +38,10 @@ class Files(Protocol):
     @property
     def config_text(self) -> str | None:
         """The text of the file, or None if this process has to read it."""
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """The partitions for which this core decides, or None for all of them."""
 
 
 class Begun(NamedTuple):
@@ -66,10 +71,12 @@ def begun(options: Files, path: Path | None) -> Begun:
     except RecordError as error:
         raise BadOptionError(str(error)) from error
     if found is None:
-        return Begun()
+        alone = Beginning(Revision(), configured=False, assignment=options.assignment)
+        return Begun(beginning=alone if options.assignment else None)
     if not found.is_file:
         configuration = _kept_configuration(found.kept.text, path)
-    beginning = Beginning(found.kept.revision, found.kept.given, configured=file is not None)
+    kept, is_file = found.kept, file is not None
+    beginning = Beginning(kept.revision, kept.given, is_file, options.assignment)
     return Begun(configuration, beginning, found.kept.file, found.note, found.is_file)
 
 

@@ -118,7 +118,7 @@ def _may_add(state: State, partition: Partition | None, event: ApplicationAdded)
     if not event.application_id:
         return "applicationID is empty"
     if partition is None or partition.retired:
-        return f"partition {event.partition!r} is not configured"
+        return state.why_absent(event.partition)
     if partition.owner not in ("", event.rm_id):
         return owned_by_other(partition)
     if event.application_id in partition.applications:

@@ -94,7 +94,7 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
     if event.rm_id not in state.managers:
         return REGISTER_FIRST.format(rm_id=event.rm_id)
     if event.partition not in state.partitions:
-        return f"partition {event.partition!r} is not configured"
+        return state.why_absent(event.partition)
     if isinstance(event, ForeignAdded):
         return owned_by_other(state.partitions[event.partition])
     if event.application_id in state.partitions[event.partition].applications:

@@ -58,7 +58,7 @@ def prepare(state: State, configuration: Configuration) -> Iterator[None]:
     configuration.
     """
     state.prepared = {}
-    for spec in configuration.partitions:
+    for spec in state.own(configuration):
         partition = state.partitions.get(spec.name)
         if partition is not None:
             prepared = state.prepared[spec.name] = Prepared(partition, spec)
@@ -186,9 +186,10 @@ def _apply(
 ) -> Parts[list[Decision]]:
     """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain."""
     state.configuration = configuration
-    named = {spec.name: spec for spec in configuration.partitions}
+    own = state.own(configuration)
+    named = {spec.name: spec for spec in own}
     notes: list[Decision] = []
-    for spec in configuration.partitions:
+    for spec in own:
         partition = state.partitions.get(spec.name)
         if partition is None:
             yield from state.add_partition_of(spec.name)

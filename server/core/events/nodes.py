@@ -108,7 +108,7 @@ def _may_add(state: State, partition: Partition | None, event: NodeAdded) -> str
     if not event.node_id:
         return "nodeID is empty"
     if partition is None or partition.retired:
-        return f"partition {event.partition!r} is not configured"
+        return state.why_absent(event.partition)
     if partition.owner not in ("", event.rm_id):
         return asks.owned_by_other(partition)
     if event.node_id in partition.index.nodes:

@@ -46,9 +46,8 @@ def explain(
     known = state.partitions
     chosen = [known[partition]] if partition in known else list(known.values())
     if partition and partition not in known:
-        return _unknown(
-            key, [f"Partition {partition} is not configured; there are {listed(sorted(known))}."]
-        )
+        why = state.why_absent(partition)
+        return _unknown(key, [f"{why[0].upper()}{why[1:]}; there are {listed(sorted(known))}."])
     for one_partition in chosen:
         found = _explain_in(Answer(state, one_partition, now), key, name)
         if found is not None:

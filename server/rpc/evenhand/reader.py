@@ -16,7 +16,7 @@ from server.model.reports import (
     QueueReport,
     UserLimitReport,
 )
-from server.rpc.errors import not_found
+from server.rpc.errors import not_found, not_owner
 from server.rpc.evenhand.pages import Page
 from server.rpc.roles import Caller, Role
 
@@ -58,10 +58,13 @@ class Reader:
     def partition_name(self, name: str) -> str:
         """Return the name of the partition that a request means.
 
-        Raise CallError NOT_FOUND if there is none.
+        Raise CallError NOT_FOUND if there is none, and NOT_OWNER if another group of cores decides for it.
         """
-        known = name.lower() or DEFAULT_PARTITION
-        if known not in self._core.state.partitions:
+        known, state = name.lower() or DEFAULT_PARTITION, self._core.state
+        if known not in state.partitions:
+            assignment = state.assignment
+            if assignment is not None and not assignment.owns(known):
+                raise not_owner(assignment.owner(known), state.why_absent(known))
             raise not_found("partition", known)
         return known
 

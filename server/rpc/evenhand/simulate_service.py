@@ -4,6 +4,7 @@ It changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -109,7 +110,8 @@ class SimulateService:
         by_partition = {
             part.partition: self._log.names_of(part.partition, keys) for part in found.partitions
         }
-        forecast_picture(found, configuration, by_partition, answer)
+        own = replace(configuration, partitions=self._core.state.own(configuration))
+        forecast_picture(found, own, by_partition, answer)
         answer.assumptions.extend((*found.assumptions, *forecast.ASSUMPTIONS))
         answer.not_judged.extend(change(one) for one in changes if is_for_later(one))
 

@@ -1,0 +1,182 @@
+"""A core that decides for some partitions decides the same for them as a core that has all of them (design 7.6)."""
+
+import random
+from typing import Final
+
+import pytest
+
+from server.config import load
+from server.core.core import Core
+from server.core.queries import inspect
+from server.model.assignment import Assignment
+from server.model.asks import AskSpec
+from server.model.decisions import (
+    ApplicationRejected,
+    AskRejected,
+    Decided,
+    Decision,
+    NodeRejected,
+    Noted,
+    Placed,
+    Released,
+)
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationApplied,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+    ReleaseRequested,
+    SyncCompleted,
+)
+from server.model.quota import Configuration
+from server.model.resources import resource
+from server.model.revisions import Beginning, Revision
+from tests.effort import cases
+
+NOW: Final = 1_700_000_000_000
+NAMES: Final = ("default", "gpu", "night", "web")
+OWNERS: Final = {"default": "a", "gpu": "b", "web": "b"}
+"""The table of these tests; no group is named for `night`, so that it belongs to `a`."""
+
+
+def configuration(*names: str, most: int = 100) -> Configuration:
+    """Return a configuration in which each partition has a queue with a guarantee and a queue without."""
+    parts = "".join(
+        f"""
+  - name: {name}
+    preemption: {{enabled: true}}
+    queues:
+    - name: root
+      submitacl: "*"
+      queues:
+      - {{name: prod, properties: {{preemption.delay: 1s}}, resources: {{guaranteed: {{memory: 8}}}}}}
+      - {{name: free, resources: {{max: {{memory: {most}}}}}}}"""
+        for name in names
+    )
+    found, problems = load(f"partitions:{parts}")
+    assert found is not None, problems
+    return found
+
+
+def core_of(group: str, *names: str) -> Core:
+    """Return a core of a group; without a group it decides for all partitions."""
+    assignment = Assignment(group, OWNERS, "a") if group else None
+    beginning = Beginning(Revision(1, "", "file"), assignment=assignment)
+    return Core(configuration(*(names or NAMES)), beginning)
+
+
+def where(one: Event | Decision) -> str:
+    """Return the partition of an event or a decision; "" for one about no partition."""
+    if isinstance(one, Decided):
+        return one.record.partition
+    return getattr(one, "partition", "")
+
+
+def told(core: Core, events: list[Event], now: int) -> list[Decision]:
+    """Return what a core answers and decides."""
+    decisions = core.take(events, now)
+    while True:
+        tick = core.tick(now)
+        decisions += tick.decisions
+        if not tick.more:
+            core.validate()
+            return decisions
+
+
+def begins() -> list[Event]:
+    """Return the events with which a world begins."""
+    nodes = [
+        NodeAdded("rm", f"{name}-{at}", resource({"memory": 8}), partition=name)
+        for name in NAMES
+        for at in range(3)
+    ]
+    applications = [
+        ApplicationAdded("rm", f"{name}-{queue}", f"root.{queue}", partition=name)
+        for name in NAMES
+        for queue in ("prod", "free")
+    ]
+    return [ManagerRegistered("rm", explicit_sync=True), *nodes, *applications, SyncCompleted("rm")]
+
+
+def step(chance: random.Random, at: int, running: list[Placed]) -> list[Event]:
+    """Return random events of one moment: new asks, and the ends of pods that run."""
+    events: list[Event] = []
+    for number in range(chance.randrange(6)):
+        name, queue = chance.choice(NAMES), chance.choice(("prod", "free"))
+        spec = AskSpec(resource({"memory": chance.randint(1, 4)}))
+        key = f"{name}-{at}-{number}"
+        events.append(AskAdded("rm", key, f"{name}-{queue}", spec, name, NOW + at))
+    for one in chance.sample(running, min(len(running), chance.randrange(3))):
+        running.remove(one)
+        events.append(ReleaseRequested("rm", one.application_id, one.key, one.partition))
+    return events
+
+
+@pytest.mark.parametrize("seed", range(cases(40)))
+def test_two_cores_decide_as_one(seed: int) -> None:
+    chance = random.Random(seed)
+    one, parts = core_of(""), {group: core_of(group) for group in "ab"}
+    running: list[Placed] = []
+    events, seen = begins(), 0
+    for at in range(40):
+        now = NOW + 400 * at
+        expected = told(one, events, now)
+        running += [made for made in expected if isinstance(made, Placed)]
+        for group, core in parts.items():
+            mine = [
+                event
+                for event in events
+                if not where(event) or OWNERS.get(where(event), "a") == group
+            ]
+            found = [made for made in told(core, mine, now) if where(made)]
+            assert found == [
+                made for made in expected if where(made) and OWNERS.get(where(made), "a") == group
+            ]
+        seen += sum(isinstance(made, Released | Decided) for made in expected)
+        gone = {made.key for made in expected if isinstance(made, Released)}
+        running = [made for made in running if made.key not in gone]
+        events = step(chance, at, running)
+    assert seen, "nothing was preempted"
+
+
+def test_what_names_a_partition_of_another_group_is_refused_with_its_owner() -> None:
+    core = core_of("a")
+    assert [one.name for one in inspect.partitions(core)] == ["default", "night"]
+    events: list[Event] = [
+        ManagerRegistered("rm"),
+        NodeAdded("rm", "n", resource({"memory": 8}), partition="gpu"),
+        ApplicationAdded("rm", "app", "root.prod", partition="gpu"),
+        AskAdded("rm", "pod", "app", AskSpec(resource({"memory": 1})), "gpu", NOW),
+        NodeAdded("rm", "m", resource({"memory": 8}), partition="nowhere"),
+    ]
+    kinds = (NodeRejected, ApplicationRejected, AskRejected)
+    refused = [one for one in told(core, events, NOW) if isinstance(one, kinds)]
+    owner = "partition 'gpu' belongs to cores 'b', this is one of cores 'a'"
+    assert [one.reason for one in refused][:3] == [owner] * 3
+    assert "is not configured" in refused[3].reason
+    assert owner.removeprefix("p") in inspect.explain(core, "pod", NOW, "gpu").summary
+
+
+def test_a_configuration_changes_only_the_partitions_of_the_core() -> None:
+    core = core_of("b", "gpu")
+    assert list(core.state.partitions) == ["gpu"]
+    core.handle(ConfigurationApplied(configuration(*NAMES, most=7), "test"), NOW)
+    assert list(core.state.partitions) == ["gpu", "web"]
+    assert len(core.state.configuration.partitions) == len(NAMES)
+    core.handle(ConfigurationApplied(configuration("default", "web"), "test"), NOW)
+    core.tick(NOW)
+    assert list(core.state.partitions) == ["web"]
+
+
+def test_a_core_without_a_configuration_has_the_partition_that_the_table_gives_it() -> None:
+    for group, names in (("a", ["default"]), ("b", [])):
+        beginning = Beginning(Revision(), configured=False, assignment=Assignment(group, OWNERS, "a"))
+        core = Core(None, beginning)
+        assert list(core.state.partitions) == names
+        brought = configuration(*NAMES)
+        notes = core.handle(ManagerRegistered("rm", configuration=brought), NOW)
+        assert any(isinstance(one, Noted) for one in notes)
+        own = [name for name in NAMES if OWNERS.get(name, "a") == group]
+        assert list(core.state.partitions) == own
