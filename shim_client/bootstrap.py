@@ -28,7 +28,8 @@ from structlog.typing import FilteringBoundLogger
 
 from shim_client.cluster import Cluster
 from shim_client.config import Settings, settings_from
-from shim_client.core_client.connection import Connection, CoreAddress, Registration
+from shim_client.core_client.connection import Connection, Registration
+from shim_client.core_client.spread import Cores, groups_of
 from shim_client.core_client.streams import SupersededError
 from shim_client.election.elector import Elector, LeaseLostError
 from shim_client.embedded.cluster import Clock, EmbeddedCluster
@@ -123,7 +124,7 @@ def _without_collection() -> Iterator[None]:
 
 def make_shim(  # noqa: PLR0913 - what a session is made of
     cluster: Cluster,
-    core: CoreAddress | Sequence[CoreAddress],
+    cores: Cores,
     settings: Settings,
     instance: str = "",
     *,
@@ -134,8 +135,8 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
 
     When the shim watches ConfigMaps, it sends the queue configuration from them. The shim sends it after each registration and
     after each change. Otherwise the registration carries the queue configuration, and the core refuses a bad one. With `wait`
-    the shim waits for a core that does not answer yet. `instance` and `forget`: see `Registration`. Of several cores the shim
-    uses the first one that accepts it.
+    the shim waits for a core that does not answer yet. `instance` and `forget`: see `Registration`. Of several cores of a group the
+    shim uses the first one that accepts it.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -146,12 +147,19 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
         forget=forget,
     )
     log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
-    cores = [core] if isinstance(core, CoreAddress) else core
-    connection = Connection(cores, registration, wait=wait, session_name=lambda: uuid.uuid4().hex)
+    groups = groups_of(cores)
+    connections = {
+        one.name: Connection(
+            one.addresses, registration, wait=wait, session_name=lambda: uuid.uuid4().hex
+        )
+        for one in groups
+    }
     if settings.namespace and settings.queues:
         source = f"ConfigMaps of namespace {settings.namespace}"
-        connection.send([ConfigurationReport(settings.queues, source)])
-    return Shim(Mirror(settings), cluster, connection, log)
+        for connection in connections.values():
+            connection.send([ConfigurationReport(settings.queues, source)])
+    owners = {partition: one.name for one in groups for partition in one.partitions}
+    return Shim(Mirror(settings, owners, groups[0].name), cluster, connections, log)
 
 
 async def run_shim(

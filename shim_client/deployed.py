@@ -27,6 +27,7 @@ from shim_client.bootstrap import (
 from shim_client.cluster import ClusterError, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import BadSettingError, Settings, settings_from
 from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.spread import CoreGroup
 from shim_client.election.candidate import Candidate
 from shim_client.election.elector import Elector
 from shim_client.election.lease import Election, LeaseError
@@ -68,8 +69,8 @@ class Place:
     """Whether the core removes what it knows of this cluster before the shim reports it."""
 
 
-async def run_on_kubernetes(place: Place, *cores: CoreAddress) -> None:
-    """Run a shim until cancelled. If there are several cores, the shim uses the first one that accepts it.
+async def run_on_kubernetes(place: Place, *cores: CoreAddress | CoreGroup) -> None:
+    """Run a shim until cancelled. Of several cores of a group, the shim uses the first one that accepts it.
 
     Errors: NoAccessError, NoPortError, BadSettingError, and those of `run_shim`.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from shim_client.cluster import (
     WatchEvent,
 )
 from shim_client.core_client.causes import START_ADVICE
-from shim_client.core_client.connection import Connection, EpochOldError
+from shim_client.core_client.connection import Connection, CoreRefusedError, EpochOldError
 from shim_client.election.elector import LeaseLostError, Term
 from shim_client.executor import Applier
 from shim_client.informers import follow
@@ -46,6 +46,8 @@ At each tick, waiting pods are checked again (the published `service.schedulingI
 """
 BATCH_MAX = 2_000
 """Maximum number of inputs that are processed before their outputs are sent."""
+REFUSED_PAUSE_SECONDS = 5.0
+"""Seconds after which one of several groups of cores that refused the shim is tried again."""
 EPOCH_PAUSE_SECONDS = 0.5
 """Seconds after which an elected shim registers again at a core to which an earlier process is still connected."""
 
@@ -74,10 +76,11 @@ class ShimProgress:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """An input; `taken` is set when the state machine has processed it."""
+    """An input, and the group of cores from which it comes; `taken` is set when the state machine has processed it."""
 
     content: Input
     taken: asyncio.Event | None = None
+    group: str = ""
 
 
 class PartitionOwnedError(Exception):
@@ -101,7 +104,7 @@ class Leadership(Protocol):
 
 
 class Shim:
-    """The connection of one cluster with one core.
+    """The connection of one cluster with one core, or with the cores of several groups (design 7.6).
 
     With `leadership` the shim watches the cluster from the beginning, and registers and acts once it is elected. When its term
     ends, `run` ends. The next term needs another Shim, because this one does not know what other shims did meanwhile.
@@ -111,12 +114,13 @@ class Shim:
         self,
         mirror: Mirror,
         cluster: Cluster,
-        connection: Connection,
+        connections: Mapping[str, Connection],
         log: FilteringBoundLogger,
     ) -> None:
+        """Make a shim with a connection for each group of cores, by the group's name."""
         self._mirror = mirror
         self._cluster = cluster
-        self._connection = connection
+        self._connections = dict(connections)
         self._log = log
         settings = mirror.state.settings
         self._applier = Applier(cluster, self._acted, volumes_ms=settings.volume_bind_ms)
@@ -125,8 +129,7 @@ class Shim:
         """The election that decides when this shim acts. None means that the shim acts from the beginning. Set it before `run`."""
         self._may_act = False
         self._is_warm = False
-        self._skipped: dict[str, str] = {}
-        """Why each core was skipped, as it was logged last."""
+        self._term: Term | None = None
         self._was_live = False
         self._sessions = 0
         self._foreign = ""
@@ -160,20 +163,31 @@ class Shim:
 
     async def _act(self, tasks: asyncio.TaskGroup) -> None:
         """Wait until this shim is elected, if there is an election. Then hold sessions with the core and carry out its decisions."""
-        term = None
         if self.leadership is not None:
-            term = await self.leadership.acquired()
-            self._log.info("this shim leads", epoch=term.epoch)
-            tasks.create_task(self._end_with(self.leadership, term))
+            self._term = await self.leadership.acquired()
+            self._log.info("this shim leads", epoch=self._term.epoch)
+            tasks.create_task(self._end_with(self.leadership, self._term))
         self._may_act = True
         tasks.create_task(self._applier.run())
+        for name, connection in self._connections.items():
+            tasks.create_task(self._hold(name, connection))
+
+    async def _hold(self, group: str, connection: Connection) -> None:
+        """Hold sessions with the cores of a group. If there are several groups, one that refuses the shim does not end the others."""
+        log = self._log.bind(group=group) if group else self._log
+        hearing = _Hearing(self, group, connection, log)
         while True:
             try:
-                await self._connection.run(self, term.epoch if term else 0)
+                await connection.run(hearing, self._term.epoch if self._term else 0)
             except EpochOldError as old:
-                if self.leadership is None or term is None:
+                if self.leadership is None or self._term is None:
                     raise
-                term = await self._after(self.leadership, term, old)
+                self._term = await self._after(self.leadership, self._term, old)
+            except CoreRefusedError as refused:
+                if len(self._connections) == 1:
+                    raise
+                log.warning("the cores of a group refuse this shim", why=str(refused))
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
 
     async def _end_with(self, leadership: Leadership, term: Term) -> None:
         """Raise LeaseLostError as soon as the term has ended."""
@@ -187,6 +201,8 @@ class Shim:
         epoch is connected, this shim waits. Otherwise this shim raises its own epoch above the one that the core knows.
         """
         self._log.warning("the core knows another epoch", epoch=term.epoch, why=str(old))
+        if term.epoch > old.known:
+            return term  # Raised meanwhile for the cores of another group.
         if old.is_connected:
             await asyncio.sleep(EPOCH_PAUSE_SECONDS)
             return term
@@ -206,49 +222,27 @@ class Shim:
         """Send a changed queue configuration to the core; `file` is the reference for events on it."""
         await self._inbox.put(_News(QueuesChanged(text, file)))
 
-    async def registered(self, core: str) -> None:
-        """Tell the state machine that a session with the core began."""
-        self._sessions += 1
+    async def begun(self, group: str) -> None:
+        """Tell the state machine that a session with a core of a group began."""
         self._foreign = ""
-        self._skipped.clear()
-        self._log.info("registered at the core", core=core, session=self._sessions)
-        await self._inbox.put(_News(Link.REGISTERED))
+        await self._inbox.put(_News(Link.REGISTERED, group=group))
 
-    async def resumed(self, core: str, why: str) -> None:
-        """Log that the session continues at another core. The state machine need not know."""
-        self._skipped.clear()
-        self._log.warning("the session continues at another core", core=core, why=why)
-
-    async def unreachable(self, why: str) -> None:
-        """Log that no core answers; the connection retries until one does."""
-        self._log.warning(
-            "cannot reach the core",
-            core=self._connection.target,
-            why=why,
-            do=f"trying until one answers: {START_ADVICE}",
-        )
-
-    async def skipped(self, core: str, why: str) -> None:
-        """Log that one of several cores is skipped, once for each reason."""
-        if self._skipped.get(core) != why:
-            self._skipped[core] = why
-            self._log.warning("trying the next core", core=core, why=why)
-
-    async def lost(self, why: str) -> None:
-        """Tell the state machine that the session has ended.
-
-        When this returns, no report of that session can be sent any more.
-        """
-        self._log.warning("no session with the core", why=why)
+    async def ended(self, group: str) -> None:
+        """Tell the state machine that a session has ended. When this returns, no report of that session can be sent any more."""
         taken = asyncio.Event()
-        await self._inbox.put(_News(Link.LOST, taken))
+        await self._inbox.put(_News(Link.LOST, taken, group))
         await taken.wait()
 
-    async def decided(self, decisions: list[Decision]) -> None:
-        """Pass the core's decisions on to the state machine."""
+    async def decided(self, decisions: list[Decision], group: str) -> None:
+        """Pass decisions of a core on to the state machine."""
         self._tell_refusals(decisions)
         for decision in decisions:
-            await self._inbox.put(_News(decision))
+            await self._inbox.put(_News(decision, group=group))
+
+    def next_session(self) -> int:
+        """Return the number of the session that begins."""
+        self._sessions += 1
+        return self._sessions
 
     def _tell_refusals(self, decisions: list[Decision]) -> None:
         """Log the nodes that the core refused: without nodes the core places nothing."""
@@ -284,14 +278,15 @@ class Shim:
             self._send_out()
 
     def _take_in(self, news: _News) -> None:
-        self._mirror.handle(news.content)
+        self._mirror.handle(news.content, news.group)
         if news.taken is not None:
             self._send_out()
             news.taken.set()
 
     def _send_out(self) -> None:
-        reports, actions = self._mirror.take()
-        self._connection.send(reports)
+        reports, actions = self._mirror.take_by_group()
+        for group, some in reports.items():
+            self._connections[group].send(some)
         if self._may_act:
             self._applier.submit(actions)
         self._tell_when_warm()
@@ -328,3 +323,52 @@ class Shim:
             self._was_live = live
             for hear in self.on_live:
                 hear(live)
+
+
+class _Hearing:
+    """The listener of the connection to the cores of one group: it passes on what it hears, with the name of the group."""
+
+    def __init__(
+        self, shim: Shim, group: str, connection: Connection, log: FilteringBoundLogger
+    ) -> None:
+        self._shim = shim
+        self._group = group
+        self._connection = connection
+        self._log = log
+        self._skipped: dict[str, str] = {}
+        """Why each core was skipped, as it was logged last."""
+
+    async def registered(self, core: str) -> None:
+        """Tell the state machine that a session with a core began."""
+        self._skipped.clear()
+        self._log.info("registered at the core", core=core, session=self._shim.next_session())
+        await self._shim.begun(self._group)
+
+    async def resumed(self, core: str, why: str) -> None:
+        """Log that the session continues at another core. The state machine need not know."""
+        self._skipped.clear()
+        self._log.warning("the session continues at another core", core=core, why=why)
+
+    async def unreachable(self, why: str) -> None:
+        """Log that no core answers; the connection retries until one does."""
+        self._log.warning(
+            "cannot reach the core",
+            core=self._connection.target,
+            why=why,
+            do=f"trying until one answers: {START_ADVICE}",
+        )
+
+    async def skipped(self, core: str, why: str) -> None:
+        """Log that one of several cores is skipped, once for each reason."""
+        if self._skipped.get(core) != why:
+            self._skipped[core] = why
+            self._log.warning("trying the next core", core=core, why=why)
+
+    async def lost(self, why: str) -> None:
+        """Tell the state machine that the session has ended."""
+        self._log.warning("no session with the core", why=why)
+        await self._shim.ended(self._group)
+
+    async def decided(self, decisions: list[Decision]) -> None:
+        """Pass decisions on to the state machine."""
+        await self._shim.decided(decisions, self._group)

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import structlog
 import typer
 
 from evenhand_cli import terminal
-from evenhand_cli.combinations import refuse_without
+from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.connect import (
     DEFAULT_CORE,
     TlsCa,
@@ -26,6 +27,7 @@ from evenhand_cli.connect import (
 from evenhand_cli.connect import (
     PANEL as CONNECTION,
 )
+from evenhand_cli.core_table import read_core_table
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.embedded.hosting import following, service_of, state_faults, state_file
 from evenhand_cli.faults import ExitCode, Fault
@@ -36,6 +38,7 @@ from server.record.file_modes import findings as open_files
 from shim_client import bootstrap, cluster_service
 from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.core_client import connection
+from shim_client.core_client.spread import CoreGroup, groups_of
 from shim_client.core_client.streams import SupersededError
 from shim_client.election.lease import BadTermsError, Election, LeaseTerms
 from shim_client.embedded.faults import object_faults
@@ -235,6 +238,19 @@ CoreAddresses = Annotated[
 ]
 
 
+CoreTableFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--cores",
+        envvar="EVENHAND_CORES",
+        metavar="FILE",
+        help="Table that spreads partitions over groups of cores; the shim then has a session with each group, and "
+        "--core is not used.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+
+
 def shim(
     ctx: typer.Context,
     cluster: Annotated[
@@ -281,6 +297,7 @@ def shim(
         ),
     ] = False,
     core: CoreAddresses = DEFAULT_CORE,
+    cores: CoreTableFile = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -293,6 +310,7 @@ def shim(
         evenhand shim --kubernetes --kubeconfig admin.conf --core 127.0.0.1:50051
         evenhand shim --kubernetes --health 127.0.0.1:8080 --qps 50 --burst 100
         evenhand shim --kubernetes --elect --core core-1:50051,core-2:50051
+        evenhand shim --kubernetes --cores cores.yaml
 
     """
     if kubernetes == (cluster is not None):
@@ -305,13 +323,15 @@ def shim(
     _check_combination(ctx, kubernetes=kubernetes)
     credentials = channel_credentials(tls_ca, tls_cert, tls_key)
     token = read_token(token_file) if token_file else ""
-    addresses = [connection.CoreAddress(one, credentials, token) for one in _different(core)]
+    used = _cores(
+        ctx, core, cores, partial(connection.CoreAddress, credentials=credentials, token=token)
+    )
     logs.configure(sys.stderr)
     _warn_of_files(tls_key, token_file)
     if cluster is None:
         terms = _terms(lease_duration, lease_renew, lease_margin) if elect else None
         _join_kubernetes(
-            addresses,
+            used,
             kubeconfig=kubeconfig,
             context=context,
             namespace=namespace,
@@ -330,9 +350,26 @@ def shim(
         _warn_of_objects(live.opened)
         settings = live.opened.settings
         client = bootstrap.make_shim(
-            live.opened.cluster, addresses, settings, wait=not no_wait, forget=forget
+            live.opened.cluster, used, settings, wait=not no_wait, forget=forget
         )
         asyncio.run(until_stopped(_run(client, live, cluster_listen)))
+
+
+def _cores(
+    ctx: typer.Context,
+    core: str,
+    table: Path | None,
+    address: Callable[[str], connection.CoreAddress],
+) -> list[connection.CoreAddress | CoreGroup]:
+    """Return the groups of cores of a table, or the cores of `--core`. Raises Fault."""
+    if table is None:
+        return [address(one) for one in _different(core)]
+    if _given(ctx, ["core"])["core"]:
+        refuse_together("--cores", core=core)
+    return [
+        CoreGroup(one.name, tuple(map(address, _different(one.addresses))), one.partitions)
+        for one in read_core_table(table).groups
+    ]
 
 
 async def _run(client: Shim, live: bootstrap.LiveDirectory, listen: str) -> None:
@@ -412,7 +449,7 @@ def _terms(duration: str, renew: str, margin: str) -> LeaseTerms:
     return terms
 
 
-def _join_kubernetes(cores: list[connection.CoreAddress], **place: Any) -> None:  # noqa: ANN401
+def _join_kubernetes(cores: list[connection.CoreAddress | CoreGroup], **place: Any) -> None:  # noqa: ANN401
     """Run a shim for a Kubernetes API server; `place` has the fields of a `Place`. Raises Fault."""
     try:
         # The extra is not always installed, and takes a while to load.
@@ -425,7 +462,8 @@ def _join_kubernetes(cores: list[connection.CoreAddress], **place: Any) -> None:
             advice="install the extra: pip install 'evenhand[kubernetes]'",
         ) from error
     try:
-        with shim_faults(", ".join(one.target for one in cores)):
+        targets = [one.target for group in groups_of(cores) for one in group.addresses]
+        with shim_faults(", ".join(targets)):
             work = run_on_kubernetes(Place(**place), *cores)
             asyncio.run(until_stopped(work))
     except NoAccessError as error:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from shim_client.cluster import ObjectRef, PatchPod
 from shim_client.messages import ApplicationAnswer, ApplicationState, TagsRefused
 from shim_client.state_machine import applications, placeholders, pods
-from shim_client.state_machine.state import ApplicationRecord, Standing, State
+from shim_client.state_machine.state import ApplicationRecord, CoreSession, Standing, State
 
 ENDED = frozenset({"Completed", "Expired"})
 FAILED = frozenset({"Failing", "Failed", "Killed"})
 
 
-def answered(state: State, answer: ApplicationAnswer) -> None:
+def answered(state: State, session: CoreSession, answer: ApplicationAnswer) -> None:
     """Process the core's answer to a new application.
 
     For an accepted one, order its placeholders and report its pods. For a refused one, fail the pods that have no node.
     """
-    application = applications.answered(state, answer.application)
+    application = applications.answered(state, session, answer.application)
     if application is None:
         return
     if answer.accepted:
@@ -31,12 +31,12 @@ def answered(state: State, answer: ApplicationAnswer) -> None:
         applications.drop(state, application)
 
 
-def unchanged(state: State, refusal: TagsRefused) -> None:
+def unchanged(state: State, session: CoreSession, refusal: TagsRefused) -> None:
     """Record an event on the namespace whose quota the core refused, once for each reason.
 
     If the application has ended meanwhile, no event is recorded.
     """
-    for application in state.applications.get(refusal.application, {}).values():
+    for application in _named(state, session, refusal.application):
         key = refusal_key(application.namespace)
         if application.standing is Standing.ACCEPTED and state.bad.get(key) != refusal.reason:
             state.bad[key] = refusal.reason
@@ -51,13 +51,13 @@ def refusal_key(namespace: str) -> str:
     return f"quota of Namespace//{namespace}"
 
 
-def changed(state: State, change: ApplicationState) -> None:
+def changed(state: State, session: CoreSession, change: ApplicationState) -> None:
     """Process a new state of an accepted application in the core.
 
     An application that has ended is forgotten, or announced again if it has pods. When an application fails, its pods
     without a node fail and its placeholders are deleted. After that, the next pod that arrives starts it again.
     """
-    for application in list(state.applications.get(change.application, {}).values()):
+    for application in _named(state, session, change.application):
         if application.standing is not Standing.ACCEPTED:
             continue
         if change.state in ENDED:
@@ -67,6 +67,12 @@ def changed(state: State, change: ApplicationState) -> None:
             _fail_members(state, application, "ResourceReservationTimeout", why)
             if change.state == "Failed":
                 _forgotten(state, application)
+
+
+def _named(state: State, session: CoreSession, id_: str) -> list[ApplicationRecord]:
+    """Return the applications with an id whose partitions belong to a session."""
+    same_id = state.applications.get(id_, {})
+    return [one for name, one in same_id.items() if state.session_of(name) is session]
 
 
 def _end(state: State, application: ApplicationRecord) -> None:

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping
 
 from shim_client.messages import ApplicationRemoval, ApplicationReport, ApplicationTags
 from shim_client.state_machine import placeholders
-from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
+from shim_client.state_machine.state import (
+    ApplicationRecord,
+    CoreSession,
+    Phase,
+    PodRecord,
+    Standing,
+    State,
+)
 from shim_client.translate import labels
 
 
@@ -24,7 +31,8 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
         pod.application = application
         if application.standing is Standing.REFUSED:
             application.standing = Standing.UNSENT
-    if application.standing is Standing.UNSENT and state.phase is not Phase.AWAY:
+    session = state.session_of(application.partition)
+    if application.standing is Standing.UNSENT and session.phase is not Phase.AWAY:
         announce(state, application)
     return application
 
@@ -46,7 +54,8 @@ def leave(state: State, pod: PodRecord) -> None:
     if application.standing in {Standing.UNSENT, Standing.REFUSED}:
         drop(state, application)
     elif application.standing is Standing.ACCEPTED and not application.ran:
-        state.reports.append(ApplicationRemoval(application.id, application.partition))
+        session = state.session_of(application.partition)
+        session.reports.append(ApplicationRemoval(application.id, application.partition))
         drop(state, application)
 
 
@@ -64,25 +73,26 @@ def announce(state: State, application: ApplicationRecord) -> None:
     If another application with its id waits for an answer, send it after that answer.
     """
     application.standing = Standing.SENT
-    waiting = state.unanswered.setdefault(application.id, deque())
+    session = state.session_of(application.partition)
+    waiting = session.unanswered.setdefault(application.id, deque())
     waiting.append(application)
     if len(waiting) == 1:
         _send(state, application)
 
 
-def answered(state: State, id_: str) -> ApplicationRecord | None:
+def answered(state: State, session: CoreSession, id_: str) -> ApplicationRecord | None:
     """Return the application to which an answer belongs, and send the next application with this id, if one waits.
 
     Return None if no application with this id waits for an answer.
     """
-    waiting = state.unanswered.get(id_)
+    waiting = session.unanswered.get(id_)
     if not waiting:
         return None
     application = waiting.popleft()
     if waiting:
         _send(state, waiting[0])
     else:
-        del state.unanswered[id_]
+        del session.unanswered[id_]
     return application
 
 
@@ -94,7 +104,8 @@ def retag(state: State, namespace: str) -> None:
             continue
         if application.tags != tags:
             application.tags = tags
-            state.reports.append(ApplicationTags(application.id, application.partition, tags))
+            session = state.session_of(application.partition)
+            session.reports.append(ApplicationTags(application.id, application.partition, tags))
 
 
 def _was_sent(state: State, application: ApplicationRecord) -> bool:
@@ -103,7 +114,8 @@ def _was_sent(state: State, application: ApplicationRecord) -> bool:
     An announcement that waits to be sent does not count.
     """
     if application.standing is Standing.SENT:
-        return state.unanswered[application.id][0] is application
+        session = state.session_of(application.partition)
+        return session.unanswered[application.id][0] is application
     return application.standing is Standing.ACCEPTED
 
 
@@ -143,7 +155,8 @@ def _send(state: State, application: ApplicationRecord) -> None:
         groups=member.groups,
         tags=tags,
     )
-    state.reports.append(placeholders.declared(state, application, report))
+    session = state.session_of(application.partition)
+    session.reports.append(placeholders.declared(state, application, report))
 
 
 def _tags(state: State, namespace: str) -> Mapping[str, str]:

@@ -1,27 +1,28 @@
 """Barriers: asks that show when the core has processed all pods reported so far.
 
 The three streams are not ordered among each other, and the core does not confirm accepted allocations. A barrier
-is an ask of an application that does not exist, so the core refuses it. The core answers the reports of a stream
+is an ask of an application that does not exist, so the core refuses it, even if it does not decide for the default
+partition. The core answers the reports of a stream
 in order. So the refusal shows that everything before the barrier was processed.
 """
 
 from __future__ import annotations
 
 from shim_client.messages import DEFAULT_PARTITION, PodReport
-from shim_client.state_machine.state import State
+from shim_client.state_machine.state import CoreSession, State
 
 APPLICATION = "evenhand.io/barrier"
 
 
-def put(state: State, node: str) -> None:
+def put(state: State, session: CoreSession, node: str) -> None:
     """Send a barrier after all reports of pods.
 
     `node` is the node that waits for the barrier, or "" when the sync waits.
     """
     state.barriers_made += 1
     key = f"{APPLICATION}-{state.barriers_made}"
-    state.barriers[key] = node
-    state.reports.append(
+    session.barriers[key] = node
+    session.reports.append(
         PodReport(
             key=key,
             application=APPLICATION,
@@ -34,9 +35,9 @@ def put(state: State, node: str) -> None:
     )
 
 
-def passed(state: State, key: str) -> str | None:
+def passed(session: CoreSession, key: str) -> str | None:
     """Remove the barrier with this key and return the node that waited for it.
 
     Return "" if the sync waited, and None if there is no such barrier.
     """
-    return state.barriers.pop(key, None)
+    return session.barriers.pop(key, None)

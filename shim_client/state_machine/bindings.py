@@ -80,7 +80,7 @@ def _bind(state: State, pod: PodRecord, sent: PodReport, node: str) -> None:
 def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
     """Give a placement back at once, because the pod is gone or is being deleted."""
     stopped = TerminationType.STOPPED_BY_RM
-    state.reports.append(
+    state.session_of(decision.partition).reports.append(
         PodRelease(decision.key, decision.application, decision.partition, stopped)
     )
     if pod is not None:
@@ -97,7 +97,8 @@ def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> Non
     assert sent is not None
     failed = TerminationType.SCHEDULING_FAILED_ON_RM
     message = f"{decision.node}: {why}"
-    state.reports.append(PodRelease(sent.key, sent.application, sent.partition, failed, message))
+    session = state.session_of(sent.partition)
+    session.reports.append(PodRelease(sent.key, sent.application, sent.partition, failed, message))
     pods.offer(state, pod)
 
 

@@ -19,7 +19,7 @@ from shim_client.cluster import (
 from shim_client.messages import PodRelease, Released, Releasing, TerminationType, Withdrawn
 from shim_client.state_machine import pods
 from shim_client.state_machine.marks import notices, soft, victim_marks
-from shim_client.state_machine.state import PodRecord, State
+from shim_client.state_machine.state import CoreSession, PodRecord, State
 from shim_client.translate import labels
 
 ORDERS = frozenset(
@@ -99,7 +99,7 @@ def _confirm(state: State, decision: Released) -> None:
 
     The report confirms the core's order to evict the pod.
     """
-    state.reports.append(
+    state.session_of(decision.partition).reports.append(
         PodRelease(
             decision.key,
             decision.application,
@@ -204,7 +204,7 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 # Functions for the evictions that continue after a restart of the shim.
 
 
-def take_up(state: State) -> None:
+def take_up(state: State, session: CoreSession) -> None:
     """Resume or give up the evictions that the core ordered from an earlier run of the shim (C8).
 
     This is called before any report. A marked pod is evicted when its preemptor still waits, or when a quota
@@ -213,31 +213,31 @@ def take_up(state: State) -> None:
     """
     for pod in list(state.pods.values()):
         mark = victim_marks.written(pod)
-        if mark is None or pod.order is not None:
+        if mark is None or pod.order is not None or state.session_for(pod) is not session:
             continue
         softly = pod.facts.delivery == victim_marks.SOFT
         kept = softly and not soft.is_marked(pod)
         if pod.facts.deleting or (pod.node and not kept and _is_wanted(state, mark)):
             _put(pod, mark, softly=softly)
-            state.taken_up.append(pod.facts.ref.uid)
+            session.taken_up.append(pod.facts.ref.uid)
         else:
             why = soft.KEPT if kept else "no pod waits for its capacity any more"
             victim_marks.take_back(state, pod, mark, why)
 
 
-def carry_on(state: State) -> None:
+def carry_on(state: State, session: CoreSession) -> None:
     """Evict the pods of resumed orders once the core knows these pods.
 
     If a pod ended before that, the core would not keep its capacity for the ask.
     """
-    for uid in state.taken_up:
+    for uid in session.taken_up:
         pod = state.pods.get(uid)
         if pod is None or pod.order is None or pod.facts.deleting:
             continue
         end = _end_of(pod.facts.ref, pod.facts.delivery)
         if end is not None:
             state.actions.append(ReleasePod(pod.facts.ref, end, None, pod.order.decision))
-    state.taken_up.clear()
+    session.taken_up.clear()
 
 
 def _is_wanted(state: State, mark: Releasing) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from shim_client.cluster import (
     KINDS,
@@ -44,8 +45,8 @@ from shim_client.state_machine import (
     pods,
     promises,
     recheck,
-    session,
 )
+from shim_client.state_machine import session as sessions
 from shim_client.state_machine.marks import notices
 from shim_client.state_machine.objects import (
     budgets,
@@ -55,9 +56,11 @@ from shim_client.state_machine.objects import (
     storage,
 )
 from shim_client.state_machine.objects.configuration import QueuesChanged
-from shim_client.state_machine.state import Phase, State
+from shim_client.state_machine.state import CoreSession, Phase, State
 from shim_client.translate.fields import BadObjectError
 
+NOBODY: Final[Mapping[str, str]] = MappingProxyType({})
+"""The table of a shim whose core decides for all partitions."""
 _Answer = ApplicationAnswer | TagsRefused | ApplicationState | NodeAnswer
 
 
@@ -112,12 +115,16 @@ class Tally:
 class Mirror:
     """The state machine: it holds the state of the shim and handles every input."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.state = State(settings, queues_told=settings.queues)
+    def __init__(
+        self, settings: Settings, owners: Mapping[str, str] = NOBODY, rest: str = ""
+    ) -> None:
+        """Begin with an empty state. `owners` names the group of cores of each partition, and `rest` that of all others."""
+        self.state = State(settings, owners, rest, queues_told=settings.queues)
 
-    def handle(self, news: Input) -> None:
-        """Process one input."""
+    def handle(self, news: Input, group: str = "") -> None:
+        """Process one input. Decisions and links come from the cores of a group; without a name, from that of `rest`."""
         state = self.state
+        session = state.sessions[group or state.rest]
         match news:
             case WatchEvent():
                 _observe(state, news.kind, news.change, news.item)
@@ -126,29 +133,38 @@ class Mirror:
             case Outcome():
                 _finish(state, news)
             case Link.REGISTERED:
-                session.connected(state)
+                sessions.connected(state, session)
             case Link.LOST:
-                session.disconnected(state)
+                sessions.disconnected(state, session)
             case QueuesChanged():
                 configuration.changed(state, news)
             case Beat.SECOND:
                 job_sizes.second(state)
                 recheck.review(state)
             case _:
-                self._decided(news)
+                self._decided(news, session)
 
     def take(self) -> tuple[list[Report], list[Action]]:
         """Return the reports and actions that have arisen since the last call, in order."""
+        by_group, actions = self.take_by_group()
+        return [report for reports in by_group.values() for report in reports], actions
+
+    def take_by_group(self) -> tuple[dict[str, list[Report]], list[Action]]:
+        """Return as `take` the reports for each group of cores, and the actions. A configuration is for the cores of all groups."""
         state = self.state
         job_sizes.tell(state)
         notices.announce(state)
-        reports, actions = state.reports, state.actions
+        reports: dict[str, list[Report]] = {}
+        for name, session in state.sessions.items():
+            reports[name] = [*state.reports, *session.reports]
+            session.reports.clear()
+        actions = state.actions
         state.reports, state.actions = [], []
         return reports, actions
 
     def is_live(self) -> bool:
-        """Return whether everything that exists has been reported to the core and confirmed by it."""
-        return self.state.phase is Phase.OPEN
+        """Return whether everything that exists has been reported to the cores of all groups and confirmed by them."""
+        return self.state.is_open()
 
     def has_listed(self) -> bool:
         """Return whether every kind of object was listed, so that a session can begin at once."""
@@ -162,31 +178,33 @@ class Mirror:
         """Count the pods that name the shim's scheduler, by their state."""
         return _tally(self.state)
 
-    def _decided(self, decision: Decision) -> None:
+    def _decided(self, decision: Decision, session: CoreSession) -> None:
         state = self.state
         if isinstance(decision, ConfigurationAnswer):
             configuration.answered(state, decision)
             return
-        if state.phase is Phase.AWAY:
+        if session.phase is Phase.AWAY:
             return
         handler = _DECISIONS.get(type(decision))
         if handler is not None:
             handler(state, decision)
+        elif isinstance(decision, PodRefused):
+            _refused(state, session, decision)
         else:
-            self._answered(cast("_Answer", decision))
+            self._answered(cast("_Answer", decision), session)
 
-    def _answered(self, decision: _Answer) -> None:
+    def _answered(self, decision: _Answer, session: CoreSession) -> None:
         state = self.state
         match decision:
             case NodeAnswer():
                 nodes.answered(state, decision)
             case ApplicationAnswer():
-                application_answers.answered(state, decision)
+                application_answers.answered(state, session, decision)
             case ApplicationState():
-                application_answers.changed(state, decision)
+                application_answers.changed(state, session, decision)
             case TagsRefused():
-                application_answers.unchanged(state, decision)
-        session.tell_when_answered(state)
+                application_answers.unchanged(state, session, decision)
+        sessions.tell_when_answered(state)
 
 
 def _finish(state: State, outcome: Outcome) -> None:
@@ -196,9 +214,9 @@ def _finish(state: State, outcome: Outcome) -> None:
         bindings.outcome(state, outcome.action, outcome.error)
 
 
-def _refused(state: State, decision: PodRefused) -> None:
+def _refused(state: State, session: CoreSession, decision: PodRefused) -> None:
     """Handle a refused pod. The refusal of a barrier shows that the core has processed all reports before it."""
-    if not session.passed_barrier(state, decision.key):
+    if not sessions.passed_barrier(state, session, decision.key):
         bindings.refused(state, decision)
 
 
@@ -212,7 +230,6 @@ _DECISIONS: dict[type, Callable[[State, Any], None]] = {
     Withdrawn: evictions.withdrawn,
     PlanCheck: plan_checks.asked,
     PlanCheckEnded: _end_check,
-    PodRefused: _refused,
     StillWaiting: bindings.waiting,
 }
 """The handler of each decision about pods."""
@@ -237,7 +254,7 @@ def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
     observe, forget = _HANDLERS[kind]
     _attempt(state, forget if change is Change.DELETED else observe, kind, item)
     if kind == "Node":
-        session.tell_when_answered(state)
+        sessions.tell_when_answered(state)
 
 
 def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> None:
@@ -265,8 +282,8 @@ def _compare(state: State, listing: Listing) -> None:
         configuration.refresh(state)
     elif listing.kind == "PodGroup":
         pod_groups.refresh(state, listing)
-    session.begin(state)
-    session.tell_when_answered(state)
+    sessions.begin(state)
+    sessions.tell_when_answered(state)
 
 
 def _tally(state: State) -> Tally:
@@ -289,5 +306,5 @@ def _tally(state: State) -> Tally:
             explained += 1
         else:
             waiting += 1
-    live = state.phase is Phase.OPEN
+    live = state.is_open()
     return Tally(live, bound, binding, leaving, marked, waiting, explained, held, orphans)

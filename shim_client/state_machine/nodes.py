@@ -52,12 +52,13 @@ def remove(state: State, name: str) -> None:
     node = state.nodes.pop(name, None)
     if node is None:
         return
-    state.greeted.pop(name, None)
+    session = state.session_of(node.facts.partition)
+    session.greeted.pop(name, None)
     _resettle(state, name)
     for uid in state.assigned.get(name, ()):
         state.pods[uid].sent = None
     if node.standing in _KNOWN:
-        state.reports.append(node_report(node.facts, NodeAction.DECOMISSION))
+        session.reports.append(node_report(node.facts, NodeAction.DECOMISSION))
         state.note(node.facts.ref, "NodeDeleted", "the node was taken from the scheduler")
 
 
@@ -74,11 +75,12 @@ def _resettle(state: State, name: str) -> None:
 
 def announce(state: State, node: NodeRecord) -> None:
     """Announce a node to the core as draining, so that the core does not use it yet."""
-    if state.phase is Phase.AWAY:
+    session = state.session_of(node.facts.partition)
+    if session.phase is Phase.AWAY:
         return
     node.standing = Standing.SENT
-    state.greeted[node.facts.ref.name] = None
-    state.reports.append(node_report(node.facts, NodeAction.CREATE_DRAIN))
+    session.greeted[node.facts.ref.name] = None
+    session.reports.append(node_report(node.facts, NodeAction.CREATE_DRAIN))
 
 
 def answered(state: State, answer: NodeAnswer) -> None:
@@ -86,7 +88,7 @@ def answered(state: State, answer: NodeAnswer) -> None:
     node = state.nodes.get(answer.node)
     if node is None:
         return
-    state.greeted.pop(answer.node, None)
+    state.session_of(node.facts.partition).greeted.pop(answer.node, None)
     if not answer.accepted:
         if node.standing is Standing.SENT:
             node.standing = Standing.REFUSED
@@ -103,16 +105,17 @@ def answered(state: State, answer: NodeAnswer) -> None:
 
 def _adopt(state: State, node: NodeRecord) -> None:
     """Report the pods on a new node, and enable the node when the core has processed them."""
-    if not state.may_tell_pods():
+    session = state.session_of(node.facts.partition)
+    if not session.may_tell_pods():
         return
     name = node.facts.ref.name
     orphans = [state.pods[uid] for uid in state.assigned.get(name, ())]
     for pod in orphans:
         pods.offer(state, pod)
-    if state.phase is not Phase.OPEN:
+    if session.phase is not Phase.OPEN:
         return
     if orphans:
-        barriers.put(state, name)
+        barriers.put(state, session, name)
     else:
         enable(state, node)
 
@@ -123,7 +126,8 @@ def enable(state: State, node: NodeRecord) -> None:
     Only pods that require a cordoned node may use it.
     """
     if node.standing is Standing.ACCEPTED:
-        state.reports.append(node_report(node.facts, _standing_order(node.facts)))
+        session = state.session_of(node.facts.partition)
+        session.reports.append(node_report(node.facts, _standing_order(node.facts)))
 
 
 def _tell_change(state: State, node: NodeRecord, before: NodeFacts) -> None:
@@ -138,11 +142,12 @@ def _tell_change(state: State, node: NodeRecord, before: NodeFacts) -> None:
         return
     if node.standing not in _KNOWN:
         return
+    session = state.session_of(after.partition)
     if changed:
-        state.reports.append(node_report(after, NodeAction.UPDATE))
-    told_so_far = node.standing is Standing.ACCEPTED and state.phase is Phase.OPEN
+        session.reports.append(node_report(after, NodeAction.UPDATE))
+    told_so_far = node.standing is Standing.ACCEPTED and session.phase is Phase.OPEN
     if before.unschedulable != after.unschedulable and told_so_far:
-        state.reports.append(node_report(after, _standing_order(after)))
+        session.reports.append(node_report(after, _standing_order(after)))
 
 
 def _standing_order(facts: NodeFacts) -> NodeAction:

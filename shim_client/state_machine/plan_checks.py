@@ -27,7 +27,9 @@ def asked(state: State, check: PlanCheck) -> None:
     if refused:
         promises.end(state, check.check)
         around.version, attached.version, state.outlook = before  # everything is counted as before
-    state.reports.append(PlanCheckAnswer(check.check, check.partition, refused))
+    state.session_of(check.partition).reports.append(
+        PlanCheckAnswer(check.check, check.partition, refused)
+    )
     for key, _ in refused:
         pod = state.pods.get(key)
         if pod is not None and not pod.node:

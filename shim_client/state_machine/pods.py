@@ -105,7 +105,7 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
     """
     if pod.sent is None:
         return
-    state.reports.append(
+    state.session_of(pod.sent.partition).reports.append(
         PodRelease(
             key=pod.sent.key,
             application=pod.sent.application,
@@ -124,13 +124,14 @@ def offer(state: State, pod: PodRecord) -> None:
     this scheduler that is ready joins its application and its job, even if it is not reported yet. A pod on a node
     that the core has not accepted is withdrawn from the core.
     """
-    if state.phase is Phase.AWAY or not _is_ripe(state, pod):
+    session = state.session_for(pod)
+    if session.phase is Phase.AWAY or not _is_ripe(state, pod):
         return
     if pod.facts.ours:
         application = _join(state, pod)
         if application.standing is not Standing.ACCEPTED:
             return
-    if not state.may_tell_pods() or jobs.lacks_size(state, pod):
+    if not session.may_tell_pods() or jobs.lacks_size(state, pod):
         return
     if pod.node and not state.node_accepts(pod.node):
         if pod.facts.ours and pod.node not in state.nodes:
@@ -352,7 +353,7 @@ def _tell(state: State, pod: PodRecord) -> None:
     pod.sent, pod.refused = report, None
     if report.node and pod.application is not None:
         pod.application.ran = True
-    state.reports.append(report)
+    state.session_of(report.partition).reports.append(report)
 
 
 def _explain(state: State, pod: PodRecord, report: PodReport) -> None:

@@ -8,7 +8,7 @@ or gone. The place is also given up when the core ends the check or makes anothe
 from __future__ import annotations
 
 from shim_client.state_machine import settling, volume_matching
-from shim_client.state_machine.state import PodRecord, State
+from shim_client.state_machine.state import CoreSession, PodRecord, State
 
 
 def keep(state: State, pod: PodRecord, node: str, check: str) -> None:
@@ -50,10 +50,12 @@ def resettle(state: State, node: str) -> None:
                 settling.settle(state, pod, node)
 
 
-def end_all(state: State) -> None:
-    """Give up all places, because the session with the core has ended."""
-    for check in list(state.promises):
-        end(state, check)
+def end_all(state: State, session: CoreSession) -> None:
+    """Give up all places that a core asked for, because the session with that core has ended."""
+    for uid in [uid for uids in state.promises.values() for uid in uids]:
+        pod = state.pods.get(uid)
+        if pod is not None and state.session_for(pod) is session:
+            end_of(state, pod)
 
 
 def _give_up(state: State, pod: PodRecord) -> None:

@@ -4,6 +4,9 @@ Nodes are announced as draining, and applications at the same time. When all of 
 node are reported, then the asks in the order of their creation. A barrier comes last. When the core has processed
 the barrier, nodes are enabled and the sync is complete. When a session ends, the next one reports everything
 again.
+
+If partitions are spread over several groups of cores, there is a session with each group, about its partitions alone. Each begins
+and ends without the others (design 7.6).
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shim_client.cluster import KINDS
-from shim_client.messages import ConfigurationReport, SyncComplete
+from shim_client.messages import SyncComplete
 from shim_client.state_machine import applications, barriers, evictions, nodes, pods, promises
 from shim_client.state_machine.objects import budgets
 from shim_client.state_machine.state import (
     ApplicationRecord,
+    CoreSession,
     NodeRecord,
     Phase,
     PodRecord,
@@ -24,106 +28,150 @@ from shim_client.state_machine.state import (
 )
 
 
-def connected(state: State) -> None:
+def connected(state: State, session: CoreSession) -> None:
     """Record that the shim is registered.
 
     The session begins once the cluster has been listed.
     """
-    state.connected = True
-    begin(state)
+    session.connected = True
+    _begin(state, session)
 
 
 def begin(state: State) -> None:
-    """Announce all nodes and applications, if the shim is registered and the cluster has been listed."""
-    if state.phase is not Phase.AWAY or not state.connected or not state.listed.issuperset(KINDS):
+    """Announce all nodes and applications to each core at which the shim is registered, if the cluster has been listed."""
+    for session in state.sessions.values():
+        _begin(state, session)
+
+
+def _begin(state: State, session: CoreSession) -> None:
+    if (
+        session.phase is not Phase.AWAY
+        or not session.connected
+        or not state.listed.issuperset(KINDS)
+    ):
         return
-    evictions.take_up(state)
-    in_order = [pods.enroll(state, pod) for pod in _by_creation(state)]
-    state.phase = Phase.GREETING
-    for node in state.nodes.values():
+    evictions.take_up(state, session)
+    in_order = [pods.enroll(state, pod) for pod in _by_creation(state, session)]
+    session.phase = Phase.GREETING
+    for node in _nodes(state, session):
         nodes.announce(state, node)
     for application in dict.fromkeys(in_order):
         if application is not None:
             applications.announce(state, application)
-    tell_when_answered(state)
+    _tell_when_answered(state, session)
 
 
 def tell_when_answered(state: State) -> None:
-    """Report all pods, once all nodes and applications have answers."""
-    if state.phase is not Phase.GREETING or state.greeted or state.unanswered:
+    """Report all pods to each core from which all nodes and applications have answers."""
+    for session in state.sessions.values():
+        _tell_when_answered(state, session)
+
+
+def _tell_when_answered(state: State, session: CoreSession) -> None:
+    if session.phase is not Phase.GREETING or session.greeted or session.unanswered:
         return
-    state.phase = Phase.TELLING
-    budgets.tell_all(state)
-    in_order = _by_creation(state)
+    session.phase = Phase.TELLING
+    budgets.tell_all(state, session)
+    in_order = _by_creation(state, session)
     for pod in in_order:
         if pod.node:
             pods.offer(state, pod)
     for pod in in_order:
         if not pod.node:
             pods.offer(state, pod)
-    barriers.put(state, "")
+    barriers.put(state, session, "")
 
 
-def passed_barrier(state: State, key: str) -> bool:
+def passed_barrier(state: State, session: CoreSession, key: str) -> bool:
     """Continue the work that waited for a barrier.
 
     Return False when no barrier has this key.
     """
-    name = barriers.passed(state, key)
+    name = barriers.passed(session, key)
     if name is None:
         return False
     if not name:
-        _open(state)
+        _open(state, session)
     elif (node := state.nodes.get(name)) is not None:
         nodes.enable(state, node)
     return True
 
 
 def counts(state: State) -> SyncComplete:
-    """Return how many nodes, applications, allocations and asks the core should have."""
-    told = [pod.sent for pod in state.pods.values() if pod.sent is not None]
+    """Return how many nodes, applications, allocations and asks all cores together should have."""
+    found = [_counts(state, one) for one in state.sessions.values()]
+    return SyncComplete(
+        sum(one.nodes for one in found),
+        sum(one.applications for one in found),
+        sum(one.allocations for one in found),
+        sum(one.asks for one in found),
+    )
+
+
+def _counts(state: State, session: CoreSession) -> SyncComplete:
+    """Return how many nodes, applications, allocations and asks the core of a session should have."""
+    told = [
+        pod.sent
+        for pod in state.pods.values()
+        if pod.sent is not None and state.session_of(pod.sent.partition) is session
+    ]
     allocations = sum(bool(report.node) for report in told)
     return SyncComplete(
-        nodes=_accepted(state.nodes.values()),
-        applications=_accepted(applications.all_applications(state)),
+        nodes=_accepted(_nodes(state, session)),
+        applications=_accepted(_applications(state, session)),
         allocations=allocations,
         asks=len(told) - allocations,
     )
 
 
-def disconnected(state: State) -> None:
-    """Record that the session has ended, and forget all answers of the core."""
-    state.connected = False
-    state.phase = Phase.AWAY
-    promises.end_all(state)
-    state.reports = [one for one in state.reports if isinstance(one, ConfigurationReport)]
-    state.greeted.clear()
-    state.unanswered.clear()
-    state.barriers.clear()
-    state.budgets_told.clear()
-    for node in state.nodes.values():
+def disconnected(state: State, session: CoreSession) -> None:
+    """Record that a session has ended, and forget all answers of its core."""
+    session.connected = False
+    session.phase = Phase.AWAY
+    promises.end_all(state, session)
+    session.reports.clear()
+    session.greeted.clear()
+    session.unanswered.clear()
+    session.barriers.clear()
+    session.budgets_told.clear()
+    for node in _nodes(state, session):
         node.standing = Standing.UNSENT
-    for application in list(applications.all_applications(state)):
+    for application in _applications(state, session):
         application.standing = Standing.UNSENT
         application.ran = False
         if not application.members:
             applications.drop(state, application)
     for pod in state.pods.values():
-        pod.sent = pod.refused = None
+        known = pod.sent or pod.refused
+        if known is not None and state.session_of(known.partition) is session:
+            pod.sent = pod.refused = None
 
 
-def _open(state: State) -> None:
-    """Let the core begin to place pods, because everything has been reported."""
-    state.phase = Phase.OPEN
-    for node in state.nodes.values():
+def _open(state: State, session: CoreSession) -> None:
+    """Let the core of a session begin to place pods, because everything has been reported."""
+    session.phase = Phase.OPEN
+    for node in _nodes(state, session):
         nodes.enable(state, node)
-    state.reports.append(counts(state))
-    evictions.carry_on(state)
+    session.reports.append(_counts(state, session))
+    evictions.carry_on(state, session)
+
+
+def _nodes(state: State, session: CoreSession) -> list[NodeRecord]:
+    """Return the nodes of a session's partitions."""
+    return [one for one in state.nodes.values() if state.session_of(one.facts.partition) is session]
+
+
+def _applications(state: State, session: CoreSession) -> list[ApplicationRecord]:
+    """Return the applications of a session's partitions."""
+    known = applications.all_applications(state)
+    return [one for one in known if state.session_of(one.partition) is session]
 
 
 def _accepted(records: Iterable[NodeRecord | ApplicationRecord]) -> int:
     return sum(record.standing is Standing.ACCEPTED for record in records)
 
 
-def _by_creation(state: State) -> list[PodRecord]:
-    return sorted(state.pods.values(), key=lambda pod: (pod.facts.created_ms, pod.arrival))
+def _by_creation(state: State, session: CoreSession) -> list[PodRecord]:
+    """Return the pods of a session in the order of their creation."""
+    own = [one for one in state.pods.values() if state.session_for(one) is session]
+    return sorted(own, key=lambda pod: (pod.facts.created_ms, pod.arrival))

@@ -9,7 +9,13 @@ from enum import Enum, auto
 
 from shim_client.cluster import Action, KubeObject, ObjectRef, PatchPod, RecordEvent
 from shim_client.config import Settings
-from shim_client.messages import ConfigurationAnswer, PodReport, Releasing, Report
+from shim_client.messages import (
+    ConfigurationAnswer,
+    ConfigurationReport,
+    PodReport,
+    Releasing,
+    Report,
+)
 from shim_client.state_machine.attachments import Attachments
 from shim_client.state_machine.topology_counts import Neighbourhood
 from shim_client.translate.applications import Membership, NamespaceFacts
@@ -178,12 +184,49 @@ class PodRecord:
 
 
 @dataclass(slots=True)
+class CoreSession:
+    """The session with the cores of one group, which decide for some of the partitions (design 7.6)."""
+
+    phase: Phase = Phase.AWAY
+    connected: bool = False
+    unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
+    """Announced applications without an answer, by id.
+
+    If several have one id, only the first was sent.
+    """
+    greeted: dict[str, None] = field(default_factory=dict)
+    """Names of nodes that were announced and have no answer yet."""
+    budgets_told: dict[str, int] = field(default_factory=dict)
+    """The number of disruptions that each budget allows, as last reported to the core, by namespace/name."""
+    taken_up: list[str] = field(default_factory=list)
+    """Uids of victims of an earlier run of the shim.
+
+    These victims are evicted as soon as the core knows them.
+    """
+    barriers: dict[str, str] = field(default_factory=dict)
+    """Keys of barriers that were sent.
+
+    Each has the node that waits for it, or "" when the sync waits.
+    """
+    reports: list[Report] = field(default_factory=list)
+    """Reports for the core that were not taken yet."""
+
+    def may_tell_pods(self) -> bool:
+        """Return whether the session has come far enough to report pods."""
+        return self.phase in {Phase.TELLING, Phase.OPEN}
+
+
+@dataclass(slots=True)
 class State:
     """The whole state of the shim; `reports` and `actions` are the outputs that were not taken yet."""
 
     settings: Settings
-    phase: Phase = Phase.AWAY
-    connected: bool = False
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """The group of cores that decides for a partition, by the partition's name; see `rest`."""
+    rest: str = ""
+    """The group of all partitions that are not in `owners`; the only group where one core decides for everything."""
+    sessions: dict[str, CoreSession] = field(default_factory=dict)
+    """The sessions by the names of the groups."""
     listed: set[str] = field(default_factory=set)
     pods: dict[str, PodRecord] = field(default_factory=dict)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
@@ -202,13 +245,6 @@ class State:
 
     Their members must be reported again.
     """
-    unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
-    """Announced applications without an answer, by id.
-
-    If several have one id, only the first was sent.
-    """
-    greeted: dict[str, None] = field(default_factory=dict)
-    """Names of nodes that were announced and have no answer yet."""
     classes: dict[str, bool] = field(default_factory=dict)
     namespaces: dict[str, NamespaceFacts] = field(default_factory=dict)
     claims: dict[str, ClaimFacts] = field(default_factory=dict)
@@ -227,8 +263,6 @@ class State:
     """Whether the cluster serves PodGroups to the shim."""
     budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
-    budgets_told: dict[str, int] = field(default_factory=dict)
-    """The number of disruptions that each budget allows, as last reported to the core, by namespace/name."""
     promises: dict[str, list[str]] = field(default_factory=dict)
     """By plan check, the uids of the pods whose places are kept (see `promises`)."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
@@ -264,26 +298,36 @@ class State:
     """The core's last answer about that queue configuration, which is recorded on the ConfigMap or the file."""
     bad: dict[str, str] = field(default_factory=dict)
     """Unreadable objects, by uid or name, with the message that was recorded on each."""
-    taken_up: list[str] = field(default_factory=list)
-    """Uids of victims of an earlier run of the shim.
-
-    These victims are evicted as soon as the core knows them.
-    """
     to_announce: dict[str, None] = field(default_factory=dict)
     """Uids of waiting pods for which pods are evicted; one event for each is recorded after the input."""
     arrivals: int = 0
-    barriers: dict[str, str] = field(default_factory=dict)
-    """Keys of barriers that were sent.
-
-    Each has the node that waits for it, or "" when the sync waits.
-    """
     barriers_made: int = 0
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ConfigurationReport] = field(default_factory=list)
+    """Reports for all cores. Those for the cores of one group are in its session."""
     actions: list[Action] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Begin with a session for each group."""
+        self.sessions = {name: CoreSession() for name in (self.rest, *self.owners.values())}
+
+    def session_of(self, partition: str) -> CoreSession:
+        """Return the session with the cores that decide for a partition."""
+        return self.sessions[self.owners.get(partition, self.rest)]
+
+    def session_for(self, pod: PodRecord) -> CoreSession:
+        """Return the session in which the pod is reported: of its own partition, or for a pod of another scheduler of its node's."""
+        if pod.application is not None:
+            return self.session_of(pod.application.partition)
+        node = None if pod.facts.ours else self.nodes.get(pod.node)
+        return self.session_of(node.facts.partition if node else pod.facts.report.partition)
+
     def may_tell_pods(self) -> bool:
-        """Return whether the session has come far enough to report pods."""
-        return self.phase in {Phase.TELLING, Phase.OPEN}
+        """Return whether a session has come far enough to report pods."""
+        return any(one.may_tell_pods() for one in self.sessions.values())
+
+    def is_open(self) -> bool:
+        """Return whether the cores of all groups know everything."""
+        return all(one.phase is Phase.OPEN for one in self.sessions.values())
 
     def claim_of(self, pod: PodRecord, name: str) -> ClaimFacts | None:
         """Return the claim with this name in the pod's namespace; None if there is none."""

@@ -187,6 +187,7 @@ SERVED = (
 SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_role"
 OF_CLUSTER = "cli/test_cluster.py::"
 FOLLOWED = "cli/test_followers.py::"
+SPREAD = "cli/test_spread.py::"
 LEASE = "cli/test_shim_election.py::test_what_is_given_of_the_lease_reaches_the_shim"
 PAST = "questions/test_history_questions.py::"
 NARROWED = PAST + "test_times_and_filters_narrow_what_is_shown"
@@ -232,6 +233,8 @@ NAMED: dict[str, dict[str, str]] = {
         "--follow-tls-cert": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-key": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-token": FOLLOWED + "test_a_follower_needs_its_role",
+        "--cores": SPREAD + "test_each_core_has_its_partition_and_one_goes_on_without_the_other",
+        "--group": SPREAD + "test_wrong_groups_and_tables_are_refused",
     },
     "history queue": {**PERIOD, "--partition": ELSEWHERE},
     "history pod": {
@@ -279,6 +282,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--qps": SHIM_PLACE,
         "--burst": SHIM_PLACE,
         "--core": SHIM_PLACE,
+        "--cores": SPREAD + "test_a_shim_takes_a_table_or_addresses",
         "--tls-ca": SHIM_PLACE,
         "--tls-cert": SHIM_PLACE,
         "--tls-key": SHIM_PLACE,

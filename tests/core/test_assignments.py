@@ -8,8 +8,8 @@ import pytest
 from server.config import load
 from server.core.core import Core
 from server.core.queries import inspect
-from server.model.assignment import Assignment
 from server.model.asks import AskSpec
+from server.model.assignment import Assignment
 from server.model.decisions import (
     ApplicationRejected,
     AskRejected,
@@ -172,7 +172,9 @@ def test_a_configuration_changes_only_the_partitions_of_the_core() -> None:
 
 def test_a_core_without_a_configuration_has_the_partition_that_the_table_gives_it() -> None:
     for group, names in (("a", ["default"]), ("b", [])):
-        beginning = Beginning(Revision(), configured=False, assignment=Assignment(group, OWNERS, "a"))
+        beginning = Beginning(
+            Revision(), configured=False, assignment=Assignment(group, OWNERS, "a")
+        )
         core = Core(None, beginning)
         assert list(core.state.partitions) == names
         brought = configuration(*NAMES)

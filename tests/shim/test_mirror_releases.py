@@ -397,7 +397,7 @@ def test_7_6_a_budget_that_counts_other_pods_by_now_is_told_with_them() -> None:
 def test_7_6_a_budget_with_an_outdated_status_allows_nothing(allowed: int, generation: int) -> None:
     story = started(budget("web", allowed, generation=generation))
     story.see(named("Namespace", "work"))
-    assert story.mirror.state.budgets_told == {"work/web": 0}
+    assert story.mirror.state.sessions[""].budgets_told == {"work/web": 0}
 
 
 def test_7_6_a_new_session_hears_of_all_budgets_again() -> None:

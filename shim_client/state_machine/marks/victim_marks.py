@@ -67,8 +67,10 @@ def veto(state: State, key: str, decision: str, why: str) -> None:
 
     Without a session there is no report.
     """
-    if state.may_tell_pods():
-        state.reports.append(Veto(key, decision, why))
+    pod = state.pods.get(key)
+    session = state.session_for(pod) if pod is not None else state.session_of("")
+    if session.may_tell_pods():
+        session.reports.append(Veto(key, decision, why))
 
 
 def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:

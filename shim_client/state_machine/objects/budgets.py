@@ -8,7 +8,7 @@ from __future__ import annotations
 from shim_client.cluster import KubeObject
 from shim_client.messages import BudgetReport
 from shim_client.state_machine import pods
-from shim_client.state_machine.state import State
+from shim_client.state_machine.state import CoreSession, State
 from shim_client.translate.budgets import read_budget
 from shim_client.translate.fields import mapping, text
 
@@ -25,7 +25,8 @@ def observe(state: State, item: KubeObject) -> None:
         return
     known = state.budgets.setdefault(namespace, {})
     before, known[name] = known.get(name), facts
-    _tell(state, f"{namespace}/{name}", facts.allowed)
+    for session in state.sessions.values():
+        _tell(session, f"{namespace}/{name}", facts.allowed)
     if before is None or before.selector != facts.selector:
         _tell_pods(state, namespace)
 
@@ -43,21 +44,23 @@ def remove(state: State, namespace: str, name: str) -> None:
     if not known:
         del state.budgets[namespace]
     _tell_pods(state, namespace)
-    if state.budgets_told.pop(key := f"{namespace}/{name}", None) is not None:
-        state.reports.append(BudgetReport(key, None))
+    key = f"{namespace}/{name}"
+    for session in state.sessions.values():
+        if session.budgets_told.pop(key, None) is not None:
+            session.reports.append(BudgetReport(key, None))
 
 
-def tell_all(state: State) -> None:
+def tell_all(state: State, session: CoreSession) -> None:
     """Report every budget, at the beginning of a session."""
     for namespace, known in state.budgets.items():
         for name, facts in known.items():
-            _tell(state, f"{namespace}/{name}", facts.allowed)
+            _tell(session, f"{namespace}/{name}", facts.allowed)
 
 
-def _tell(state: State, key: str, allowed: int) -> None:
-    if state.may_tell_pods() and state.budgets_told.get(key) != allowed:
-        state.budgets_told[key] = allowed
-        state.reports.append(BudgetReport(key, allowed))
+def _tell(session: CoreSession, key: str, allowed: int) -> None:
+    if session.may_tell_pods() and session.budgets_told.get(key) != allowed:
+        session.budgets_told[key] = allowed
+        session.reports.append(BudgetReport(key, allowed))
 
 
 def _tell_pods(state: State, namespace: str) -> None:

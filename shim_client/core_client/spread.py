@@ -1,0 +1,32 @@
+"""Groups of cores: each group decides for some of the partitions (design 7.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shim_client.core_client.connection import CoreAddress
+
+
+@dataclass(frozen=True, slots=True)
+class CoreGroup:
+    """A group of cores, of which the shim uses the first one that accepts it.
+
+    The first group of a list also decides for all partitions that no group names.
+    """
+
+    name: str
+    addresses: tuple[CoreAddress, ...]
+    partitions: tuple[str, ...] = ()
+
+
+Cores = CoreAddress | Sequence[CoreAddress | CoreGroup]
+"""One core, several cores of which one decides, or groups of cores."""
+
+
+def groups_of(cores: Cores) -> list[CoreGroup]:
+    """Return the groups of cores; a single group without a name if the partitions are not spread."""
+    listed = [cores] if isinstance(cores, CoreAddress) else list(cores)
+    groups = [one for one in listed if isinstance(one, CoreGroup)]
+    addresses = [one for one in listed if isinstance(one, CoreAddress)]
+    return groups or [CoreGroup("", tuple(addresses))]

@@ -1,0 +1,137 @@
+"""Partitions on two groups of cores, as users have them: processes, a table, an embedded cluster with two partitions (design 7.6)."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shim_client.translate import labels
+from tests.cli.clusters import deployment, node, write
+from tests.cli.processes import address_of, running, until
+from tests.cli.run import evenhand
+from tests.cli.test_cluster import said
+from tests.cli.test_embedded_restart import ALL, places
+from tests.cli.test_shim_ends import logged
+
+QUEUES = """\
+partitions:
+- name: default
+  queues: [{name: root, submitacl: '*', queues: [{name: web}]}]
+- name: gpu
+  queues: [{name: root, submitacl: '*', queues: [{name: train}]}]
+"""
+ANY = "127.0.0.1:0"
+NOWHERE = "127.0.0.1:1"
+
+
+def cluster(folder: Path) -> Path:
+    """Write a cluster with two nodes and one Deployment in each of two partitions."""
+    in_gpu = {labels.PARTITION: "gpu"}
+    machines = [node(f"{kind}-{at}") for kind in ("n", "g") for at in range(2)]
+    web, train = (
+        deployment("lab", name, replicas, "1", f"root.{name}")
+        for name, replicas in (("web", 3), ("train", 2))
+    )
+    for one in machines:
+        one["metadata"]["labels"] = in_gpu if one["metadata"]["name"].startswith("g") else {}
+    train["spec"]["template"]["metadata"]["labels"] |= in_gpu
+    return write(folder, [*machines, web, train], QUEUES)
+
+
+def table(path: Path, a: str = NOWHERE, b: str = "127.0.0.1:2") -> Path:
+    """Write a table with two groups."""
+    path.write_text(
+        f"cores:\n- {{name: a, addresses: ['{a}'], partitions: [default]}}\n"
+        f"- {{name: b, addresses: ['{b}'], partitions: [gpu]}}\n"
+    )
+    return path
+
+
+def serve(folder: Path, group: str, listen: str = ANY, *more: str) -> list[str]:
+    spread = ["--cores", str(table(folder / "serving.yaml")), "--group", group]
+    return ["serve", "--listen", listen, *spread, *more]
+
+
+class Running(NamedTuple):
+    """Two cores and a shim."""
+
+    cores: list[Any]
+    addresses: list[str]
+    table: Path
+    commands: str
+    """The address for `evenhand cluster`."""
+
+
+@contextmanager
+def two_groups(folder: Path, more: Sequence[str] = ()) -> Iterator[Running]:
+    """Run two cores and a shim until the block ends; all pods are placed when it begins."""
+    logs = [folder / f"{name}.log" for name in "ab"]
+    with (
+        running(serve(folder, "a", ANY, *more), logs[0]) as one,
+        running(serve(folder, "b", ANY, *more), logs[1]) as other,
+    ):
+        addresses = [address_of(core, log) for core, log in zip((one, other), logs, strict=True)]
+        cores = table(folder / "cores.yaml", *addresses)
+        joins = ["shim", "--cluster", str(cluster(folder / "cluster")), "--cores", str(cores)]
+        state = ["--state", str(folder / "state"), "--cluster-listen", ANY]
+        with running([*joins, *state], folder / "shim.log") as shim:
+            commands = said(shim, "cluster commands at").split()[3]
+            logged(folder / "shim.log", *ALL)
+            yield Running([one, other], addresses, cores, commands)
+
+
+def counts(addresses: Sequence[str]) -> list[int]:
+    """Return how many allocations the core at each address has in all its partitions."""
+    found = []
+    for address in addresses:
+        told = evenhand("partitions", "--core", address, "-o", "json").value()["partitions"]
+        found.append(sum(int(one["counts"]["allocations"]) for one in told))
+    return found
+
+
+def test_each_core_has_its_partition_and_one_goes_on_without_the_other(tmp_path: Path) -> None:
+    with two_groups(tmp_path) as spread:
+        until(lambda: counts(spread.addresses) == [3, 2])
+        first, second = spread.addresses
+        assert [*places(first).values()]
+        assert all(one.startswith("n") for one in places(first).values())
+        refused = evenhand("queues", "--partition", "gpu", "--core", first)
+        assert refused.code == 1
+        assert "partition 'gpu' belongs to cores 'b', this is one of cores 'a'" in refused.err
+        spread.cores[1].kill()
+        spread.cores[1].wait()
+        scale = ["cluster", "scale", "--namespace", "lab", "--address", spread.commands]
+        for name in ("web", "train"):
+            assert evenhand(*scale, f"deployment/{name}", "--replicas", "5").code == 0
+        until(lambda: counts([first]) == [5])
+        with running(serve(tmp_path, "b", second), tmp_path / "again.log") as again:
+            assert address_of(again, tmp_path / "again.log") == second
+            until(lambda: counts(spread.addresses) == [5, 5])
+
+
+def test_wrong_groups_and_tables_are_refused(tmp_path: Path) -> None:
+    good = str(table(tmp_path / "good.yaml"))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("cores: [{name: a, addresses: [x:1], partitions: [p, p]}]\n")
+    none = tmp_path / "none.yaml"
+    none.write_text("groups: []\n")
+    for options, says in (
+        (["--cores", good, "--group", "c"], "the table has no group `c`"),
+        (["--cores", good], "--cores needs --group"),
+        (["--group", "a"], "--group has no effect without --cores"),
+        (["--cores", str(bad), "--group", "a"], "partition `p` is named more than once"),
+        (["--cores", str(none), "--group", "a"], "cores: Field required"),
+        (["--cores", "/nowhere/cores.yaml", "--group", "a"], "cannot read /nowhere/cores.yaml"),
+    ):
+        ended = evenhand("serve", *options)
+        assert ended.code in (1, 2)
+        assert says in ended.err
+
+
+def test_a_shim_takes_a_table_or_addresses(tmp_path: Path) -> None:
+    good = str(table(tmp_path / "good.yaml"))
+    joins = ["shim", "--cluster", str(cluster(tmp_path / "cluster")), "--cores", good]
+    ended = evenhand(*joins, "--core", NOWHERE)
+    assert (ended.code, "--cores and --core cannot be combined" in ended.err) == (2, True)
+    ended = evenhand(*joins, "--no-wait", "--state", str(tmp_path / "state"))
+    assert ended.code == 3
