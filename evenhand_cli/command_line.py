@@ -17,6 +17,7 @@ from evenhand_cli.faults import ExitCode, Fault
 SHARED = frozenset(
     {
         "--core",
+        "--cores",
         "--context",
         "--tls-ca",
         "--tls-cert",

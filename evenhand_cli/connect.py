@@ -5,22 +5,24 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, TypeVar
+from typing import Annotated, Any, Concatenate, TypeVar, cast
 
 import grpc
 import typer
 
 from evenhand.v1 import replication_pb2, replication_pb2_grpc
 from evenhand_cli import terminal
-from evenhand_cli.combinations import refuse_without
+from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.contexts import Context, attributes, context_names, read_contexts
+from evenhand_cli.core_table import CoreGroup, CoreTable, read_core_table
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.signatures import joined
+from evenhand_cli.spread_channel import Reached, SpreadChannel
 from evenhand_cli.staleness import Pictures
 
 DEFAULT_CORE = "127.0.0.1:50051"
@@ -38,6 +40,16 @@ CoreAddress = Annotated[
         metavar="HOST:PORT",
         help=f"Address of the core; of several, separated by commas, the one that decides is asked. {DEFAULT_CORE} "
         "when neither this option nor a context gives one.",
+        rich_help_panel=PANEL,
+    ),
+]
+CoresFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--cores",
+        envvar="EVENHAND_CORES",
+        metavar="FILE",
+        help="Table that spreads partitions over groups of cores; all of them are asked, in place of --core.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -184,6 +196,7 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
 
     def connected(
         core: CoreAddress = "",
+        cores: CoresFile = None,
         context: ContextName = "",
         tls_ca: TlsCa = None,
         tls_cert: TlsCert = None,
@@ -203,7 +216,14 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
             str(token_file or ""),
         )
         oldest = _min_position(at_least)
-        with connected_core(given, context, timeout) as asked:
+        if cores is not None:
+            refuse_together("--cores", core=core, at_least=at_least)
+        opened = (
+            connected_core(given, context, timeout)
+            if cores is None
+            else connected_cores(read_core_table(cores), given, context, timeout)
+        )
+        with opened as asked:
             command(replace(asked, metadata=(*asked.metadata, *oldest)), **rest)
 
     return joined(command, connected)
@@ -234,6 +254,43 @@ def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core
     address = _deciding(way, credentials, metadata, timeout_s)
     with open_channel(address, credentials, way.tls_server_name) as channel:
         yield Core(address, channel, timeout_s, credentials is not None, metadata)
+
+
+@contextmanager
+def connected_cores(
+    table: CoreTable, given: Context, name: str, timeout_s: float
+) -> Iterator[Core]:
+    """Open connections to the cores of all groups, as one. Raises Fault.
+
+    If a group could not be reached, the command ends with the exit code for that after the others have answered.
+    """
+    everywhere = ",".join(one.addresses for one in table.groups)
+    way = resolved(replace(given, core=everywhere), name)
+    credentials = channel_credentials(*map(_path, (way.tls_ca, way.tls_cert, way.tls_key)))
+    metadata = bearer(_path(way.token_file))
+
+    def reach(group: CoreGroup) -> Reached:
+        address = _deciding(replace(way, core=group.addresses), credentials, metadata, timeout_s)
+        return Reached(address, open_channel(address, credentials, way.tls_server_name))
+
+    spread = SpreadChannel(table, reach, secure=credentials is not None)
+    names = ", ".join(one.name for one in table.groups)
+    with closing(spread):
+        channel = cast("grpc.Channel", spread)
+        yield Core(f"cores {names}", channel, timeout_s, credentials is not None, metadata)
+    if spread.missing:
+        raise typer.Exit(ExitCode.UNREACHABLE)
+
+
+def each_core(core: Core) -> Iterator[tuple[str, Core]]:
+    """Yield the core that each group's requests go to, with the name of the group; one core without a name if there is no table."""
+    spread: object = core.channel
+    if not isinstance(spread, SpreadChannel):
+        yield "", core
+        return
+    for group in spread.table.groups:
+        address, channel = spread.reached(group)
+        yield group.name, replace(core, address=address, channel=channel)
 
 
 def _deciding(

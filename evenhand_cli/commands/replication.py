@@ -1,5 +1,6 @@
 """The commands `replication` and `follow`. They say which core decides, and whether another version of Evenhand would decide the same."""
 
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.text import Text
 from evenhand.v1 import replication_pb2 as pb
 from evenhand.v1 import replication_pb2_grpc
 from evenhand_cli import terminal
-from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.connect import Core, asks_core, each_core
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show
@@ -34,13 +35,38 @@ def replication(core: Core, output: Output = Form.TABLE) -> None:
     Examples:
         evenhand replication
         evenhand replication --core 127.0.0.1:50052 --output json
+        evenhand replication --cores cores.yaml
 
     """
-    stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
-    answer = core.ask(stub.GetReplication, pb.GetReplicationRequest())
-    show(output, plain(answer), lambda _: Group(*_lines(answer)))
-    if answer.difference:
+    found: dict[str, pb.GetReplicationResponse] = {}
+    away: list[Text] = []
+    for group, one in each_core(core):
+        try:
+            found[group] = _answer(one)
+        except Fault as fault:
+            if not group or fault.code is not ExitCode.UNREACHABLE:
+                raise
+            away.append(Text(f"cores {group}: {fault.what} ({fault.where})", style="bad"))
+    values = {group: plain(answer) for group, answer in found.items()}
+    value = values.get("", {"cores": values})
+    show(output, value, lambda _: Group(*_pictures(found), *away))
+    if away:
+        raise typer.Exit(ExitCode.UNREACHABLE)
+    if any(one.difference for one in found.values()):
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _answer(core: Core) -> pb.GetReplicationResponse:
+    stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
+    return core.ask(stub.GetReplication, pb.GetReplicationRequest())
+
+
+def _pictures(found: Mapping[str, pb.GetReplicationResponse]) -> Iterator[Text]:
+    """Yield the lines about each core, under the name of its group if there are groups."""
+    for group, answer in found.items():
+        if group:
+            yield Text(f"cores {group}:", style="heading")
+        yield from _lines(answer)
 
 
 def _lines(answer: pb.GetReplicationResponse) -> list[Text]:

@@ -68,6 +68,7 @@ WORDS: dict[str, Row] = {
 
 CONNECTION: dict[str, Row] = {
     "--core": ("127.0.0.1:1",),
+    "--cores": ("/nowhere/cores.yaml",),
     "--context": ("nowhere",),
     "--tls-ca": ("/nowhere/ca",),
     "--tls-cert": ("/nowhere/cert",),

@@ -109,6 +109,83 @@ def test_each_core_has_its_partition_and_one_goes_on_without_the_other(tmp_path:
             until(lambda: counts(spread.addresses) == [5, 5])
 
 
+def names(*command: str, key: str, spread: Running) -> list[str]:
+    """Return the names of the rows that a command shows of all groups."""
+    rows = evenhand(*command, "--cores", str(spread.table), "-o", "json").value()[key]
+    return [one.get("name") or one.get("node_id") or one["allocation_key"] for one in rows]
+
+
+def test_commands_show_one_picture_of_all_groups(tmp_path: Path) -> None:
+    with two_groups(tmp_path) as spread:
+        until(lambda: counts(spread.addresses) == [3, 2])
+        every = ("--cores", str(spread.table))
+        assert names("partitions", key="partitions", spread=spread) == ["default", "gpu"]
+        assert names("nodes", key="nodes", spread=spread) == ["n-0", "n-1"]
+        gpu = ("--partition", "gpu")
+        assert names("nodes", *gpu, key="nodes", spread=spread) == ["g-0", "g-1"]
+        assert len(names("allocations", *gpu, key="allocations", spread=spread)) == 2
+        shown = evenhand("queues", *gpu, *every)
+        assert (shown.code, "train" in shown.out) == (0, True)
+        assert "g-1  node  partition gpu" in evenhand("explain", "g-1", *every).out
+        unknown = evenhand("explain", "nothing", *every)
+        assert "nothing" in unknown.out + unknown.err
+        assert evenhand("decisions", *every).code == 0
+        assert evenhand("decisions", "g-1", *every).code == 1
+        healthy = evenhand("health", *every)
+        assert (healthy.code, healthy.out.count("manager")) == (0, 1)
+        assert evenhand("doctor", *every).code == 0
+        assert evenhand("version", *every).code == 0
+        told = evenhand("replication", *every).out
+        assert told.index("cores a:") < told.index("cores b:")
+        kept = evenhand("replication", *every, "-o", "json").value()["cores"]
+        assert [one["state"] for one in kept.values()] == ["leader", "leader"]
+        events = evenhand("events", *every, "-o", "json").out
+        assert '"partition": "gpu"' in events
+        refused = evenhand("follow", *every)
+        assert (refused.code, "only one core can be followed" in refused.err) == (2, True)
+
+
+def test_a_configuration_comes_into_force_in_all_groups_or_in_none(tmp_path: Path) -> None:
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(
+        QUEUES.replace("{name: train}", "{name: train, resources: {max: {vcore: 3}}}")
+    )
+    with two_groups(tmp_path) as spread:
+        every = ("--cores", str(spread.table))
+        applied = evenhand("config", "apply", str(changed), *every)
+        assert (applied.code, "in force in the cores of all groups" in applied.err) == (0, True)
+        for address in spread.addresses:
+            assert "vcore: 3" in evenhand("config", "show", "--core", address).out
+        assert evenhand("config", "diff", str(changed), *every).code == 0
+        spread.cores[1].kill()
+        spread.cores[1].wait()
+        changed.write_text(QUEUES)
+        refused = evenhand("config", "apply", str(changed), *every)
+        assert refused.code == 3
+        assert "cores b, partitions: gpu" in refused.err
+        assert "vcore: 3" in evenhand("config", "show", *every).out
+
+
+def test_a_group_that_is_away_is_named_and_the_others_answer(tmp_path: Path) -> None:
+    with two_groups(tmp_path) as spread:
+        spread.cores[1].kill()
+        spread.cores[1].wait()
+        every = ("--cores", str(spread.table))
+        for command in (["partitions"], ["doctor"], ["events"], ["decisions"]):
+            ended = evenhand(*command, *every)
+            assert (ended.code, ended.err.count("cores b are missing in this answer")) == (3, 1)
+        assert "default" in evenhand("partitions", *every).out
+        assert evenhand("nodes", *every).code == 0
+        owner = evenhand("queues", "--partition", "gpu", *every)
+        assert (owner.code, "cores b, partitions: gpu" in owner.err) == (3, True)
+        told = evenhand("replication", *every)
+        assert (told.code, "cores b: cannot reach the core" in told.out) == (3, True)
+    nobody = evenhand("partitions", "--cores", str(table(tmp_path / "none.yaml")))
+    assert nobody.code == 3
+    both = evenhand("partitions", "--cores", str(table(tmp_path / "none.yaml")), "--core", NOWHERE)
+    assert (both.code, "cannot be combined" in both.err) == (2, True)
+
+
 def test_wrong_groups_and_tables_are_refused(tmp_path: Path) -> None:
     good = str(table(tmp_path / "good.yaml"))
     bad = tmp_path / "bad.yaml"

@@ -1,0 +1,314 @@
+"""A channel to the cores of several groups, which the commands use like a channel to one core (design 7.6).
+
+A request about one partition goes to the group that owns it. Any other request goes to all groups at once, and their answers become
+one. A group that cannot be reached is named in one line, and the others answer.
+"""
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import grpc
+
+from evenhand.v1 import config_pb2
+from evenhand_cli import terminal
+from evenhand_cli.core_table import CoreGroup, CoreTable
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.rpc_faults import fault_of
+from evenhand_cli.spread_answers import join
+
+EVERYWHERE: Final = frozenset(
+    {
+        *("ListDecisions", "WatchDecisions", "ListShadowDecisions", "Explain", "GetPodHistory"),
+        *("GetPastLostWork", "ListPastDecisions", "CheckConsistency", "GetLostWork"),
+    }
+)
+"""The methods for which a request without a partition means all of them. For all others it means the default partition."""
+SAME: Final = frozenset({"Validate", "Get", "Diff", "GetConfiguration"})
+"""The methods about the configuration, which is the same in all groups: the first group that can be reached answers."""
+NOT_SPREAD: Final = frozenset({"Follow"})
+_ABSENT: Final = frozenset({grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION})
+_GONE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+
+
+class Reached(NamedTuple):
+    """The core of a group that is asked: its address, and the channel to it."""
+
+    address: str
+    channel: grpc.Channel
+
+
+class SpreadChannel:
+    """The channels to the cores of all groups."""
+
+    def __init__(
+        self, table: CoreTable, reach: Callable[[CoreGroup], Reached], *, secure: bool
+    ) -> None:
+        """Make a channel. ``reach`` opens the channel to the core of a group that decides."""
+        self.table = table
+        self.secure = secure
+        self._reach = reach
+        self._reached: dict[str, Reached] = {}
+        self.missing: dict[str, str] = {}
+        """The groups that could not be reached, with the line that says so."""
+
+    def close(self) -> None:
+        """Close all channels."""
+        for one in self._reached.values():
+            one.channel.close()
+
+    def reached(self, group: CoreGroup) -> Reached:
+        """Return the core of a group."""
+        if group.name not in self._reached:
+            self._reached[group.name] = self._reach(group)
+        return self._reached[group.name]
+
+    def unary_unary(self, method: str, *more: Any, **options: Any) -> "_Asking":  # noqa: ANN401
+        """Return the callable of a method with one answer."""
+        return _Asking(self, method, lambda one: one.unary_unary(method, *more, **options))
+
+    def unary_stream(self, method: str, *more: Any, **options: Any) -> "_Watching":  # noqa: ANN401
+        """Return the callable of a method with a stream of answers."""
+        return _Watching(self, method, lambda one: one.unary_stream(method, *more, **options))
+
+    def stream_unary(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
+        """Do nothing: no command sends a stream, but a stub names all its methods."""
+
+    def stream_stream(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
+        """Do nothing: no command sends a stream, but a stub names all its methods."""
+
+    def groups_for(self, method: str, request: Any) -> list[CoreGroup]:  # noqa: ANN401
+        """Return the groups that a request is for: the owner of its partition, or all. Raises Fault."""
+        if method in NOT_SPREAD:
+            raise Fault(
+                "only one core can be followed",
+                where="--cores",
+                advice="name the core with --core HOST:PORT",
+                code=ExitCode.USAGE,
+            )
+        partition = getattr(request, "partition", None)
+        if partition or (partition is not None and method not in EVERYWHERE):
+            return [self.table.owner(partition)]
+        return list(self.table.groups)
+
+    def fault(self, group: CoreGroup, error: grpc.RpcError) -> Fault:
+        """Return the fault of a group that did not answer."""
+        found = fault_of(error, self.reached(group).address, self.secure)
+        has = ", ".join(group.partitions) or "none that the table names"
+        where = f"{found.where}; cores {group.name}, partitions: {has}"
+        return Fault(found.what, where=where, advice=found.advice, code=found.code)
+
+    def miss(self, group: CoreGroup, error: grpc.RpcError) -> None:
+        """Say, once, that a group is missing in the answer."""
+        if group.name not in self.missing:
+            fault = self.fault(group, error)
+            line = f"cores {group.name} are missing in this answer: {fault.what} ({fault.where})"
+            self.missing[group.name] = line
+            terminal.say(line)
+
+
+class _Asking:
+    """A method with one answer."""
+
+    def __init__(
+        self, channel: SpreadChannel, method: str, of: Callable[[grpc.Channel], Any]
+    ) -> None:
+        self._channel = channel
+        self._method = method.rpartition("/")[2]
+        self._of = of
+
+    def __call__(self, request: Any, **how: Any) -> Any:  # noqa: ANN401
+        """Return the answer of the owner, or one answer of all groups. Raises Fault."""
+        groups = self._channel.groups_for(self._method, request)
+        if self._method == "Apply":
+            return self._applied(groups, request, how)
+        if self._method in SAME:
+            return self._first(groups, request, how)
+        tokens = _tokens(request) if len(groups) > 1 else {}
+        asked = {
+            one.name: self._ask(one, _page(request, tokens.get(one.name)), how)
+            for one in groups
+            if not tokens or one.name in tokens
+        }
+        answers = self._answers([one for one in groups if one.name in asked], asked)
+        return _joined(answers) if len(groups) > 1 else answers[groups[0].name]
+
+    def _ask(self, group: CoreGroup, request: Any, how: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        return self._of(self._channel.reached(group).channel).future(request, **how)
+
+    def _answers(self, groups: list[CoreGroup], asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answers by group. Raises Fault if a group refuses, or if none answers."""
+        answers: dict[str, Any] = {}
+        errors: list[tuple[CoreGroup, grpc.RpcError]] = []
+        for group in groups:
+            try:
+                answers[group.name] = asked[group.name].result()
+            except grpc.RpcError as error:
+                errors.append((group, error))
+        gone = [one for one in errors if one[1].code() in _GONE]
+        refused = [one for one in errors if one not in gone]
+        worst = [one for one in refused if one[1].code() not in _ABSENT]
+        for one in gone if answers or refused else ():
+            self._channel.miss(*one)
+        if worst or not answers:
+            first = (worst or refused or gone)[0]
+            raise self._channel.fault(*first) from first[1]
+        return answers
+
+    def _first(self, groups: list[CoreGroup], request: Any, how: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        last: tuple[CoreGroup, grpc.RpcError] | None = None
+        for group in groups:
+            try:
+                return self._ask(group, request, how).result()
+            except grpc.RpcError as error:
+                if error.code() not in _GONE:
+                    raise self._channel.fault(group, error) from error
+                last = group, error
+        assert last is not None
+        raise self._channel.fault(*last) from last[1]
+
+    def _applied(
+        self, groups: list[CoreGroup], request: config_pb2.ApplyRequest, how: Mapping[str, Any]
+    ) -> config_pb2.ApplyResponse:
+        """Apply a configuration to all groups, if all of them would take it; say which have taken it if one fails then."""
+        trial = config_pb2.ApplyRequest()
+        trial.CopyFrom(request)
+        trial.dry_run = True
+        first: config_pb2.ApplyResponse | None = None
+        for group in groups:
+            answer = self._taken(group, trial, how, ())
+            first = first or answer
+            if any(one.severity == config_pb2.PROBLEM_SEVERITY_ERROR for one in answer.problems):
+                return answer
+        assert first is not None
+        if request.dry_run:
+            return first
+        taken: dict[str, config_pb2.ApplyResponse] = {}
+        for group in groups:
+            taken[group.name] = self._taken(group, request, how, tuple(taken))
+        revisions = ", ".join(f"{name}: revision {one.revision}" for name, one in taken.items())
+        terminal.say(f"in force in the cores of all groups ({revisions})")
+        return taken[groups[0].name]
+
+    def _taken(
+        self,
+        group: CoreGroup,
+        request: config_pb2.ApplyRequest,
+        how: Mapping[str, Any],
+        before: tuple[str, ...],
+    ) -> config_pb2.ApplyResponse:
+        try:
+            answer: config_pb2.ApplyResponse = self._ask(group, request, how).result()
+        except grpc.RpcError as error:
+            found = self._channel.fault(group, error)
+            if not before:
+                raise found from error
+            names = ", ".join(before)
+            raise Fault(
+                f"the configuration is in force in cores {names}, not in cores {group.name}: {found.what}",
+                where=found.where,
+                advice="when that is mended, apply it again with --force; cores that have it already keep their revision",
+                code=found.code,
+            ) from error
+        return answer
+
+
+class _Watching:
+    """A method with a stream of answers."""
+
+    def __init__(
+        self, channel: SpreadChannel, method: str, of: Callable[[grpc.Channel], Any]
+    ) -> None:
+        self._channel = channel
+        self._method = method.rpartition("/")[2]
+        self._of = of
+
+    def __call__(self, request: Any, **how: Any) -> "_Streams":  # noqa: ANN401
+        """Return the answers of the owner, or of all groups in the order in which they come."""
+        groups = self._channel.groups_for(self._method, request)
+        calls = {
+            one.name: self._of(self._channel.reached(one).channel)(request, **how) for one in groups
+        }
+        return _Streams(self._channel, groups, calls)
+
+
+class _Streams:
+    """The streams of one request. It ends when all of them have ended."""
+
+    def __init__(
+        self, channel: SpreadChannel, groups: list[CoreGroup], calls: Mapping[str, Any]
+    ) -> None:
+        self._channel = channel
+        self._groups = groups
+        self._calls = calls
+
+    def cancel(self) -> None:
+        """End all streams."""
+        for call in self._calls.values():
+            call.cancel()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the answers as they come. Raises Fault if no stream is left that did not fail."""
+        heard: queue.SimpleQueue[tuple[CoreGroup, Any]] = queue.SimpleQueue()
+        for group in self._groups:
+            reading = (group, self._calls[group.name], heard)
+            threading.Thread(target=_read, args=reading, daemon=True).start()
+        left, failed = len(self._groups), list[tuple[CoreGroup, grpc.RpcError]]()
+        while left:
+            group, found = heard.get()
+            if found is None:
+                left -= 1
+            elif isinstance(found, grpc.RpcError):
+                left -= 1
+                failed.append((group, found))
+                if left:
+                    self._channel.miss(group, found)
+            else:
+                yield found
+        if len(failed) == len(self._groups):
+            raise self._channel.fault(*failed[-1]) from failed[-1][1]
+        for one in failed:
+            self._channel.miss(*one)
+
+
+def _read(group: CoreGroup, call: Any, heard: "queue.SimpleQueue[tuple[CoreGroup, Any]]") -> None:  # noqa: ANN401
+    """Put the answers of a stream into a queue, and then its error, or None at an end in order."""
+    end: grpc.RpcError | None = None
+    try:
+        for answer in call:
+            heard.put((group, answer))
+    except grpc.RpcError as error:
+        end = error
+    heard.put((group, end))
+
+
+def _tokens(request: Any) -> dict[str, str]:  # noqa: ANN401
+    """Return the token of the next page for each group that has one; empty for the first page and for requests without pages."""
+    text = getattr(request, "page_token", "")
+    with suppress(ValueError):
+        found = json.loads(text) if text else {}
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _page(request: Any, token: str | None) -> Any:  # noqa: ANN401
+    if token is None:
+        return request
+    page = type(request)()
+    page.CopyFrom(request)
+    page.page_token = token
+    return page
+
+
+def _joined(answers: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return one answer, with a token that says which groups have a further page."""
+    whole = join(list(answers.values()))
+    tokens = {name: getattr(one, "next_page_token", "") for name, one in answers.items()}
+    more = {name: token for name, token in tokens.items() if token}
+    if more:
+        whole.next_page_token = json.dumps(more)
+    return whole
