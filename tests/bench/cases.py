@@ -19,6 +19,7 @@ from tests.bench import (
     messages,
     preemption_messages,
     shim,
+    spread,
     wire,
 )
 from tests.bench.clusters import Cluster
@@ -79,6 +80,8 @@ HEALTH_MS = 100
 """The target in milliseconds for the longest wait of a health check while asks of many sizes arrive."""
 PINNED = 20_000
 """Placements per second of asks that each name their own host."""
+PROCESSES = {1: "one process", 2: "two processes"}
+"""The numbers of processes over which four partitions are spread, in words."""
 CHURN_ROUNDS = 100
 CHURN_BATCH = 500
 
@@ -111,6 +114,7 @@ def quick() -> list[Case]:
         _ping(small),
         _wire_churn(small, 20, 10),
         _resync(small),
+        *(_spread(small, processes) for processes in PROCESSES),
         *islice(_beside_readers(small), 2),
         _before_another(small, "label keys", hostile.label_keys, 20),
         *_checked(small, 20),
@@ -190,6 +194,15 @@ def _on_the_wire() -> Iterator[Case]:
     yield _ping(Workload(1_000, 1_000, 10))
     yield _wire_churn(Workload(5_000, 50_000, 100), CHURN_BATCH, CHURN_ROUNDS)
     yield _resync(Workload(5_000, 50_000, 10))
+    for processes in PROCESSES:
+        yield _spread(Workload(1_000, 10_000, 10), processes)
+
+
+def _spread(workload: Workload, processes: int) -> Case:
+    metrics = (Metric("placements", "/s", more=True),)
+    run = partial(spread.placing, workload, processes)
+    name = f"gRPC, four partitions in {PROCESSES[processes]}: {workload.name} each"
+    return Case(name, metrics, run, workload)
 
 
 def _flood(workload: Workload, batch: int, target: float) -> Case:

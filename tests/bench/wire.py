@@ -56,10 +56,10 @@ class Server:
 
 
 @contextmanager
-def kept(*, client: bool) -> Iterator[None]:
-    """Bind the processes that the block starts to the first processor; with `client`, to the other processors, if any."""
+def kept(*, client: bool, at: int = 0) -> Iterator[None]:
+    """Bind the processes that the block starts to one processor, the first unless `at` says another; with `client`, to the others, if any."""
     every = os.sched_getaffinity(0)
-    first = min(every)
+    first = sorted(every)[at % len(every)]
     os.sched_setaffinity(0, (every - {first} or every) if client else {first})
     try:
         yield
@@ -77,13 +77,16 @@ def _free(pid: int) -> None:
 
 
 @contextmanager
-def server(before: Sequence[str] = ()) -> Iterator[Server]:
-    """Hold a core on a free loopback port while the block runs; a core behind a profiler's command has no probe."""
+def server(before: Sequence[str] = (), more: Sequence[str] = (), at: int = 0) -> Iterator[Server]:
+    """Hold a core on a free loopback port while the block runs; a core behind a profiler's command has no probe.
+
+    `more` are further options of the core, and `at` is the number of its processor.
+    """
     evenhand = str(Path(sys.executable).with_name("evenhand"))
     command = [*before, evenhand] if before else [sys.executable, "-m", "tests.bench.served"]
-    with kept(client=False):
+    with kept(client=False, at=at):
         process = subprocess.Popen(
-            [*command, "serve", "--listen", "127.0.0.1:0"],
+            [*command, "serve", "--listen", "127.0.0.1:0", *more],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
