@@ -49,6 +49,7 @@ from server.rpc.evenhand.inspect_service import About
 from server.rpc.following import Joining
 from server.rpc.garbage import Garbage
 from server.rpc.identity import refused_metrics
+from server.rpc.level import gauges
 from server.rpc.memory import resident_bytes
 from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
@@ -228,7 +229,7 @@ async def _start(
     ]
     reasons = _Reasons(keeping.why_not_kept, recording.held if recording else str)
     about = _about(options, begun.before, clock(), findings, reasons)
-    meters = _meters(core, sessions, secrets, writers, clock)
+    meters = _meters(core, sessions, secrets, writers, clock).add(gauges(replica, feed, clock))
     traces, (garbage, trimming) = _traces(stack), _sweepers(stack, reads := _reads())
     observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming]
     observers += (one for one in (traces, keeper) if one is not None)

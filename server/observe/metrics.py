@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -111,6 +111,7 @@ class Metrics:
         """Create all meters. ``readers`` get the metrics in addition to `text`."""
         self._core = core
         self._around = around
+        self._sources: list[Callable[[], Iterable[tuple[str, float, Labels]]]] = []
         self._registry = CollectorRegistry()
         prometheus = PrometheusMetricReader(
             disable_target_info=True, scope_info_enabled=False, registry=self._registry
@@ -156,6 +157,11 @@ class Metrics:
             meter.create_observable_counter(
                 f"evenhand.{name}", callbacks=[self._callback(name)], description=description
             )
+
+    def add(self, source: Callable[[], Iterable[tuple[str, float, Labels]]]) -> Self:
+        """Let a function yield further gauges and sums of the tables below, as name, value and labels. Return the meters."""
+        self._sources.append(source)
+        return self
 
     def decided(self, decisions: Decisions, _now: int) -> None:
         """Count a slice's decisions."""
@@ -259,7 +265,8 @@ class Metrics:
                 for name, amounts in _of_queue(queue):
                     for kind, amount in amounts.items():
                         observe(name, amount, **where, resource=kind)
-        for name, value, labels in self._outside():
+        added = chain.from_iterable(source() for source in self._sources)
+        for name, value, labels in chain(self._outside(), added):
             observe(name, value, **labels)
         return gauges
 
@@ -326,11 +333,22 @@ _GAUGES: Final = {
     "record_failing": "1 while a record cannot be written",
     "secret_failing": "1 while a newer file of a secret cannot be used and the one before is in force",
     "certificate_expires_seconds": "When the server's certificate expires, in Unix seconds",
+    "replica_state": "1 for the state of this core among several, 0 for the other states",
+    "replica_position": "Events and ticks that this core has got",
+    "replica_leader_position": "Events and ticks that the leader of this core is known to have got",
+    "replica_lag_inputs": "Events and ticks by which this core is known to be behind its leader",
+    "replica_lag_seconds": "Seconds since this core had all input that its leader had sent",
+    "followers": "Cores that follow this one",
+    "follower_lag_inputs": "Events and ticks that were not sent to a follower yet",
+    "follower_backlog_bytes": "Bytes of input that wait to be sent to a follower",
 }
 
 
 _SUMS: Final = {
     "secret_reloads": "Times that certificates, roles or tokens were read again",
+    "replica_joins": "Times that this core took over the state of a leader",
+    "replica_differences": "Times that this core decided otherwise than its leader",
+    "followers_cut_off": "Followers that were too slow and had to join again",
     "lost_core_seconds": "Core-seconds that victims had done when their eviction was ordered",
     "lost_pod_seconds": "Seconds that victims had run when their eviction was ordered",
 }

@@ -41,6 +41,11 @@ class Applier:
         self.difference = ""
         """The first difference between the decisions of this core and those of its leader, or "" while there is none."""
 
+    @property
+    def position(self) -> int:
+        """The number of events and ticks that the core has got."""
+        return self._feed.position
+
     def begin(self, data: bytes) -> Header:
         """Take over the state of a checkpoint. Raises BadCheckpointError."""
         header, core = checkpoint.read(io.BytesIO(data))

@@ -59,6 +59,11 @@ class Follower:
         """Whether slices wait that were not sent yet."""
         return bool(self._waiting)
 
+    @property
+    def backlog_bytes(self) -> int:
+        """The number of bytes of input that wait to be sent."""
+        return self._bytes
+
     def put(self, one: Slice) -> None:
         """Add a slice. If too many bytes wait, drop all waiting slices."""
         self._bytes += len(one.lines)
@@ -93,6 +98,8 @@ class Feed:
         self._is_amid = self._begins = False
         self._joining: list[Follower] = []
         self.followers: list[Follower] = []
+        self.cut_off = 0
+        """How many followers were too slow, and had to join again."""
         self.position = self.decided = self.now = 0
         self.terms: tuple[Term, ...] = ()
         """The terms of the leaders of this core's input. The last one continues."""
@@ -108,7 +115,8 @@ class Feed:
             self._begin()
 
     def leave(self, follower: Follower) -> None:
-        """Stop feeding a follower."""
+        """Stop feeding a follower. Count it if it was too slow."""
+        self.cut_off += follower.is_behind
         for known in (self._joining, self.followers):
             if follower in known:
                 known.remove(follower)

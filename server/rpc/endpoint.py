@@ -151,7 +151,7 @@ class Endpoint:
         self._decisions = DecisionLog(core)
         observing: list[Observer] = [self._history, self._decisions, *observers]
         feed = setting.feed or Feed(core, setting.about.version)
-        self._feed, self._replica = feed, setting.replica
+        self.feed, self.replica = feed, setting.replica
         self._scheduler = setting.scheduler or feed
         self._following: Following | None = None
         steady = Time(
@@ -183,13 +183,13 @@ class Endpoint:
 
         The core then decides nothing until a manager registers. ``seconds`` is the clock for measuring.
         """
-        if self._replica.state is not State.LEADER:
-            applier = Applier(self._feed, self._scheduler, seconds)
+        if self.replica.state is not State.LEADER:
+            applier = Applier(self.feed, self._scheduler, seconds)
             followed = Followed(
-                self._replica, applier, self.pump, self.sessions, lambda: self._feed.managers
+                self.replica, applier, self.pump, self.sessions, lambda: self.feed.managers
             )
-            way = Leaders(followed, self._feed.version, joining)
-            self._following = Following(self._replica, self._feed, self.pump, way)
+            way = Leaders(followed, self.feed.version, joining)
+            self._following = Following(self.replica, self.feed, self.pump, way)
             self._servicer.lead = self._following.stop
             self._servicer.reach = followed.reach
 
@@ -209,16 +209,16 @@ class Endpoint:
     async def _decide(self) -> None:
         following = self._following
         if following is None:
-            self._feed.begin_term(self._replica.process)
-            self._replica.leads.set()
+            self.feed.begin_term(self.replica.process)
+            self.replica.leads.set()
             await self.pump.run()
             return
         while not self.pump.stopping:
             await following.run()
             if not self.pump.stopping:
-                self._feed.begin_term(self._replica.process)
+                self.feed.begin_term(self.replica.process)
                 self._scheduler.take([LeadershipTaken()], self.pump.now())
-                self._replica.leads.set()
+                self.replica.leads.set()
                 following.watch(lambda: not len(self.sessions), self.sessions.fail)
             await self.pump.run()
             await following.unwatch()
@@ -266,7 +266,7 @@ class Endpoint:
         port = _listen(self._server, address, credentials)
         await self._server.start()
         self._health.serve(("", *SERVICE_NAMES))
-        self._health.compute(standing(self._replica, self.pump.now))
+        self._health.compute(standing(self.replica, self.pump.now))
         return port
 
     async def start_health(self, address: str) -> int:

@@ -137,12 +137,22 @@ class Replica:
         self.leader_position = 0
         self.heard_ms = 0
         """The instant of the leader's last message in Unix milliseconds, or 0 if there was none."""
+        self.level_ms = 0
+        """The instant at which this core last had all input that its leader had sent, in Unix milliseconds."""
         self.joined = 0
         """The number of checkpoints that were taken over."""
+        self.differences = 0
+        """How often this core decided otherwise than its leader."""
         self.difference = ""
         """The first difference between the decisions of this core and those of a leader."""
         self.leads = asyncio.Event()
         """The event that is set while this core leads, and its state says so."""
+
+    def heard(self, leader_position: int, position: int, now: int) -> None:
+        """Note a message of the leader with its position, the position of this core, and the instant in Unix milliseconds."""
+        self.leader_position, self.heard_ms = leader_position, now
+        if position >= leader_position:
+            self.level_ms = now
 
     def refusal(self, method: str) -> CallError | None:
         """Return the error of a call that only a leader accepts, if this core does not lead."""
@@ -210,18 +220,19 @@ class Followed:
         self._pump.wake_watchers()
         _log.info("follows", leader=leader, position=header.position, bytes=len(data))
 
-    def apply(self, one: Slice) -> None:
-        """Give the core a slice of the leader. Raise LostError."""
-        self.heard(one.position)
+    def apply(self, one: Slice, leader_position: int = 0) -> None:
+        """Give the core a slice of the leader, which had that position when it sent the slice. Raise LostError."""
         applied = self._applier.apply(one)
         if applied is not None:
             self._pump.followed(applied.decisions, applied.events, applied.seconds, applied.now)
             self._sessions.follow(self._managers())
             self._moved.set()
+        self.heard(max(one.position, leader_position))
         if self._applier.difference and not self.replica.difference:
             self.replica.difference = self._applier.difference
             _log.error("decides-otherwise", difference=self._applier.difference)
         if self._applier.difference:
+            self.replica.differences += 1
             raise LostError(f"this core decides otherwise: {self._applier.difference}")
 
     def cut(self) -> None:
@@ -242,8 +253,7 @@ class Followed:
 
     def heard(self, position: int) -> None:
         """Record a message of the leader, whose core has this position."""
-        self.replica.leader_position = position
-        self.replica.heard_ms = self._pump.now()
+        self.replica.heard(position, self._applier.position, self._pump.now())
 
 
 class Following:
@@ -397,7 +407,8 @@ class Leaders:
         while True:
             response = await _next(responses, SILENT_S)
             if response.HasField("slice"):
-                self._followed.apply(slice_of(response.slice))
+                one = response.slice
+                self._followed.apply(slice_of(one), one.leader_position)
                 await asyncio.sleep(0)  # calls get their turn between two slices
             else:
                 self._followed.heard(response.alive.position)

@@ -3,9 +3,10 @@
 The health service answers with it (`leader` and `readiness`), and so do the metrics.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from server.replication.feed import Feed
 from server.rpc.following import SILENT_S, Replica, State
 
 LEADER: Final = "leader"
@@ -17,12 +18,11 @@ READINESS: Final = "readiness"
 def is_current(replica: Replica, now: int) -> bool:
     """Return whether reads of this core show the present state.
 
-    They do if the core leads, and if it follows a leader of which it heard in the last `SILENT_S` seconds. ``now`` is in Unix
-    milliseconds.
+    They do if the core leads, and if it was level with its leader in the last `SILENT_S` seconds. ``now`` is in Unix milliseconds.
     """
     if replica.state is State.LEADER:
         return True
-    return replica.state is State.FOLLOWER and now - replica.heard_ms <= SILENT_S * 1000
+    return replica.state is State.FOLLOWER and now - replica.level_ms <= SILENT_S * 1000
 
 
 def services(replica: Replica, now: Callable[[], int]) -> Mapping[str, Callable[[], bool]]:
@@ -31,3 +31,44 @@ def services(replica: Replica, now: Callable[[], int]) -> Mapping[str, Callable[
         LEADER: lambda: replica.state is State.LEADER,
         READINESS: lambda: is_current(replica, now()),
     }
+
+
+Gauge = tuple[str, float, Mapping[str, str]]
+"""The name of a metric, its value, and its labels."""
+
+
+def gauges(replica: Replica, feed: Feed, now: Callable[[], int]) -> Callable[[], Iterator[Gauge]]:
+    """Return the function that yields the metrics of a core among several."""
+
+    def found() -> Iterator[Gauge]:
+        for state in State:
+            yield "replica_state", int(replica.state is state), {"state": state.value}
+        yield "replica_position", feed.position, {}
+        yield "replica_joins", replica.joined, {}
+        yield "replica_differences", replica.differences, {}
+        if replica.state is State.FOLLOWER:
+            yield from _lag(replica, feed, now())
+        yield "followers", len(feed.followers), {}
+        yield "followers_cut_off", feed.cut_off, {}
+        yield from _followers(feed)
+
+    return found
+
+
+def _lag(replica: Replica, feed: Feed, now: int) -> Iterator[Gauge]:
+    """Yield how far a follower is behind its leader."""
+    yield "replica_leader_position", replica.leader_position, {}
+    yield "replica_lag_inputs", max(0, replica.leader_position - feed.position), {}
+    yield "replica_lag_seconds", max(0, now - replica.level_ms) / 1000, {}
+
+
+def _followers(feed: Feed) -> Iterator[Gauge]:
+    """Yield what is not sent to each follower yet. Of followers with one name the largest amount counts."""
+    inputs: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    for one in feed.followers:
+        inputs[one.name] = max(inputs.get(one.name, 0), feed.position - one.position)
+        waiting[one.name] = max(waiting.get(one.name, 0), one.backlog_bytes)
+    for name, behind in inputs.items():
+        yield "follower_lag_inputs", behind, {"follower": name}
+        yield "follower_backlog_bytes", waiting[name], {"follower": name}

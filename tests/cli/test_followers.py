@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import trustme
@@ -32,11 +33,20 @@ def is_level(address: str) -> bool:
     return bool(follows and found["position"] >= found["leader_position"] > 0)
 
 
+def metrics(log: Path) -> dict[str, float]:
+    """Return what a core answers on the metrics port that its log names, by name and labels."""
+    with urlopen(f"http://{logged(log, 'metrics')['address']}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
 def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_path: Path) -> None:
-    with running(ANY, tmp_path / "a.log") as leader:
+    scraped = ("--metrics", "127.0.0.1:0")
+    with running([*ANY, *scraped], tmp_path / "a.log") as leader:
         first = address_of(leader, tmp_path / "a.log")
         with (
-            running([*ANY, "--follow", first], tmp_path / "b.log") as follower,
+            running([*ANY, *scraped, "--follow", first], tmp_path / "b.log") as follower,
             running(shim(CLAIM, tmp_path / "state", first), tmp_path / "shim.log"),
         ):
             second = address_of(follower, tmp_path / "b.log")
@@ -54,6 +64,11 @@ def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_
             assert (health.code, health.out) == (0, "core serving, follows\n")
             as_data = evenhand("health", "--core", first, "-o", "json").value()
             assert (as_data["leads"], as_data["current"], as_data["healthy"]) == (True, True, True)
+            leads, follows = metrics(tmp_path / "a.log"), metrics(tmp_path / "b.log")
+            assert (leads["evenhand_followers"], follows["evenhand_followers"]) == (1, 0)
+            assert follows['evenhand_replica_state{state="follower"}'] == 1
+            assert follows["evenhand_replica_lag_inputs"] == 0
+            assert follows["evenhand_replica_joins_total"] == 1
             seen = evenhand("queues", "--core", first, "-o", "json").value()["picture"]
             at_least = f"{seen['position']}@{seen['term']}"
             ask = ("allocations", "--core", second, "--at-least")

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from server.replication import feed as feed_module
 from server.rpc.following import SILENT_S
-from server.rpc.level import LEADER, READINESS
-from tests.rpc.harness import Served, serving
-from tests.rpc.test_following import following
+from server.rpc.level import LEADER, READINESS, gauges
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import Served, asks, serving, until
+from tests.rpc.test_following import following, level, replication
 
 pytestmark = pytest.mark.asyncio
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -65,3 +67,53 @@ async def test_a_watch_of_the_leader_sees_the_change() -> None:
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
             await follower.register()
             assert (await watch.read()).status == SERVING
+
+
+def numbers(served: Served) -> dict[str, float]:
+    """Return the metrics of a core among several by name, with the labels behind the name."""
+    endpoint = served.endpoint
+    found = gauges(endpoint.replica, endpoint.feed, served.clock.now)()
+    return {" ".join((name, *labels.values())): value for name, value, labels in found}
+
+
+async def test_metrics_of_a_leader_and_its_follower() -> None:
+    async with serving() as leader:
+        await leader.ready()
+        async with following(leader) as follower:
+            await level(leader, follower)
+            position = (await replication(leader)).position
+            led, followed = numbers(leader), numbers(follower)
+            assert led["replica_state leader"] == followed["replica_state follower"] == 1
+            assert led["replica_state follower"] == followed["replica_state leader"] == 0
+            assert led["replica_position"] == followed["replica_position"] == position
+            assert (led["followers"], followed["followers"], followed["replica_joins"]) == (1, 0, 1)
+            assert (
+                led["follower_lag_inputs follower"] == led["follower_backlog_bytes follower"] == 0
+            )
+            assert "replica_lag_inputs" not in led
+            assert followed["replica_leader_position"] == position
+            follower.clock.ms += 1_500
+            followed = numbers(follower)
+            assert (followed["replica_lag_inputs"], followed["replica_lag_seconds"]) == (0, 1.5)
+
+
+async def test_a_follower_that_decides_otherwise_is_counted() -> None:
+    async with serving() as leader:
+        stream = await leader.ready()
+        async with following(leader) as follower:
+            await level(leader, follower)
+            follower.endpoint.feed.decided += 1
+            await stream.send(asks("k"))
+            await stream.read(si.AllocationResponse)
+            await until(lambda: numbers(follower)["replica_joins"] == 2)
+            assert numbers(follower)["replica_differences"] == 1
+
+
+async def test_a_follower_that_is_too_slow_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "BACKLOG_BYTES_MAX", 0)
+    async with serving() as leader:
+        stream = await leader.ready()
+        async with following(leader):
+            await stream.send(asks("k"))
+            await stream.read(si.AllocationResponse)
+            await until(lambda: numbers(leader)["followers_cut_off"] >= 1)

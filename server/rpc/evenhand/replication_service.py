@@ -75,7 +75,7 @@ class ReplicationService:
                 raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "FOLLOWER_SLOW", message)
             taken = follower.take()
             for one in taken:
-                yield pb.FollowResponse(slice=_slice(one))
+                yield pb.FollowResponse(slice=_slice(one, self._feed.position))
             if not taken:
                 alive = pb.Alive(position=self._feed.position, now_ms=self._pump.now())
                 yield pb.FollowResponse(alive=alive)
@@ -107,11 +107,12 @@ class ReplicationService:
         )
 
 
-def _slice(one: Slice) -> pb.InputSlice:
+def _slice(one: Slice, leader_position: int) -> pb.InputSlice:
     return pb.InputSlice(
         position=one.position,
         decided=one.decided,
         digest=one.digest,
         lines=one.lines,
         begins=one.begins,
+        leader_position=leader_position,
     )
