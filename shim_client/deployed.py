@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
 from shim_client.kubernetes.cluster import KubernetesCluster
 from shim_client.kubernetes.leases import KubernetesLease
+from shim_client.metrics import Leading, served
 from shim_client.probe import Probe
 from shim_client.shim import Shim
 from shim_client.translate.config_map import CONFIG_MAPS, merged
@@ -57,6 +58,8 @@ class Place:
     """Namespace of the ConfigMaps; empty: the namespace of the service account."""
     health: str = ""
     """HOST:PORT of the health service; empty: the process offers no health service."""
+    metrics: str = ""
+    """HOST:PORT of the metrics; empty: the process offers none."""
     qps: int | None = None
     burst: int | None = None
     instance: str = ""
@@ -87,6 +90,7 @@ async def run_on_kubernetes(place: Place, *cores: CoreAddress | CoreGroup) -> No
             rate = Rate(settings.qps, settings.burst)
             async with (
                 _elector(place, config, namespace, log) as elector,
+                _metrics(place.metrics, elector, log),
                 _cluster(
                     config, namespace, rate, elector.seconds_left if elector else None
                 ) as cluster,
@@ -162,6 +166,21 @@ async def _probe(address: str, log: FilteringBoundLogger) -> AsyncIterator[Probe
         yield probe
     finally:
         await probe.stop()
+
+
+@asynccontextmanager
+async def _metrics(
+    address: str, elector: Elector | None, log: FilteringBoundLogger
+) -> AsyncIterator[None]:
+    """Serve the metrics, if requested. Raises NoPortError."""
+
+    def leading() -> Leading | None:
+        return None if elector is None else Leading(elector.epoch, elector.seconds_left())
+
+    with ExitStack() as stack:
+        if address:
+            log.info("metrics", port=stack.enter_context(served(address, leading)))
+        yield
 
 
 @asynccontextmanager

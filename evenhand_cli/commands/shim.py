@@ -21,6 +21,7 @@ from evenhand_cli.connect import (
     TlsKey,
     TokenFile,
     channel_credentials,
+    checked_address,
     checked_addresses,
     read_token,
 )
@@ -57,7 +58,17 @@ ELECTION = "Several shims for one cluster"
 LEASE = ("lease", "lease_namespace", "lease_duration", "lease_renew", "lease_margin")
 """Options that have no effect without `--elect`."""
 ON_KUBERNETES = (
-    *("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst", "elect"),
+    *(
+        "kubeconfig",
+        "context",
+        "namespace",
+        "instance",
+        "health",
+        "metrics",
+        "qps",
+        "burst",
+        "elect",
+    ),
     *LEASE,
 )
 """Options that have no effect for an embedded cluster."""
@@ -108,6 +119,16 @@ Health = Annotated[
         "--health",
         metavar="HOST:PORT",
         help="Address on which to answer gRPC health probes, without TLS; port 0 means any free port.",
+        rich_help_panel=PANEL,
+    ),
+]
+Metrics = Annotated[
+    str,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Address on which to serve metrics for Prometheus, without TLS: whether this shim leads; port 0 means any "
+        "free port.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -269,6 +290,7 @@ def shim(
     namespace: Namespace = "",
     instance: Instance = "",
     health: Health = "",
+    metrics: Metrics = "",
     qps: Qps = None,
     burst: Burst = None,
     elect: Elect = False,
@@ -337,6 +359,7 @@ def shim(
             namespace=namespace,
             instance=instance,
             health=health,
+            metrics=checked_address(metrics) if metrics else "",
             qps=qps,
             burst=burst,
             wait=not no_wait,

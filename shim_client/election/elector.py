@@ -84,6 +84,11 @@ class Elector:
             return 0.0
         return self._candidate.seconds_left(self._acting.number, self._clock())
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the term in which this process leads, 0 if it does not lead."""
+        return self._candidate.epoch if self.seconds_left() > 0 else 0
+
     async def raised(self, term: Term, above: int) -> Term:
         """Raise the epoch of a term above the given epoch, which a core knows from an earlier lease. Raises LeaseLostError.
 

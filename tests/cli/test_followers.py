@@ -41,6 +41,25 @@ def metrics(log: Path) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
+def look_at_metrics(folder: Path) -> None:
+    """Compare what a leader and its follower export."""
+    leads, follows = metrics(folder / "a.log"), metrics(folder / "b.log")
+    assert (leads["evenhand_followers"], follows["evenhand_followers"]) == (1, 0)
+    assert follows['evenhand_replica_state{state="follower"}'] == 1
+    assert follows["evenhand_replica_lag_inputs"] == 0
+    assert follows["evenhand_replica_joins_total"] == 1
+
+
+def look_at_positions(leader: str, follower: str) -> None:
+    """Ask a follower for a state that the leader has shown, and for one that does not come."""
+    seen = evenhand("queues", "--core", leader, "-o", "json").value()["picture"]
+    ask = ("allocations", "--core", follower, "--at-least")
+    assert evenhand(*ask, f"{seen['position']}@{seen['term']}").code == 0
+    behind = evenhand(*ask, f"1000000000@{seen['term']}")
+    assert (behind.code, behind.out) == (1, "")
+    assert "error: this core follows and has got " in behind.err
+
+
 def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_path: Path) -> None:
     scraped = ("--metrics", "127.0.0.1:0")
     with running([*ANY, *scraped], tmp_path / "a.log") as leader:
@@ -64,18 +83,8 @@ def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_
             assert (health.code, health.out) == (0, "core serving, follows\n")
             as_data = evenhand("health", "--core", first, "-o", "json").value()
             assert (as_data["leads"], as_data["current"], as_data["healthy"]) == (True, True, True)
-            leads, follows = metrics(tmp_path / "a.log"), metrics(tmp_path / "b.log")
-            assert (leads["evenhand_followers"], follows["evenhand_followers"]) == (1, 0)
-            assert follows['evenhand_replica_state{state="follower"}'] == 1
-            assert follows["evenhand_replica_lag_inputs"] == 0
-            assert follows["evenhand_replica_joins_total"] == 1
-            seen = evenhand("queues", "--core", first, "-o", "json").value()["picture"]
-            at_least = f"{seen['position']}@{seen['term']}"
-            ask = ("allocations", "--core", second, "--at-least")
-            assert evenhand(*ask, at_least).code == 0
-            behind = evenhand(*ask, f"1000000000@{seen['term']}")
-            assert (behind.code, behind.out) == (1, "")
-            assert "error: this core follows and has got " in behind.err
+            look_at_metrics(tmp_path)
+            look_at_positions(first, second)
             both = f"127.0.0.1:1,{second},{first}"
             assert evenhand("replication", "--core", both).out.startswith("this core decides")
             assert evenhand("replication", "--core", f"127.0.0.1:1,{second}").code == 0

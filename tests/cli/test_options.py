@@ -280,6 +280,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--namespace": SHIM_PLACE,
         "--instance": SHIM_PLACE,
         "--health": SHIM_PLACE,
+        "--metrics": SHIM_PLACE,
         "--qps": SHIM_PLACE,
         "--burst": SHIM_PLACE,
         "--core": SHIM_PLACE,

@@ -35,6 +35,7 @@ def test_what_is_given_reaches_the_shim(joined: Joined, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a-token-of-a-shim\n")
     place = ["--kubeconfig", "admin.conf", "--context", "lab", "--namespace", "scheduling"]
     more = ["--instance", "shim-0", "--health", "127.0.0.1:0", "--qps", "7", "--burst", "9"]
+    more += ["--metrics", "127.0.0.1:9"]
     files = ["--tls-ca", "ca", "--tls-cert", "cert", "--tls-key", "key", "--token-file", "token"]
     tls = [str(tmp_path / word) if not word.startswith("--") else word for word in files]
     ended = evenhand("shim", "--kubernetes", *place, *more, "--core", "127.0.0.1:7", *tls)
@@ -45,6 +46,7 @@ def test_what_is_given_reaches_the_shim(joined: Joined, tmp_path: Path) -> None:
         context="lab",
         namespace="scheduling",
         health="127.0.0.1:0",
+        metrics="127.0.0.1:9",
         qps=7,
         burst=9,
         instance="shim-0",
@@ -68,6 +70,7 @@ def test_a_file_that_is_not_there_is_named(file: str, tmp_path: Path) -> None:
         ("--namespace", "scheduling"),
         ("--instance", "shim-0"),
         ("--health", "127.0.0.1:0"),
+        ("--metrics", "127.0.0.1:0"),
         ("--qps", "7"),
         ("--burst", "9"),
     ],

@@ -72,13 +72,14 @@ def test_all_else_is_as_in_the_plain_deployment(
     plain, ours = (
         {(it["kind"], it["metadata"]["name"]): it for it in of} for of in (manifests, pair)
     )
-    changed = {("ConfigMap", "evenhand-core"), ("NetworkPolicy", "evenhand-core")}
+    changed = {("ConfigMap", "evenhand-core")}
+    changed |= {("NetworkPolicy", "evenhand-core"), ("NetworkPolicy", "evenhand-shim")}
     changed |= {("Deployment", "evenhand-core"), ("Deployment", "evenhand-shim")}
     assert {key: it for key, it in plain.items() if key not in changed}.items() <= ours.items()
     for name in ("evenhand-core", "evenhand-shim"):
         before, after = pod_of(manifests, name)["spec"], pod_of(pair, name)["spec"]
         assert after["securityContext"] == before["securityContext"]
-        for key in ("securityContext", "resources", "ports", "startupProbe", "livenessProbe"):
+        for key in ("securityContext", "resources", "startupProbe", "livenessProbe"):
             assert after["containers"][0][key] == before["containers"][0][key]
 
 
@@ -110,6 +111,12 @@ def test_probes_tell_leader_follower_and_joining_core_apart_and_a_drain_hands_ov
         assert not deployed.serves(second, "leader")
         assert sum(deployed.serves(name, "leader") for name in SHIMS) == 1
         assert all(process.is_running() for process in shims.values())
+        leading = next(name for name in SHIMS if deployed.serves(name, "leader"))
+        for name in SHIMS:
+            found = deployed.metrics(name)
+            assert found["evenhand_shim_leader"] == (name == leading)
+            assert (found["evenhand_shim_epoch"] > 0) == (name == leading)
+            assert (found["evenhand_shim_lease_seconds_left"] > 0) == (name == leading)
         assert deployed.command(second, "queues", "--output=json").returncode == 0
         assert cores[first].end() == 0
         until(lambda: deployed.serves(second, "leader"))
