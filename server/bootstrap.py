@@ -248,7 +248,7 @@ async def _start(
         past.place if past else None,
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
-    endpoint.follow(options.follow.opened(options.listen), time.perf_counter)
+    endpoint.follow(options.follow.opened(options.listen))
     stack.push_async_exit(partial(_stop_failed, endpoint))
     await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
     listening = await _listen(options, endpoint, secrets)

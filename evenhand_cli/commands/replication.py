@@ -163,7 +163,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.feed = Feed(Deciding(), metadata.version("evenhand"))
-        self._applier = Applier(self.feed, self.feed, lambda: 0.0)
+        self._applier = Applier(self.feed, self.feed)
         self._parts: list[bytes] = []
         self._responses = self._slices = self._events = self._decisions = 0
 

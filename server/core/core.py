@@ -107,6 +107,8 @@ _IN_PARTS: dict[type, Callable[[State, Any, int], Parts[list[Decision]]]] = {
     events.ConfigurationApplied: configuration.change,
 }
 """The handlers of the events that take long and can be handled in parts."""
+TAKEN_IN_PARTS: Final = frozenset(_IN_PARTS)
+"""The events that take long and that `Core.take_in_parts` handles in parts."""
 
 
 def _decision_expired(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:

@@ -1,17 +1,21 @@
 """The work of a follower: to give its core the events and ticks of the leader's core, and to compare the decisions of both."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from server.core.core import TAKEN_IN_PARTS
 from server.model.decisions import Decision
 from server.model.events import Event
+from server.model.parts import Parts, whole
 from server.record.reading import BadTraceError, Given, Ticked, TraceReader
 from server.record.recording import Scheduler
 from server.replication import checkpoint
 from server.replication.checkpoint import Header
 from server.replication.feed import Feed, Slice, digest_of
 
+PIECE_EVENTS: Final = 250
+"""The number of events that are taken in one part."""
 _SHOWN: Final = 12
 """The number of hexadecimal digits of a digest that are shown."""
 
@@ -21,21 +25,19 @@ class LostError(Exception):
 
 
 class Applied(NamedTuple):
-    """The result of a slice: the core's decisions, the number of events, the instant of the tick, and the seconds that it all took."""
+    """The result of a slice: the core's decisions, the number of events, and the instant of the tick."""
 
     decisions: list[Decision]
     events: int
     now: int
-    seconds: float
 
 
 class Applier:
     """A follower's core. ``scheduler`` is the feed itself, or an object that records the input and calls the feed."""
 
-    def __init__(self, feed: Feed, scheduler: Scheduler, seconds: Callable[[], float]) -> None:
+    def __init__(self, feed: Feed, scheduler: Scheduler) -> None:
         self._feed = feed
         self._scheduler = scheduler
-        self._seconds = seconds
         self._lines: _Lines | None = None
         self._reader: TraceReader | None = None
         self.difference = ""
@@ -55,6 +57,10 @@ class Applier:
         return header
 
     def apply(self, one: Slice) -> Applied | None:
+        """Do `apply_in_parts` without a pause."""
+        return whole(self.apply_in_parts(one))
+
+    def apply_in_parts(self, one: Slice) -> Parts[Applied | None]:
         """Give the core the events and ticks of a slice that the core has not got yet.
 
         Return None if the core has got the whole slice already. Raise LostError if input before the slice is missing, or if the
@@ -67,12 +73,11 @@ class Applier:
             raise LostError(f"input {self._feed.position} to {begins} is missing")
         if have >= len(steps):
             return None
-        started = self._seconds()
-        decisions = _give(self._scheduler, steps[have:])
+        decisions = yield from _give(self._scheduler, steps[have:])
         if not have:
             self._compare(one, decisions)
         events = sum(isinstance(step, Given) for step in steps[have:])
-        return Applied(decisions, events, self._feed.now, self._seconds() - started)
+        return Applied(decisions, events, self._feed.now)
 
     def _read(self, one: Slice) -> list[Given | Ticked]:
         try:
@@ -102,24 +107,41 @@ class Applier:
         )
 
 
-def _give(scheduler: Scheduler, steps: Sequence[Given | Ticked]) -> list[Decision]:
-    """Give a core events and ticks as the leader's core got them, and return the decisions."""
+def _give(scheduler: Scheduler, steps: Sequence[Given | Ticked]) -> Parts[list[Decision]]:
+    """Give a core events and ticks as the leader's core got them, in parts, and return the decisions."""
     decisions: list[Decision] = []
     events: list[Event] = []
     at = 0
     for step in steps:
-        if isinstance(step, Given):
-            if events and step.now != at:
-                decisions += scheduler.take(events, at)
-                events = []
+        if isinstance(step, Ticked):
+            decisions += yield from _take(scheduler, events, at)
+            tick = yield from scheduler.tick_in_parts(step.tick.now, step.tick.budget)
+            decisions += tick.decisions
+        else:
+            if step.now != at or len(events) >= PIECE_EVENTS or _is_long(step.event):
+                decisions += yield from _take(scheduler, events, at)
             at = step.now
             events.append(step.event)
-            continue
-        if events:
-            decisions += scheduler.take(events, at)
-            events = []
-        decisions += scheduler.tick(step.tick.now, step.tick.budget).decisions
+            if _is_long(step.event):
+                decisions += yield from _take(scheduler, events, at)
     return decisions
+
+
+def _is_long(event: Event) -> bool:
+    return type(event) in TAKEN_IN_PARTS
+
+
+def _take(scheduler: Scheduler, events: list[Event], now: int) -> Parts[list[Decision]]:
+    """Give a core these events, and empty the list. An event that may take long is the only one."""
+    if not events:
+        return []
+    if _is_long(events[0]):
+        found = yield from scheduler.take_in_parts(events[0], now)
+    else:
+        found = scheduler.take(events, now)
+    events.clear()
+    yield
+    return found
 
 
 def _shown(digest: bytes) -> str:

@@ -178,13 +178,13 @@ class Endpoint:
         self._probed: grpc.aio.Server | None = None
         self._add_services(core, feed, setting)
 
-    def follow(self, joining: Opened, seconds: Callable[[], float]) -> None:
+    def follow(self, joining: Opened) -> None:
         """Let `run` follow a leader at its beginning, unless this core leads already.
 
-        The core then decides nothing until a manager registers. ``seconds`` is the clock for measuring.
+        The core then decides nothing until a manager registers.
         """
         if self.replica.state is not State.LEADER:
-            applier = Applier(self.feed, self._scheduler, seconds)
+            applier = Applier(self.feed, self._scheduler)
             followed = Followed(
                 self.replica, applier, self.pump, self.sessions, lambda: self.feed.managers
             )

@@ -220,11 +220,14 @@ class Followed:
         self._pump.wake_watchers()
         _log.info("follows", leader=leader, position=header.position, bytes=len(data))
 
-    def apply(self, one: Slice, leader_position: int = 0) -> None:
-        """Give the core a slice of the leader, which had that position when it sent the slice. Raise LostError."""
-        applied = self._applier.apply(one)
+    async def apply(self, one: Slice, leader_position: int = 0) -> None:
+        """Give the core a slice of the leader, which had that position when it sent the slice. Raise LostError.
+
+        Large slices are applied in parts, between which calls are answered.
+        """
+        applied, seconds = await self._pump.in_parts(self._applier.apply_in_parts(one))
         if applied is not None:
-            self._pump.followed(applied.decisions, applied.events, applied.seconds, applied.now)
+            self._pump.followed(applied.decisions, applied.events, seconds, applied.now)
             self._sessions.follow(self._managers())
             self._moved.set()
         self.heard(max(one.position, leader_position))
@@ -408,7 +411,7 @@ class Leaders:
             response = await _next(responses, SILENT_S)
             if response.HasField("slice"):
                 one = response.slice
-                self._followed.apply(slice_of(one), one.leader_position)
+                await self._followed.apply(slice_of(one), one.leader_position)
                 await asyncio.sleep(0)  # calls get their turn between two slices
             else:
                 self._followed.heard(response.alive.position)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import Event
-from server.model.parts import Parts
+from server.model.parts import Parts, whole
 from server.record.recording import Scheduler
 from server.rpc.allowance import Allowance
 from server.rpc.dispatch import Dispatch
@@ -190,6 +190,23 @@ class Pump:
             observer.sliced(events, seconds, now)
         if events or decisions:
             self.wake_watchers()
+
+    async def in_parts(self, parts: Parts[_T]) -> tuple[_T, float]:
+        """Do the work of a follower in parts, and yield to the event loop as within a slice. Return the result and the seconds of work.
+
+        If the task is cancelled, all parts are done nevertheless, because no one may use a core between two parts. The task is
+        then cancelled at its next wait.
+        """
+        self._turned = started = self._time.seconds()
+        try:
+            return await self._whole(parts)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            return whole(parts), self._time.seconds() - started
+        finally:
+            self._go_on()
 
     def rest(self) -> None:
         """End `run` when the current slice is over and the inbox is empty. `run` may be called again."""

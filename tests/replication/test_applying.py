@@ -1,6 +1,7 @@
 """A follower that joins at any moment has the state and the decisions of its leader after each slice."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
@@ -11,7 +12,7 @@ from server.model.decisions import Decision, Tick
 from server.model.events import Event, ManagerRegistered, NodeAdded
 from server.model.quota import DEFAULT_CONFIGURATION
 from server.replication import feed as feeding
-from server.replication.applying import Applier, LostError
+from server.replication.applying import PIECE_EVENTS, Applier, LostError
 from server.replication.feed import Feed, Follower
 from tests.effort import cases
 from tests.stories.story import stories
@@ -30,7 +31,7 @@ class Pair:
 
     def __post_init__(self) -> None:
         self.leader.join(self.follower)
-        self.applier = Applier(self.mine, self.mine, lambda: 0.0)
+        self.applier = Applier(self.mine, self.mine)
         self.applier.begin(b"".join(self.leader.checkpoint()))
 
     def pass_on(self) -> None:
@@ -121,7 +122,7 @@ def test_a_slice_from_before_the_checkpoint_changes_nothing() -> None:
     leader.take([node(1)], 2)
     leader.tick(2, 100)
     mine = Feed(Core(), "v")
-    applier = Applier(mine, mine, lambda: 0.0)
+    applier = Applier(mine, mine)
     applier.begin(b"".join(leader.checkpoint()))
     assert [applier.apply(one) for one in follower.take()] == [None]
     leader.take([node(2)], 3)
@@ -185,3 +186,20 @@ def test_a_follower_that_is_too_slow_has_to_join_again(monkeypatch: pytest.Monke
         leader.tick(number, 100)
     assert found.follower.is_behind
     assert found.follower.take() == []
+
+
+def test_a_large_slice_is_applied_in_parts_that_end_as_the_whole() -> None:
+    leader = started()
+    found, whole = pair(leader), pair(leader)
+    leader.take([node(number) for number in range(4 * PIECE_EVENTS)], 2)
+    leader.tick(2, 100)
+    (one,) = found.follower.take()
+    whole.pass_on()
+    parts = found.applier.apply_in_parts(one)
+    positions = [found.mine.position for _ in parts]
+    assert len(positions) >= 4
+    steps = [after - before for before, after in pairwise(positions)]
+    assert 0 < max(steps) <= PIECE_EVENTS
+    assert found.applier.difference == ""
+    assert found.mine.position == whole.mine.position == leader.position
+    assert found.mine.decided == whole.mine.decided == leader.decided

@@ -229,7 +229,7 @@ async def serving(  # noqa: PLR0913, PLR0917 - one function for all that a test 
     core = core or Core()
     setting = replace(setting, replica=Replica(leaders, process=str(next(_PROCESSES))))
     endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)
-    endpoint.follow(Joining(leaders).opened("follower"), lambda: 0.0)
+    endpoint.follow(Joining(leaders).opened("follower"))
     port = await endpoint.start(f"127.0.0.1:{port}", None)
     pump = asyncio.create_task(endpoint.run())
     options = (("grpc.use_local_subchannel_pool", 1),)

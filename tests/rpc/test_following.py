@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ import pytest
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
 from server.core.core import Core
+from server.model.parts import Parts
 from server.replication.feed import Feed
 from server.rpc import following as following_module
 from server.rpc.following import Following, Replica, State
@@ -256,3 +258,35 @@ async def test_a_core_that_finds_itself_among_its_leaders_leads(
         for _ in range(10):
             await asyncio.sleep(0.02)
             assert (await replication(alone)).state == State.LEADER
+
+
+async def test_a_follower_yields_within_a_large_slice_and_is_whole_when_it_has_to_lead() -> None:
+    ticking = count()
+    async with serving(seconds=lambda: float(next(ticking))) as follower:
+        pump = follower.endpoint.pump
+        done: list[int] = []
+
+        def parts() -> Parts[str]:
+            for number in range(3):
+                done.append(number)
+                yield
+            return "all"
+
+        work = asyncio.create_task(pump.in_parts(parts()))
+        await asyncio.sleep(0)
+        assert done == [0], "between two parts other tasks run"
+        assert (await work)[0] == "all"
+        done.clear()
+        told: list[str] = []
+
+        async def follow() -> None:
+            told.append((await pump.in_parts(parts()))[0])
+            await asyncio.sleep(0)
+            told.append("never")
+
+        work = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+        assert done == [0]
+        work.cancel()
+        await asyncio.wait({work})
+        assert (work.cancelled(), done, told) == (True, [0, 1, 2], ["all"])
