@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 import trustme
 
-from server.replication import saved
+from server.replication import checkpoint, saved
 from tests.cli.processes import ROOT, address_of, finished, running, until
 from tests.cli.run import evenhand
 from tests.cli.test_embedded_restart import decisions, places, shim
@@ -90,6 +90,31 @@ def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_
             assert evenhand("replication", "--core", f"127.0.0.1:1,{second}").code == 0
             ended = evenhand("follow", "--core", first, "--for", "2s", "-o", "json")
             assert (ended.code, ended.value()["difference"]) == (0, "")
+
+
+def test_a_version_with_another_layout_is_compared_by_the_trace_of_a_running_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"--decision-log": tmp_path / "decisions.jsonl", "--trace": tmp_path / "trace.jsonl"}
+    words = [str(word) for pair in files.items() for word in pair]
+    with running([*ANY, *words], tmp_path / "a.log") as core:
+        address = address_of(core, tmp_path / "a.log")
+        with running(shim(CLAIM, tmp_path / "state", address), tmp_path / "shim.log"):
+            until(lambda: len(decisions(address)) == 8)
+            await_counts(address, allocations=16, waiting_asks=2)
+            monkeypatch.setattr(checkpoint, "layout", lambda: "another")
+            refused = evenhand("follow", "--core", address, "--for", "1s")
+            assert refused.code == 1
+            assert "compare the versions by an input trace" in " ".join(refused.err.split())
+            copies = [tmp_path / f"copy-{file.name}" for file in files.values()]
+            for file, copied in zip(files.values(), copies, strict=True):
+                copied.write_bytes(file.read_bytes())
+            log, trace = copies
+            whole = trace.read_bytes().rpartition(b"\n")[0] + b"\n"
+            trace.write_bytes(whole)
+            replayed = evenhand("replay", str(trace), "--compare", str(log))
+            assert replayed.code == 0, replayed.out
+            assert "the same decisions, byte for byte" in replayed.out
 
 
 def test_a_restarted_core_has_what_the_killed_one_knew(tmp_path: Path) -> None:

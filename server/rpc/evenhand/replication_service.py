@@ -37,7 +37,7 @@ class ReplicationService:
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "OTHER_LAYOUT",
                 f"the state of version {request.version!r} has other fields than that of {self._feed.version}: "
-                "start both cores with one version",
+                "start both cores with one version, or compare the versions by an input trace (`evenhand replay`)",
             )
         if len(self._feed.followers) >= FOLLOWERS_MAX:
             raise too_many("followers", FOLLOWERS_MAX)
