@@ -10,6 +10,7 @@ Only a program whose classes have the same fields can read a checkpoint. `layout
 
 import copyreg
 import dataclasses
+import enum
 import functools
 import hashlib
 import importlib
@@ -172,11 +173,13 @@ class _Writer(pickle.Pickler):
         return [(one, content(one)) for one in part]
 
     def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - as pickle has it
-        """Return how pickle is to write a value, for read-only mappings and for objects with an identity.
+        """Return how pickle is to write a value, for members of enumerations, read-only mappings and objects with an identity.
 
         All other values are written as usual.
         """
         kind = type(value)
+        if isinstance(value, enum.Enum):
+            return kind, (value.value,)  # Some versions of Python write `getattr`.
         if kind is MappingProxyType:
             return _read_only, (dict(value),)
         if _has_identity(kind):  # type: ignore[arg-type]
