@@ -284,9 +284,9 @@ async def test_a_follower_yields_within_a_large_slice_and_is_whole_when_it_has_t
             await asyncio.sleep(0)
             told.append("never")
 
-        work = asyncio.create_task(follow())
+        led = asyncio.create_task(follow())
         await asyncio.sleep(0)
         assert done == [0]
-        work.cancel()
-        await asyncio.wait({work})
-        assert (work.cancelled(), done, told) == (True, [0, 1, 2], ["all"])
+        led.cancel()
+        await asyncio.wait({led})
+        assert (led.cancelled(), done, told) == (True, [0, 1, 2], ["all"])
