@@ -11,9 +11,10 @@ WORKDIR /build
 COPY requirements.txt requirements-build.txt ./
 RUN python -m venv tools \
  && tools/bin/pip install --quiet --require-hashes --only-binary :all: --requirement requirements-build.txt
+# nkeys (of the extra `ha`) is pure Python and has no wheel.
 RUN python -m venv --without-pip /opt/evenhand \
  && tools/bin/pip --python /opt/evenhand/bin/python install --quiet --require-hashes --only-binary :all: \
-      --requirement requirements.txt
+      --no-binary nkeys --requirement requirements.txt
 COPY pyproject.toml hatch_build.py README.md CHANGELOG.md LICENSE NOTICE ./
 COPY proto proto
 COPY examples/clusters/small examples/clusters/small
