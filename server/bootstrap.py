@@ -221,7 +221,7 @@ async def _start(
     replica = replica_of(options, feed, core, begun.configuration, uuid.uuid4().hex)
     recording, holding = _recording(options, feed, core, stack)
     keeping = keeper or NotKept(lambda: core.state.revision)
-    past = remembering(core, options.history, options.state_dir, options.history_settings, clock)
+    past = remembering(core, options, replica, clock)
     writers = [one for one in (recording, keeping, past) if one is not None]
     findings: list[Callable[[], Iterable[Finding]]] = [
         *(one.findings for one in writers),
@@ -261,12 +261,12 @@ async def _start(
     )
     _keep(keeper, stack)
     findings += saving(options, feed, endpoint, stack)
-    await _remember(past, endpoint.reads, options, stack)
+    await _remember(past, endpoint.reads, listening, options, stack)
     return endpoint, listening
 
 
 async def _remember(
-    past: Remembering | None, reads: Reads, options: ServeOptions, stack: AsyncExitStack
+    past: Remembering | None, reads: Reads, name: str, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
     """Begin to keep the history, if there is a place for it, before the first event; raises BadOptionError.
 
@@ -275,7 +275,7 @@ async def _remember(
     if past is None:
         return
     stack.callback(past.close)
-    past.start()
+    past.start(name)
     stack.callback(asyncio.create_task(past.sample(reads)).cancel)
     if options.history and (why := await past.refused()):
         raise BadOptionError(f"--history: {why}")

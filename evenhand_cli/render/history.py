@@ -307,6 +307,8 @@ KINDS = {
     "core-started": "core started",
     "core-ended": "core ended",
     "core-killed": "core was killed",
+    "leads": "core leads",
+    "follows": "core follows",
     "registered": "manager registered",
     "synced": "manager synced",
 }
@@ -317,9 +319,15 @@ def failovers(found: pb.ListFailoversResponse, width: int) -> RenderableType:
     if not found.failovers:
         return Text("no core started, and no manager registered, in this time")
     rows = found.failovers
+    of_several = len({one.core for one in rows if one.core}) > 1
     columns = [
         Column("when", [instant(one.at_ms) for one in rows]),
         Column("what", [Text(KINDS.get(one.kind, one.kind), style="key") for one in rows]),
+        *(
+            [Column("core", [one.core or NOTHING for one in rows], names=True)]
+            if of_several
+            else []
+        ),
         Column("manager", [one.subject or NOTHING for one in rows], 3, names=True),
         Column("before and after", [_facts(one) for one in rows], ANSWER, least=24),
     ]
@@ -331,9 +339,13 @@ def failovers(found: pb.ListFailoversResponse, width: int) -> RenderableType:
 def _restart(rows: Sequence[pb.Failover]) -> str:
     """Return a sentence that says which pods the latest restart lost."""
     synced = next((one for one in rows if one.kind == "synced"), None)
-    started = next((one for one in rows if one.kind == "core-started"), None)
-    away = started.facts.get("away_ms", 0) if started is not None else 0
+    latest = next(
+        (one for one in rows if one.kind == "core-started" or _follows_another(one)), None
+    )
+    away = 0 if latest is None else latest.facts.get("away_ms", 0)
     began = f"The latest core was started after {span(away)}" if away else "The core was started"
+    if latest is not None and latest.kind == "leads":
+        began = f"{latest.core} leads since {instant(latest.at_ms)}, {span(away)} after the core before it"
     if synced is None:
         return f"{began}; no manager has completed its sync since."
     gone, after = synced.facts.get("gone", 0), synced.facts.get("allocations_after", 0)
@@ -343,8 +355,16 @@ def _restart(rows: Sequence[pb.Failover]) -> str:
     return f"{began}: {plural(after, 'allocation')} are there again, {lost}."
 
 
+def _follows_another(one: pb.Failover) -> bool:
+    """Return whether a row is the beginning of a term after the term of another core."""
+    return one.kind == "leads" and "away_ms" in one.facts
+
+
 def _facts(one: pb.Failover) -> str:
     facts = one.facts
+    if one.kind == "leads":
+        until = facts.get("until_ms", 0)
+        return f"until {instant(until)}, for {span(until - one.at_ms)}" if until else "until now"
     if one.kind == "synced":
         before = facts.get("allocations_before", 0), facts.get("asks_before", 0)
         after = facts.get("allocations_after", 0), facts.get("asks_after", 0)

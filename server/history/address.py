@@ -19,6 +19,10 @@ class HistoryError(Exception):
     """The error of a history that cannot be used, however long one waits. ``str()`` says what to do."""
 
 
+class LockedError(HistoryError):
+    """The error of a history that another core writes at the moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """The place of a history: a ``file``, or if that is None, the database with the URL ``text``. A URL may hold a password."""

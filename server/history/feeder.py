@@ -19,7 +19,7 @@ import structlog
 
 from server.history.address import Address
 from server.history.rows import Frame, Row, encoded, rows_of
-from server.history.settings import Settings, Status
+from server.history.settings import Beginning, Settings, Status
 from server.history.tap import SLOW_WHY, Lost, Queue
 from server.model.reasons import Code
 from server.model.reports import Finding
@@ -51,16 +51,21 @@ class _EndedError(Exception):
 
 
 class Feeder:
-    """The thread and its process. ``now`` returns the time in Unix milliseconds."""
+    """The thread and its process. ``now`` returns the time in Unix milliseconds, ``about`` what the process must know of the core."""
 
     def __init__(
-        self, queue: Queue, place: Address, settings: Settings, now: Callable[[], int], version: str
+        self,
+        queue: Queue,
+        place: Address,
+        settings: Settings,
+        now: Callable[[], int],
+        about: Callable[[], Beginning],
     ) -> None:
         self._queue = queue
         self._place = place
         self._settings = settings
         self._now = now
-        self._version = version
+        self._about = about
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = b""
         self._status = Status()
@@ -154,7 +159,7 @@ class Feeder:
         self._answers = b""
         given = {"place": self._place.text, "settings": list(self._settings)}
         self._send(json.dumps(given).encode() + b"\n")
-        self._send_rows(0, (Row.STARTED.value, self._version, self._is_start))
+        self._send_rows(0, (Row.STARTED.value, self._about(), self._is_start))
         self._is_start = False
         for one in self._lost[self._told :]:
             self._send_rows(0, (Row.GAP.value, one))
@@ -229,7 +234,8 @@ class Feeder:
             self._queue.why = self._status.failing or SLOW_WHY
             while self._unwritten and self._unwritten[0][0] <= self._status.written:
                 self._unwritten.popleft()
-            if self._status.ready or self._status.fatal or self._status.failing:
+            status = self._status
+            if status.ready or status.idle or status.fatal or status.failing:
                 self._opened.set()
 
     def _finish(self) -> None:

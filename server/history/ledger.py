@@ -351,6 +351,15 @@ class Ledger:
         row = {"id": number, "from_ms": lost.from_ms, "to_ms": lost.to_ms}
         self.put(schema.GAPS, number, row | {"lost": lost.records, "why": lost.why})
 
+    def _term(self, rm_id: str, epoch: int) -> None:
+        self.starts.registering(rm_id, epoch)
+
+    def _leads(self) -> None:
+        self.starts.leads(self._now)
+
+    def _follows(self, leader: str) -> None:
+        self.starts.follows(self._now, leader)
+
     def _manager(self, rm_id: str, code: str, message: str) -> None:
         if code == Code.SYNC_COMPLETE:
             self.starts.synced(rm_id, self._now, message)
@@ -430,5 +439,8 @@ _ACTIONS: Final[Mapping[str, Callable[..., None]]] = {
     Row.SAMPLE: Ledger._sample,
     Row.PICTURE: Ledger._picture,
     Row.GAP: Ledger._gap,
+    Row.TERM: Ledger._term,
+    Row.LEADS: Ledger._leads,
+    Row.FOLLOWS: Ledger._follows,
 }
 """The action for each kind of row. The kinds that are about the run itself are handled in `writing`."""

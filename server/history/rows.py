@@ -29,6 +29,8 @@ from server.model.events import (
     ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
+    LeadershipTaken,
+    ManagerRegistered,
     ReleaseRequested,
 )
 from server.model.reasons import Code
@@ -59,6 +61,9 @@ class Row(StrEnum):
     SAMPLE = "sample"
     PICTURE = "picture"
     GAP = "gap"
+    TERM = "term"
+    LEADS = "leads"
+    FOLLOWS = "follows"
     STARTED = "started"
     BEAT = "beat"
     STOPPED = "stopped"
@@ -111,6 +116,7 @@ _OTHERS: Final[Mapping[Kind, Row]] = {
     Kind.SAMPLE: Row.SAMPLE,
     Kind.PICTURE: Row.PICTURE,
     Kind.GAP: Row.GAP,
+    Kind.FOLLOWS: Row.FOLLOWS,
 }
 
 Rows = Sequence[tuple[Any, ...]] | Iterator[tuple[Any, ...]]
@@ -210,6 +216,14 @@ def _noted(one: Noted) -> Rows:
     return ((Row.MANAGER.value, one.rm_id, one.code.value, one.message),)
 
 
+def _registering(one: ManagerRegistered) -> Rows:
+    return ((Row.TERM.value, one.rm_id, one.epoch),)
+
+
+def _leads(_one: LeadershipTaken) -> Rows:
+    return ((Row.LEADS.value,),)
+
+
 _MAKERS: Final[Mapping[type, Callable[[Any], Rows]]] = {
     ApplicationAdded: _application_added,
     ApplicationAccepted: _application_accepted,
@@ -226,4 +240,6 @@ _MAKERS: Final[Mapping[type, Callable[[Any], Rows]]] = {
     Decided: _decided,
     DecisionMoved: _moved,
     Noted: _noted,
+    ManagerRegistered: _registering,
+    LeadershipTaken: _leads,
 }

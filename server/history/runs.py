@@ -9,7 +9,7 @@ from server.history import schema
 from server.history.decided import record_of
 from server.history.ledger import Ledger
 from server.history.pods import Pod, Wait, resource_of
-from server.history.starts import Before
+from server.history.starts import LEADS, Before
 from server.model.records import DecisionState
 from server.record.serialization import BadFormError
 
@@ -74,10 +74,19 @@ def load(connection: Connection, ledger: Ledger) -> None:
             ledger.decisions.adopt(record_of(row["record"]), json.loads(row["names"]))
         except BadFormError:
             continue  # Another version wrote it; its row stays as it is.
+    _load_term(connection, ledger)
     table = schema.CONFIGURATIONS
     last = connection.execute(select(table).order_by(table.c.id.desc()).limit(1)).mappings().first()
     if last is not None:
         ledger.configured(last["revision"], last["digest"])
+
+
+def _load_term(connection: Connection, ledger: Ledger) -> None:
+    table = schema.FAILOVERS
+    latest = select(table).where(table.c.kind == LEADS).order_by(table.c.id.desc()).limit(1)
+    for row in connection.execute(latest).mappings():
+        if "until_ms" not in json.loads(row["facts"]):
+            ledger.starts.adopt(dict(row))
 
 
 def _pod(row: Any) -> Pod:  # noqa: ANN401 - a row, as a mapping

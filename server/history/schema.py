@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 """The revision of the schema that this version of the program reads and writes."""
 
 METADATA: Final = MetaData()
@@ -49,9 +49,13 @@ FAILOVERS: Final = Table(
     _text("subject"),
     _text("text"),
     _text("facts"),
+    _text("core"),
     Index("failovers_at", "at_ms"),
 )
-"""Starts and ends of the core, and registrations. ``facts`` is a JSON object of whole numbers."""
+"""Starts and ends of cores, changes of the leader, and registrations. ``facts`` is a JSON object of whole numbers.
+
+``core`` is the name of the core, "" in rows of version 0001.
+"""
 
 PODS: Final = Table(
     "pods",

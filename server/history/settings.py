@@ -25,13 +25,26 @@ class Settings(NamedTuple):
 DEFAULT: Final = Settings()
 
 
+class Beginning(NamedTuple):
+    """The version and name of a core, and whether it leads. ``shares`` says that other cores write the same history in turn.
+
+    A core that shares its history writes only while it leads.
+    """
+
+    version: str
+    core: str = ""
+    leads: bool = True
+    shares: bool = False
+
+
 class Status(NamedTuple):
     """The report of the writing process, a line of JSON: the number of the latest item that is written, and why it cannot write.
 
-    ``fatal`` says why the history cannot be used at all. The process then ends.
+    ``fatal`` says why the history cannot be used at all. The process then ends. ``idle`` says that another core may write now.
     """
 
     written: int = 0
     failing: str = ""
     fatal: str = ""
     ready: bool = False
+    idle: bool = False

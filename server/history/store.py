@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Table, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from server.history.address import Address, HistoryError
+from server.history.address import Address, HistoryError, LockedError
 from server.history.database import engine, upsert
 from server.record.record_file import RecordError, opened
 
@@ -55,9 +55,11 @@ class Store:
         """Close all connections and give up the lock."""
         if self._guard is not None:
             self._guard.close()
+            self._guard = None
         self.engine.dispose()
         if self._lock is not None:
             os.close(self._lock)
+            self._lock = None
 
     def write(self, pending: Mapping[Table, Mapping[object, dict[str, Any]]]) -> None:
         """Write whole rows in one transaction, and replace those that exist. Raises SQLAlchemyError."""
@@ -75,8 +77,8 @@ class Store:
         guard.commit()
         if not taken:
             guard.close()
-            what = "another core writes its history there; give each core a database of its own"
-            raise HistoryError(f"{self._place}: {what}")
+            what = "another core writes its history there; give each core a database of its own, or let one follow the other"
+            raise LockedError(f"{self._place}: {what}")
         self._guard = guard
 
 

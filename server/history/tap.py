@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Tick
-from server.model.events import Event
+from server.model.events import Event, LeadershipTaken
 from server.model.parts import Parts, whole
 from server.model.revisions import Revision
 
@@ -29,6 +29,8 @@ class Kind(StrEnum):
     PICTURE = "picture"
     """All asks and allocations, encoded (`sampling`)."""
     GAP = "gap"
+    FOLLOWS = "follows"
+    """The end of a core's leadership: the address of the leader that it follows."""
 
 
 class Item(NamedTuple):
@@ -155,6 +157,8 @@ class Tap:
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
         """Take events as the scheduler does, and queue them and the replies."""
         if events:
+            if type(events[0]) is LeadershipTaken:
+                self._queue.reset()  # The state came from the leader before, without a call of this tap.
             self._queue.put(Kind.EVENTS, now, events)
         self.deciding = True
         replies = self._scheduler.take(events, now)

@@ -13,11 +13,11 @@ from typing import BinaryIO, Final, TextIO
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.history import runs
-from server.history.address import Address, HistoryError
+from server.history.address import Address, HistoryError, LockedError
 from server.history.database import reason_of
 from server.history.ledger import Ledger, Tags
 from server.history.rows import Frame, Row, frames
-from server.history.settings import MINUTE_MS, Settings, Status
+from server.history.settings import MINUTE_MS, Beginning, Settings, Status
 from server.history.store import Store
 from server.history.upkeep import keep_up
 
@@ -32,6 +32,7 @@ WHY_MAX: Final = 300
 """The largest number of characters of a reason in a report."""
 
 KILLED_WHY: Final = "the process was killed"
+FOLLOWS_WHY: Final = "the core follows another one"
 
 
 class Writer:
@@ -43,6 +44,7 @@ class Writer:
         self._name_of = name_of
         self._run = 0
         self._ledger: Ledger | None = None
+        self._is_idle = False
         self._kept_up_ms = 0
         self._item = 0
         self.written = 0
@@ -51,33 +53,61 @@ class Writer:
     @property
     def status(self) -> Status:
         """The state to report."""
-        return Status(self.written, self.failing, ready=self._ledger is not None)
+        return Status(self.written, self.failing, ready=self.is_open, idle=self._is_idle)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the database is open, so that frames can be applied."""
+        return self._ledger is not None
 
     @property
     def is_full(self) -> bool:
-        """Whether no more frames may be read now."""
+        """Whether no more frames may be read now, because too many rows are pending."""
         if self._ledger is None:
-            return True
+            return False
         return sum(map(len, self._ledger.pending.values())) >= PENDING_MAX
 
-    def open(self, now: int, version: str, *, is_start: bool) -> None:
+    def open(self, now: int, about: Beginning, *, is_start: bool) -> None:
         """Open the database and begin a run. ``is_start`` says that the core started, and not only this process again.
 
-        Raises HistoryError if the history can never be used. The reason of any other failure is in ``failing``.
+        Raises HistoryError if the history can never be used. The reason of any other failure is in ``failing``: also that another
+        core writes, if this core shares its history.
         """
         try:
             self._store.open()
             with self._store.engine.begin() as connection:
                 before = runs.latest(connection)
-                run = runs.begin(connection, now, version)
+                run = runs.begin(connection, now, about.version)
                 ledger = Ledger(run, self._name_of, self._settings.sample_ms)
                 runs.load(connection, ledger)
         except SQLAlchemyError as error:
             self.failing = _why(error)
             return
-        self._run, self._ledger, self.failing = run, ledger, ""
+        except LockedError as error:
+            if not about.shares:
+                raise
+            self.failing = str(error)
+            return
+        self._run, self._ledger, self.failing, self._is_idle = run, ledger, "", False
+        starts = ledger.starts
+        starts.core = about.core
+        if is_start or (about.shares and starts.leader != about.core):
+            starts.after(before)
         if is_start:
-            ledger.starts.started(now, version, before)
+            starts.started(now, about.version, before)
+        if about.leads and not starts.leader:
+            starts.leads(now, None if is_start else before)
+
+    def rest(self, now: int, why: str) -> None:
+        """Let another core write: write the pending rows, end the run, and close the database. Do nothing if it is closed."""
+        if self.is_open:
+            self._write_end(now, why)
+            self._store.close()
+        self._ledger, self._is_idle = None, True
+
+    def skip(self, frame: Frame) -> None:
+        """Take a frame that is of no use, because another core writes the history."""
+        self.written = self._item = max(self._item, frame.number)
 
     def apply(self, frame: Frame) -> None:
         """Apply a frame."""
@@ -103,11 +133,14 @@ class Writer:
             self._keep_up(now)
 
     def end(self, now: int, why: str, *, in_order: bool) -> None:
-        """Write the pending rows and the end of the run, in at most `LAST_TRIES` attempts."""
-        ledger = self._ledger
-        assert ledger is not None
-        ledger.series.close(now)
-        ledger.starts.ended(now, why, in_order=in_order)
+        """Write the pending rows and the end of the run, in at most `LAST_TRIES` attempts. Do nothing if the database is closed."""
+        if self._ledger is not None:
+            self._ledger.starts.ended(now, why, in_order=in_order)
+            self._write_end(now, why)
+
+    def _write_end(self, now: int, why: str) -> None:
+        assert self._ledger is not None
+        self._ledger.series.close(now)
         for _ in range(LAST_TRIES):
             self.write(now)
             if not self.failing:
@@ -165,32 +198,61 @@ def _serve(found: Iterator[Frame], writer: Writer, report: Callable[[Status], No
     first = next(found, None)
     if first is None:
         return
-    (_, version, is_start), now = first.rows[0], first.now
-    writer.open(now, version, is_start=is_start)
-    report(writer.status)
-    while not writer.status.ready:
-        time.sleep(RETRY_S)
-        writer.open(now, version, is_start=is_start)
+    now = first.now
+    about: Beginning = first.rows[0][1]
+    if about.shares and not about.leads:
+        writer.rest(now, "")
         report(writer.status)
+    else:
+        _open(writer, now, about, report, is_start=first.rows[0][2])
     why = KILLED_WHY
     for frame in found:
         now = frame.now
-        kind = frame.rows[0][0]
-        if kind == Row.STOPPED:
+        if frame.rows[0][0] == Row.STOPPED:
             why = frame.rows[0][1]
             break
-        if kind == Row.BEAT:
-            writer.write(now)
-            report(writer.status)
-        else:
-            writer.apply(frame)
-        while writer.is_full:
-            writer.write(now)
-            report(writer.status)
-            if writer.failing:
-                time.sleep(RETRY_S)
+        _take(writer, frame, about, report)
+        _make_room(writer, now, report)
     writer.end(now, why, in_order=why != KILLED_WHY)
     report(writer.status)
+
+
+def _take(writer: Writer, frame: Frame, about: Beginning, report: Callable[[Status], None]) -> None:
+    """Take a frame. A core that shares its history opens it when it begins to lead, and closes it when it follows."""
+    kind, now = frame.rows[0][0], frame.now
+    if kind == Row.BEAT:
+        if writer.is_open:
+            writer.write(now)
+        report(writer.status)
+    elif writer.is_open:
+        writer.apply(frame)
+    else:
+        writer.skip(frame)
+    if kind == Row.LEADS and not writer.is_open:
+        _open(writer, now, about._replace(leads=True), report, is_start=False)
+    if kind == Row.FOLLOWS and about.shares:
+        writer.rest(now, FOLLOWS_WHY)
+
+
+def _open(
+    writer: Writer, now: int, about: Beginning, report: Callable[[Status], None], *, is_start: bool
+) -> None:
+    """Open the database. Try again until it works."""
+    writer.open(now, about, is_start=is_start)
+    report(writer.status)
+    while not writer.is_open:
+        time.sleep(RETRY_S)
+        writer.open(now, about, is_start=is_start)
+        report(writer.status)
+
+
+def _make_room(writer: Writer, now: int, report: Callable[[Status], None]) -> None:
+    """Write as long as too many rows are pending."""
+    while writer.is_full:
+        writer.write(now)
+        report(writer.status)
+        if writer.failing:
+            time.sleep(RETRY_S)
 
 
 def _reader(stream: BinaryIO) -> Callable[[int], bytes]:

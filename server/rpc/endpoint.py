@@ -222,6 +222,8 @@ class Endpoint:
                 following.watch(lambda: not len(self.sessions), self.sessions.fail)
             await self.pump.run()
             await following.unwatch()
+            if not self.pump.stopping:
+                self._replica.rested()
 
     def _add_services(self, core: Core, feed: Feed, setting: Setting) -> None:
         self._servicer = scheduler = Scheduler(

@@ -147,6 +147,8 @@ class Replica:
         """The first difference between the decisions of this core and those of a leader."""
         self.leads = asyncio.Event()
         """The event that is set while this core leads, and its state says so."""
+        self.rested: Callable[[], None] = lambda: None
+        """The function to call when this core has ended to lead, and follows another one."""
 
     def heard(self, leader_position: int, position: int, now: int) -> None:
         """Note a message of the leader with its position, the position of this core, and the instant in Unix milliseconds."""

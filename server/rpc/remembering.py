@@ -2,19 +2,21 @@
 
 import asyncio
 import importlib.metadata
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from server.core.core import Core
 from server.history import sampling
 from server.history.address import FILE, Address, HistoryError, address
 from server.history.feeder import Feeder, Health
-from server.history.settings import SECOND_MS, Settings
+from server.history.settings import SECOND_MS, Beginning, Settings
 from server.history.tap import InForce, Kind, Queue, Scheduler, Tap
 from server.model.reports import Finding
 from server.rpc.access import BadOptionError
 from server.rpc.errors import CallError
+from server.rpc.following import Joining, Replica, State
 from server.rpc.reads import Question, Reads
 from server.rpc.roles import LOCAL_OPERATOR
 
@@ -22,26 +24,47 @@ OFF: Final = "off"
 """The value of `--history` with which no history is kept."""
 ENDED_WHY: Final = "the server ended"
 FAILED_WHY: Final = "the core failed"
+_VERSION: Final = importlib.metadata.version("evenhand")
+
+
+class Options(Protocol):
+    """The options of the server that the history depends on."""
+
+    @property
+    def history(self) -> str:
+        """The value of `--history`."""
+
+    @property
+    def history_settings(self) -> Settings:
+        """The settings of the history."""
+
+    @property
+    def state_dir(self) -> Path | None:
+        """The folder of `--state-dir`."""
+
+    @property
+    def follow(self) -> Joining:
+        """The cores that this core may follow."""
 
 
 class Remembering:
     """The keeper of a core's history. All methods are called in the event loop."""
 
     def __init__(
-        self,
-        core: Core,
-        place: Address,
-        settings: Settings,
-        now: Callable[[], int],
-        version: str,
+        self, core: Core, place: Address, options: Options, replica: Replica, now: Callable[[], int]
     ) -> None:
+        settings = options.history_settings
         self._core = core
         self._now = now
         self._sample_s = settings.sample_ms / SECOND_MS
         self._queue = Queue()
-        self._feeder = Feeder(self._queue, place, settings, now, version)
+        self._feeder = Feeder(self._queue, place, settings, now, self._about)
         self._tap: Tap | None = None
+        self._replica = replica
+        self._shares = place.file is None and bool(options.follow.leaders)
+        self._name = ""
         self.place = place
+        replica.rested = self._rested
 
     def tap(self, scheduler: Scheduler) -> Tap:
         """Return the scheduler that the pump has to call in place of this one."""
@@ -53,9 +76,10 @@ class Remembering:
         )
         return self._tap
 
-    def start(self) -> None:
-        """Start the thread and its process, and note the configuration in force."""
+    def start(self, listening: str) -> None:
+        """Start the thread and its process, and note the configuration in force. ``listening`` is the address of this core."""
         assert self._tap is not None
+        self._name = f"{socket.gethostname()}:{listening.rpartition(':')[2]}"
         self._tap.note_configuration(self._now())
         self._feeder.start()
 
@@ -85,7 +109,20 @@ class Remembering:
         failed = self._tap is not None and self._tap.deciding
         self._feeder.close(FAILED_WHY if failed else ENDED_WHY)
 
+    def _about(self) -> Beginning:
+        return Beginning(_VERSION, self._name, self._leads, self._shares)
+
+    @property
+    def _leads(self) -> bool:
+        return self._replica.state is State.LEADER
+
+    def _rested(self) -> None:
+        """Queue the end of this core's leadership."""
+        self._queue.put(Kind.FOLLOWS, self._now(), [self._replica.leader])
+
     async def _sample(self, reads: Reads) -> None:
+        if self._shares and not self._leads:
+            return
         try:
             await self._take(reads, Kind.SAMPLE, lambda: sampling.usage(self._core, self._now()))
             if self._queue.picture_wanted and self._is_synced():
@@ -107,17 +144,18 @@ class Remembering:
 
 
 def remembering(
-    core: Core, option: str, folder: Path | None, settings: Settings, now: Callable[[], int]
+    core: Core, options: Options, replica: Replica, now: Callable[[], int]
 ) -> Remembering | None:
     """Return the keeper of the history, not yet started. Return None if the history has no place. Raises BadOptionError.
 
-    ``option`` is the value of `--history`. Without it, the history is a file in the folder of `--state-dir`, if that is given.
+    Without `--history`, the history is a file in the folder of `--state-dir`, if that is given.
     """
-    where = option or ("" if folder is None else str(folder / FILE))
+    folder = options.state_dir
+    where = options.history or ("" if folder is None else str(folder / FILE))
     if where in {"", OFF}:
         return None
     try:
         place = address(where)
     except HistoryError as error:
         raise BadOptionError(f"--history: {error}") from error
-    return Remembering(core, place, settings, now, importlib.metadata.version("evenhand"))
+    return Remembering(core, place, options, replica, now)

@@ -27,6 +27,7 @@ class Pair:
     stack: ExitStack
     cores: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
     starts: int = 0
+    more: list[str] = field(default_factory=list)
 
     def start(self, number: int) -> None:
         """Start one of the two cores, with the state of its last run."""
@@ -36,7 +37,7 @@ class Pair:
         log = self.folder / f"core-{number}-{self.starts}.log"
         own, other = self.addresses[number], self.addresses[1 - number]
         serve = ["serve", "--listen", own, "--follow", other, "--state-dir", str(state)]
-        self.cores[number] = self.stack.enter_context(running(serve, log))
+        self.cores[number] = self.stack.enter_context(running([*serve, *self.more], log))
         address_of(self.cores[number], log)
 
     @property

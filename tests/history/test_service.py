@@ -13,7 +13,7 @@ from server.core.core import Core
 from server.history import records, sampling
 from server.history.address import Address
 from server.history.decided import record_of
-from server.history.settings import Settings
+from server.history.settings import Beginning, Settings
 from server.history.tap import Item, Kind
 from server.history.writing import Writer
 from server.rpc.evenhand import history_service
@@ -42,7 +42,7 @@ ALL: Final[dict[str, Any]] = {"since_ms": 1, "until_ms": START + 10_000_000}
 def written(place: Address) -> Told:
     """Write a random story of preemption in queues root.high, root.mid and root.low; return who was told."""
     writer = Writer(place, Settings(), pod_name)
-    writer.open(START, "1", is_start=True)
+    writer.open(START, Beginning("1"), is_start=True)
     ledger = writer._ledger
     assert ledger is not None
     one = Told(Core(configuration(12)), ledger)

@@ -22,7 +22,7 @@ from server.history.database import reading as read_only
 from server.history.ledger import Ledger
 from server.history.reading import Period
 from server.history.series import usage_row
-from server.history.settings import DAY_MS, HOUR_MS, MINUTE_MS, Settings
+from server.history.settings import DAY_MS, HOUR_MS, MINUTE_MS, Beginning, Settings
 from server.history.spans import constant
 from server.history.store import Store
 from server.history.upkeep import keep_up
@@ -40,7 +40,7 @@ SETTINGS = Settings()
 @contextmanager
 def opened(place: Address, now: int = T0) -> Iterator[Writer]:
     writer = Writer(place, SETTINGS, pod_name)
-    writer.open(now, "1", is_start=True)
+    writer.open(now, Beginning("1"), is_start=True)
     try:
         yield writer
     finally:
@@ -124,7 +124,7 @@ def test_a_run_takes_up_what_the_run_before_left(place: Address) -> None:
         assert kept
         assert all(each.is_kept for each in kept)
         kinds = [row["kind"] for row in ledger.pending[schema.FAILOVERS].values()]
-        assert kinds == ["core-killed", "core-started"]
+        assert kinds == ["core-killed", "core-started", "leads"]
 
 
 def test_the_end_of_a_run_is_known_to_the_next(place: Address) -> None:
@@ -132,7 +132,7 @@ def test_the_end_of_a_run_is_known_to_the_next(place: Address) -> None:
         writer.end(T0 + 5_000, "the server ended", in_order=True)
     with opened(place, T0 + 9_000) as writer:
         rows = list(ledger_of(writer).pending[schema.FAILOVERS].values())
-        assert [row["kind"] for row in rows] == ["core-started"]
+        assert [row["kind"] for row in rows] == ["core-started", "leads"]
         assert rows[0]["facts"] == '{"away_ms": 4000}'
 
 
@@ -210,11 +210,11 @@ from sqlalchemy import text
 from server.history import schema
 from server.history.database import reading as read_only
 from server.history.address import address
-from server.history.settings import Settings
+from server.history.settings import Beginning, Settings
 from server.history.writing import Writer
 place = address("/mnt/h.sqlite")
 writer = Writer(place, Settings(), lambda tags: "")
-writer.open(1, "1", is_start=True)
+writer.open(1, Beginning("1"), is_start=True)
 filler = Path("/mnt/filler")
 filler.write_bytes(b"x" * (560 << 10))
 ledger = writer._ledger

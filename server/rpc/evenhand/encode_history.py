@@ -103,6 +103,7 @@ def failover(row: Row) -> pb.Failover:
         subject=row["subject"],
         text=row["text"],
         facts=row["facts"],
+        core=row["core"],
     )
 
 
