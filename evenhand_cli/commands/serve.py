@@ -15,6 +15,7 @@ from evenhand_cli.core_table import read_core_table
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.render import findings
+from evenhand_cli.sizes import size
 from evenhand_cli.stopping import hangup_event, stop_event
 from server.bootstrap import DEFAULT_LISTEN, Exit, ServeOptions
 from server.bootstrap import serve as run_core
@@ -146,6 +147,16 @@ HistorySample = Annotated[
         "--history-sample",
         metavar="TIME",
         help="Time between two samples of usage.",
+        show_default=True,
+        rich_help_panel=RECORDS,
+    ),
+]
+HistorySize = Annotated[
+    str,
+    typer.Option(
+        "--history-size-max",
+        metavar="SIZE",
+        help="Largest size of a history in a file, such as 500MiB; 0 for none. The oldest rows go first.",
         show_default=True,
         rich_help_panel=RECORDS,
     ),
@@ -292,6 +303,7 @@ def serve(
     history_minutes_after: HistoryMinutes = "6h",
     history_ten_minutes_after: HistoryTenMinutes = "3d",
     history_sample: HistorySample = "10s",
+    history_size_max: HistorySize = "2GiB",
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -331,7 +343,7 @@ def serve(
     options = ServeOptions(
         *(listen, config, metrics, access, health, *files, text, durable, joining),
         history=history,
-        history_settings=_settings(*ages),
+        history_settings=_settings(*ages)._replace(size_max=size(history_size_max)),
         assignment=None if cores is None else read_core_table(cores).assignment(group),
         own_process=True,
     )

@@ -120,6 +120,12 @@ class Feeder:
                 "The history has the times and the reason: `evenhand history failovers` shows them."
             )
             yield Finding("warning", "history", "history-lost", what, advice)
+        if self._status.cut:
+            what = (
+                f"the history has reached its size limit, and has deleted {self._status.cut} early"
+            )
+            advice = "Raise `--history-size-max`, or keep less with `--history-retention`."
+            yield Finding("note", "history", "history-shortened", what, advice)
 
     @property
     def _lost_count(self) -> int:

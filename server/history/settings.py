@@ -9,8 +9,13 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 
+GIB: Final = 1 << 30
+
+
 class Settings(NamedTuple):
     """Durations in milliseconds: the retention, the ages at which usage is downsampled, and the interval between samples of usage.
+
+    ``size_max`` is the size of a file of SQLite, in bytes, above which the oldest rows are deleted early. 0 means no limit.
 
     Usage that is older than ``minutes_after_ms`` has steps of one minute. If it is older than ``ten_minutes_after_ms``, they are
     ten minutes long.
@@ -20,6 +25,7 @@ class Settings(NamedTuple):
     minutes_after_ms: int = 6 * HOUR_MS
     ten_minutes_after_ms: int = 3 * DAY_MS
     sample_ms: int = 10 * SECOND_MS
+    size_max: int = 2 * GIB
 
 
 DEFAULT: Final = Settings()
@@ -40,7 +46,8 @@ class Beginning(NamedTuple):
 class Status(NamedTuple):
     """The report of the writing process, a line of JSON: the number of the latest item that is written, and why it cannot write.
 
-    ``fatal`` says why the history cannot be used at all. The process then ends. ``idle`` says that another core may write now.
+    ``fatal`` says why the history cannot be used at all. The process then ends. ``idle`` says that another core may write now. ``cut`` says which
+    rows were deleted early, because of the size limit.
     """
 
     written: int = 0
@@ -48,3 +55,4 @@ class Status(NamedTuple):
     fatal: str = ""
     ready: bool = False
     idle: bool = False
+    cut: str = ""

@@ -19,7 +19,7 @@ ROWS_MAX: Final = 20_000
 """The largest number of rows that one call reads or deletes of each table."""
 
 
-_AGES: Final[tuple[tuple[Table, Column[Any]], ...]] = (
+AGES: Final[tuple[tuple[Table, Column[Any]], ...]] = (
     (schema.PODS, schema.PODS.c.ended_ms),
     (schema.WAITS, schema.WAITS.c.until_ms),
     (schema.USAGE, schema.USAGE.c.to_ms),
@@ -39,8 +39,8 @@ def keep_up(
     connection: Connection, now: int, settings: Settings, next_number: Callable[[], int]
 ) -> None:
     """Delete rows that are older than the retention, and downsample usage that has become old enough."""
-    for table, column in _AGES:
-        _forget(connection, table, column, now - settings.retention_ms)
+    for table, column in AGES:
+        forget(connection, table, column, now - settings.retention_ms)
     for step, age in (
         (MINUTE_MS, settings.minutes_after_ms),
         (TEN_MINUTES_MS, settings.ten_minutes_after_ms),
@@ -48,10 +48,11 @@ def keep_up(
         thin(connection, (now - age) // step * step, step, next_number)
 
 
-def _forget(connection: Connection, table: Table, column: Column[Any], before: int) -> None:
+def forget(connection: Connection, table: Table, column: Column[Any], before: int) -> int:
+    """Delete rows of a table that are older than an instant. Return how many."""
     keys = list(table.primary_key)
     old = select(*keys).where(column < before).limit(ROWS_MAX)
-    connection.execute(delete(table).where(tuple_(*keys).in_(old)))
+    return connection.execute(delete(table).where(tuple_(*keys).in_(old))).rowcount
 
 
 def thin(connection: Connection, before: int, step_ms: int, next_number: Callable[[], int]) -> int:

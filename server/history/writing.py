@@ -18,6 +18,7 @@ from server.history.database import reason_of
 from server.history.ledger import Ledger, Tags
 from server.history.rows import Frame, Row, frames
 from server.history.settings import MINUTE_MS, Beginning, Settings, Status
+from server.history.shrinking import latest_cut, shrink
 from server.history.store import Store
 from server.history.upkeep import keep_up
 
@@ -45,6 +46,7 @@ class Writer:
         self._run = 0
         self._ledger: Ledger | None = None
         self._is_idle = False
+        self._cut = ""
         self._kept_up_ms = 0
         self._item = 0
         self.written = 0
@@ -53,7 +55,7 @@ class Writer:
     @property
     def status(self) -> Status:
         """The state to report."""
-        return Status(self.written, self.failing, ready=self.is_open, idle=self._is_idle)
+        return Status(self.written, self.failing, "", self.is_open, self._is_idle, self._cut)
 
     @property
     def is_open(self) -> bool:
@@ -162,6 +164,8 @@ class Writer:
         try:
             with self._store.engine.begin() as connection:
                 keep_up(connection, now, self._settings, ledger.next_number)
+                shrink(connection, now, self._settings, ledger.next_number)
+                self._cut = latest_cut(connection)
         except SQLAlchemyError as error:
             self.failing = _why(error)
             return

@@ -223,7 +223,7 @@ class Endpoint:
             await self.pump.run()
             await following.unwatch()
             if not self.pump.stopping:
-                self._replica.rested()
+                self.replica.rested()
 
     def _add_services(self, core: Core, feed: Feed, setting: Setting) -> None:
         self._servicer = scheduler = Scheduler(

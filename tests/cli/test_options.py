@@ -229,6 +229,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--history-minutes-after": NARROWED,
         "--history-ten-minutes-after": NARROWED,
         "--history-sample": NARROWED,
+        "--history-size-max": PAST + "test_a_history_that_cannot_be_kept_is_a_bad_option",
         "--follow": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-ca": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-cert": FOLLOWED + "test_a_follower_needs_its_role",

@@ -287,6 +287,7 @@ def test_a_core_without_a_history_says_how_to_keep_one(tmp_path: Path) -> None:
         (["--history", "/proc/nothing/h.sqlite"], "/proc/nothing/h.sqlite"),
         (["--history-retention", "1h"], "the times of the history are in order"),
         (["--history-sample", "soon"], "`soon` is not a length of time"),
+        (["--history-size-max", "2 apples"], "`2 apples` is not a size, such as 500MiB or 2GiB"),
     ],
 )
 def test_a_history_that_cannot_be_kept_is_a_bad_option(options: list[str], why: str) -> None:
