@@ -11,6 +11,7 @@ from itertools import islice
 
 from server.model.quota import NodeSort
 from tests.bench import (
+    added,
     apart,
     beside,
     growth,
@@ -84,6 +85,8 @@ PROCESSES = {1: "one process", 2: "two processes"}
 """The numbers of processes over which four partitions are spread, in words."""
 CHURN_ROUNDS = 100
 CHURN_BATCH = 500
+ADDED_TIMES = 1.1
+"""The largest cost of a history, a follower or an epoch, as a multiple of the cost without it."""
 
 
 def everything() -> list[Case]:
@@ -115,6 +118,7 @@ def quick() -> list[Case]:
         _wire_churn(small, 20, 10),
         _resync(small),
         *(_spread(small, processes) for processes in PROCESSES),
+        *_added(small, 20, 10),
         *islice(_beside_readers(small), 2),
         _before_another(small, "label keys", hostile.label_keys, 20),
         *_checked(small, 20),
@@ -196,6 +200,25 @@ def _on_the_wire() -> Iterator[Case]:
     yield _resync(Workload(5_000, 50_000, 10))
     for processes in PROCESSES:
         yield _spread(Workload(1_000, 10_000, 10), processes)
+    yield from _added(Workload(5_000, 50_000, 100), CHURN_BATCH, CHURN_ROUNDS)
+
+
+def _added(workload: Workload, batch: int, rounds: int) -> Iterator[Case]:
+    """Yield the cases of a churn with a history, a follower and an epoch, each compared with a core without it."""
+    ratios = ("time", "99 of 100 waits", "memory")
+    metrics = (
+        Metric("placements", "/s", more=True),
+        Metric("99 of 100 waits", "ms", basis=Basis.VALUE),
+        Metric("resident memory", "MiB", basis=Basis.PLAIN),
+        *(
+            Metric(f"{one}, with to without", "times", ADDED_TIMES, basis=Basis.PLAIN)
+            for one in ratios
+        ),
+    )
+    script = partial(messages.churn, workload, batch, rounds)
+    for one in added.EVERYTHING.values():
+        run = partial(added.compared, one, script, rounds * batch)
+        yield Case(f"gRPC, churn with {one.name}: {workload.name}", metrics, run, workload)
 
 
 def _spread(workload: Workload, processes: int) -> Case:

@@ -23,8 +23,9 @@ Call = grpc.aio.StreamStreamCall[bytes, bytes]
 class Player:
     """The channel to a core with its open streams, and the waits of the messages of paced steps."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, epoch: int = 0) -> None:
         self._channel = channel
+        self._metadata = (("evenhand-epoch", str(epoch)),) if epoch else None
         self._calls: dict[str, Call] = {}
         self._senders: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -61,7 +62,7 @@ class Player:
         if method not in self._calls:
             opened: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
             opened = self._channel.stream_stream(method)
-            self._calls[method] = opened()
+            self._calls[method] = opened(metadata=self._metadata)
         return self._calls[method]
 
     def _send(self, call: Call, messages: list[bytes]) -> None:
@@ -123,7 +124,7 @@ async def main(address: str, script: dict[str, Any]) -> dict[str, object]:
     options = (("grpc.max_receive_message_length", MESSAGE_MAX),)
     begun, since, own, server = 0.0, 0.0, 0.0, 0.0
     async with grpc.aio.insecure_channel(address, options=options) as channel:
-        player = Player(channel)
+        player = Player(channel, script["epoch"])
         for at, step in enumerate(script["steps"]):
             if at == script["measured"]:
                 server, own = cpu_seconds(script["pid"]), time.process_time()

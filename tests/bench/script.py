@@ -54,11 +54,14 @@ class Script:
 
     steps: Sequence[Step]
     measured: int
+    epoch: int = 0
+    """The epoch of an elected shim, which its streams name; 0 for a shim that elects nobody."""
 
     def as_json(self, pid: int) -> bytes:
         """Return the script as JSON for a client, which reads the CPU time of the core's process ``pid``."""
         steps = [_as_mapping(one) for one in self.steps]
-        return json.dumps({"pid": pid, "measured": self.measured, "steps": steps}).encode()
+        held = {"pid": pid, "measured": self.measured, "steps": steps, "epoch": self.epoch}
+        return json.dumps(held).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def placing(workload: Workload, processes: int, before: Sequence[str]) -> Run:
         table = _table(Path(folder), shares)
         cores = [
             stack.enter_context(
-                wire.server(more=("--cores", str(table), "--group", f"g{at}"), at=at)
+                wire.server(options=("--cores", str(table), "--group", f"g{at}"), at=at)
             )
             for at in range(processes)
         ]

@@ -11,8 +11,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,16 +77,16 @@ def _free(pid: int) -> None:
 
 
 @contextmanager
-def server(before: Sequence[str] = (), more: Sequence[str] = (), at: int = 0) -> Iterator[Server]:
+def server(before: Sequence[str] = (), options: Sequence[str] = (), at: int = 0) -> Iterator[Server]:
     """Hold a core on a free loopback port while the block runs; a core behind a profiler's command has no probe.
 
-    `more` are further options of the core, and `at` is the number of its processor.
+    `options` are further options of the core, and `at` is the number of its processor.
     """
     evenhand = str(Path(sys.executable).with_name("evenhand"))
     command = [*before, evenhand] if before else [sys.executable, "-m", "tests.bench.served"]
     with kept(client=False, at=at):
         process = subprocess.Popen(
-            [*command, "serve", "--listen", "127.0.0.1:0", *more],
+            [*command, "serve", "--listen", "127.0.0.1:0", *options],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -116,10 +116,20 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     raise RuntimeError("the core ended before it listened")
 
 
-def run(script: Script, who: Player | None = None, before: Sequence[str] = ()) -> WireFigure:
-    """Play a script against a separate core; a profiler's command can be put before the core's."""
+Beside = Callable[[Server], AbstractContextManager[object]]
+"""What runs beside a core while a script is played."""
+
+
+def run(
+    script: Script,
+    who: Player | None = None,
+    before: Sequence[str] = (),
+    options: Sequence[str] = (),
+    beside: Beside = nullcontext,
+) -> WireFigure:
+    """Play a script against a separate core with further options; a profiler's command can be put before the core's."""
     client = who or player()
-    with server(before) as core, kept(client=True):
+    with server(before, options) as core, beside(core), kept(client=True):
         done = subprocess.run(
             [*client.command, core.address],
             input=script.as_json(core.pid),

@@ -11,10 +11,12 @@ import (
 	"log"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 )
 
 const (
@@ -28,6 +30,8 @@ type script struct {
 	Pid      int    `json:"pid"`
 	Measured int    `json:"measured"`
 	Steps    []step `json:"steps"`
+	// Epoch of an elected shim, which its streams name; 0 for none.
+	Epoch int `json:"epoch"`
 }
 
 // step sends messages to one method and ends with the until-th counted object of its answers.
@@ -87,6 +91,9 @@ func play(address string, played *script) (*figures, error) {
 		return nil, err
 	}
 	defer conn.Close()
+	if played.Epoch > 0 {
+		ctx = metadata.AppendToOutgoingContext(ctx, "evenhand-epoch", strconv.Itoa(played.Epoch))
+	}
 	player := &player{ctx: ctx, conn: conn, streams: map[string]*stream{}, waits: []float64{}}
 	var watch *stopwatch
 	for at := range played.Steps {

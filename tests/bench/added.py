@@ -1,0 +1,133 @@
+"""What a history, a follower and an election cost: the same script against a core without and with one of them, in turn.
+
+The history's process, and a follower, get the processors of the client: the core keeps its own.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from evenhand.v1 import replication_pb2 as pb
+from evenhand.v1 import replication_pb2_grpc
+from si.v1 import si_pb2 as si
+from tests.bench import wire
+from tests.bench.figures import Run
+from tests.bench.processes import children_of
+from tests.bench.script import Script
+from tests.bench.wire import Server, WireFigure
+
+EPOCH: Final = 7
+JOIN_S: Final = 60
+"""Seconds in which a follower must have joined."""
+LOOK_S: Final = 0.1
+
+Play = Callable[[Script, Sequence[str]], WireFigure]
+"""A function that plays a script against a core with something added; a profiler's command can be put before the core's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Something that is added to a core."""
+
+    name: str
+    play: Play
+
+
+def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
+    """Play a script without and with what is added, and return the figures with it, and their ratios to those without it."""
+    plain, found = wire.run(make(), before=before), added.play(make(), before)
+    without, values = _values(plain, placed), _values(found, placed)
+    values["time, with to without"] = values["time"] / without["time"]
+    values["99 of 100 waits, with to without"] = (
+        values["99 of 100 waits"] / without["99 of 100 waits"]
+    )
+    values["memory, with to without"] = values["resident memory"] / without["resident memory"]
+    note = (
+        f"without {added.name}: {without['placements']:,.0f} placements/s, {without['99 of 100 waits']:.1f} ms, "
+        f"{plain.resident_mib:,} MiB"
+    )
+    return Run(values, found.played.server_cpu, found.server_mib, note, found.pace)
+
+
+def _values(found: WireFigure, placed: int) -> dict[str, float]:
+    waits = sorted(found.played.waits_ms)
+    return {
+        "time": 1_000 * found.played.seconds,
+        "placements": placed / found.played.seconds,
+        "placed": placed,
+        "median wait": statistics.median(waits),
+        "99 of 100 waits": waits[-(-len(waits) * 99 // 100) - 1],
+        "resident memory": found.resident_mib,
+    }
+
+
+def with_history(script: Script, before: Sequence[str]) -> WireFigure:
+    """Play a script against a core that keeps a history in a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--history", str(Path(folder) / "history.sqlite")]
+        return wire.run(script, before=before, options=options, beside=_children_aside)
+
+
+@contextmanager
+def _children_aside(core: Server) -> Iterator[None]:
+    """Let the processes that a core has started, such as that of its history, run on the client's processors."""
+    with wire.kept(client=True):
+        aside = os.sched_getaffinity(0)
+    for child in children_of(core.pid):
+        os.sched_setaffinity(child, aside)
+    yield
+
+
+def with_follower(script: Script, before: Sequence[str]) -> WireFigure:
+    """Play a script against a core that another core follows."""
+    return wire.run(script, before=before, beside=_followed)
+
+
+@contextmanager
+def _followed(core: Server) -> Iterator[None]:
+    with wire.server(options=["--follow", core.address], at=1) as follower:
+        _wait_until_joined(follower.address)
+        yield
+        assert _state(follower.address) == "follower", "the follower has lost its leader"
+
+
+def _wait_until_joined(address: str) -> None:
+    end = time.monotonic() + JOIN_S
+    while _state(address) != "follower":
+        assert time.monotonic() < end, "the follower has not joined"
+        time.sleep(LOOK_S)
+
+
+def _state(address: str) -> str:
+    with grpc.insecure_channel(address) as channel:
+        stub = replication_pb2_grpc.ReplicationServiceStub(channel)
+        return str(stub.GetReplication(pb.GetReplicationRequest()).state)
+
+
+def with_epoch(script: Script, before: Sequence[str]) -> WireFigure:
+    """Play a script as a shim that was elected: its registration, and each of its streams, has an epoch."""
+    register, *steps = script.steps
+    (message,) = register.messages
+    request = si.RegisterResourceManagerRequest.FromString(message)
+    request.epoch = EPOCH
+    elected = replace(register, messages=[request.SerializeToString()])
+    return wire.run(replace(script, steps=[elected, *steps], epoch=EPOCH), before=before)
+
+
+EVERYTHING: Final[Mapping[str, Added]] = {
+    one.name: one
+    for one in (
+        Added("a history", with_history),
+        Added("a follower", with_follower),
+        Added("an epoch", with_epoch),
+    )
+}
+"""What may be added, by its name."""
