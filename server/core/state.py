@@ -39,8 +39,6 @@ class Manager:
     registered_ms: int
     explicit_sync: bool
     synced: bool
-    counts: dict[str, int] = field(default_factory=dict)
-    """The number of nodes accepted from the manager since it registered, under the key `nodes`. Only the digest of the state reads it."""
     recovered: int = 0
     """The number of allocations that the manager had when it completed its sync, without foreign pods."""
     recovered_asks: int = 0

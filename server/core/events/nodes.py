@@ -27,7 +27,7 @@ def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
     partition = state.partitions.get(event.partition)
     known = None if partition is None else _unreported(partition, event.node_id)
     if partition is not None and known is not None and known.rm_id == event.rm_id:
-        return _compare(state, partition, known, event, now)
+        return _compare(partition, known, event, now)
     refusal = _may_add(state, partition, event)
     if refusal or partition is None:
         owned = partition is not None and partition.owner not in ("", event.rm_id)
@@ -43,17 +43,10 @@ def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
     partition.index.touch(node)
     _total(partition, node.capacity, 1)
     partition.constraint_index.node_changed(node)
-    _count(state, event.rm_id)
     partition.thrashing.thaw()
     if event.schedulable:
         _open(partition, node)
     return [NodeAccepted(event.rm_id, event.node_id)]
-
-
-def _count(state: State, rm_id: str) -> None:
-    """Count one more node that was accepted from a manager since the manager registered."""
-    counts = state.managers[rm_id].counts
-    counts["nodes"] = counts.get("nodes", 0) + 1
 
 
 def _unreported(partition: Partition, node_id: str) -> Node | None:
@@ -63,9 +56,7 @@ def _unreported(partition: Partition, node_id: str) -> Node | None:
     return node if node is not None and partition.index.nodes.get(node_id) is node else None
 
 
-def _compare(
-    state: State, partition: Partition, node: Node, event: NodeAdded, now: int
-) -> list[Decision]:
+def _compare(partition: Partition, node: Node, event: NodeAdded, now: int) -> list[Decision]:
     """Compare a node that is reported again with the node that is known. A difference is handled as an update (design 1.10).
 
     A node that is now reported as draining takes placements as before, until its manager drains it, enables it or completes the
@@ -83,7 +74,6 @@ def _compare(
             return decisions
     node.attributes = event.attributes
     del resumption.nodes[node.node_id]
-    _count(state, event.rm_id)
     if not event.schedulable:
         resumption.announced[node.node_id] = None
     elif not node.schedulable:
