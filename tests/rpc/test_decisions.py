@@ -75,7 +75,7 @@ async def test_one_decision_comes_with_sentences_rule_by_rule() -> None:
             "decided it 60 s ago; the eviction of its victims is ordered, and has 9 min more"
             in text
         )
-        assert "of 0.06 cores that it is owed: that let the ask claim (rule 4, G2, W6)" in text
+        assert "of 0.06 cores that it is owed: that let the ask claim (G2, W6)" in text
         assert "is evicted from node n1 (0.001 cores, priority 3): over its guarantee" in text
         assert (
             "3 candidates of queue root.c keep running by `below-guarantee`: without it a queue"

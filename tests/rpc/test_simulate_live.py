@@ -50,7 +50,7 @@ async def test_asks_take_from_others_as_long_as_their_queue_is_owed() -> None:
         assert len(set(gone)) == 6
         assert {one.state for one in first.victims} == {decisions_pb2.VICTIM_STATE_UNSPECIFIED}
         assert (third.verdict.law, third.verdict.policy) == ("over-guarantee", "guaranteed")
-        assert "(rule 4, G2, W6)" in third.verdict.rule
+        assert "(G2, W6)" in third.verdict.rule
         assert third.verdict.because == (
             "queue root.owed holds 0.006 cores, its guarantee is 0.006 cores"
         )

@@ -48,8 +48,8 @@ For a refused application, this part is the application's id.
 """
 
 BECAUSE: Final = (
-    "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
-    "and its priority is not higher (rule 6, G5)"
+    "its queue is over its guarantee and stays at or above it (G4), "
+    "and its priority is not higher (G5)"
 )
 BECAUSE_IN_PROPORTION: Final = (
     "its queue has more than its share and keeps it (W6), and its priority is not higher (G5)"

@@ -89,7 +89,7 @@ def _level(one: pb.DecidingLevel) -> str:
     if one.role == VICTIM:
         return f"Queue {one.queue}, from which it takes, held {held} of {owed}{wall}."
     if one.role == "deciding":
-        return f"Queue {one.queue} held {held} of {owed}{wall}: that let the ask claim (rule 4, G2, W6)."
+        return f"Queue {one.queue} held {held} of {owed}{wall}: that let the ask claim (G2, W6)."
     return f"Queue {one.queue} held {held} of {owed}{wall}: that prevented it."
 
 
