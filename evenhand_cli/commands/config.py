@@ -228,10 +228,13 @@ def _put_in_force(
 
 @asks_core
 def diff(core: Core, file: QueuesFile, output: Output = Form.TABLE) -> None:
-    """List the differences between a file and the configuration in force.
+    """Show what would change if a file came into force. Nothing is applied.
 
-    Exit code 0: no differences; 1: differences; 2: the file has errors. Comments, order and spelling do not count, only
-    what the core does. `config apply --dry-run` also shows the consequences.
+    `+` marks what the file adds, `-` what it removes, `~` a setting that it changes: as it is in force, then as in the file.
+    Comments, order and spelling do not count, only what the core does.
+
+    Exit code 0: the file says the same; 1: something would change; 2: the file has errors; 3: the core does not answer.
+    `evenhand config apply FILE --dry-run` also shows what would become of queues and pods.
 
     Examples:
         evenhand config diff queues.yaml
