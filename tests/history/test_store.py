@@ -1,5 +1,6 @@
 """A real database keeps what the ledger gives, and fails in ways that lose nothing silently: SQLite and PostgreSQL."""
 
+import json
 import os
 import shutil
 import signal
@@ -123,8 +124,10 @@ def test_a_run_takes_up_what_the_run_before_left(place: Address) -> None:
         kept = [each.wait for each in waiting if each.wait is not None]
         assert kept
         assert all(each.is_kept for each in kept)
-        kinds = [row["kind"] for row in ledger.pending[schema.FAILOVERS].values()]
-        assert kinds == ["core-killed", "core-started", "leads"]
+        rows = ledger.pending[schema.FAILOVERS].values()
+        assert [row["kind"] for row in rows] == ["leads", "core-killed", "core-started", "leads"]
+        ended = [json.loads(row["facts"]).get("until_ms") for row in rows]
+        assert ended == [one.ledger.now, None, None, None]
 
 
 def test_the_end_of_a_run_is_known_to_the_next(place: Address) -> None:
