@@ -46,6 +46,8 @@ def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequ
     plain, found = wire.run(make(), before=before), added.play(make(), before)
     without, values = _values(plain, placed), _values(found, placed)
     values["time, with to without"] = values["time"] / without["time"]
+    cpu_s = plain.played.server_cpu
+    values["CPU, with to without"] = found.played.server_cpu / cpu_s if cpu_s else 1.0
     values["99 of 100 waits, with to without"] = (
         values["99 of 100 waits"] / without["99 of 100 waits"]
     )
