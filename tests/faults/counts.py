@@ -19,6 +19,7 @@ NAMES: Final = (
     "pieces delayed",
     "pieces narrowed",
     "pieces held",
+    "pieces parted",
     "connections cut",
     "connections half-closed",
     # Hostile clients: calls that the core answered, streams that it opened, connections that it

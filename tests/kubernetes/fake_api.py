@@ -33,12 +33,13 @@ class Asked:
 
 @dataclass(slots=True)
 class Answer:
-    """An answer; with `lines` it is a stream."""
+    """An answer; with `lines` or `flow` it is a stream, and with `flow` one that ends when the iterator does."""
 
     code: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     lines: list[Any] | None = None
+    flow: AsyncIterator[bytes] | None = None
 
 
 Handler = Callable[[Asked], Answer | str | Awaitable[Answer]]
@@ -105,12 +106,15 @@ class FakeApi:
             answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
         )
         head = {"Content-Type": "application/json", **answer.headers}
-        if answer.lines is None:
+        if answer.lines is None and answer.flow is None:
             head["Content-Length"] = str(len(content))
             await _write(writer, answer.code, head, content)
             return True
         await _write(writer, answer.code, {**head, "Transfer-Encoding": "chunked"}, b"")
-        return await self._stream(answer.lines, writer)
+        if answer.flow is not None:
+            async for line in answer.flow:
+                await _write_chunk(writer, line)
+        return await self._stream(answer.lines or [], writer)
 
     async def _stream(self, lines: list[Any], writer: asyncio.StreamWriter) -> bool:
         for line in lines:
@@ -120,11 +124,15 @@ class FakeApi:
                 writer.transport.abort()
                 return False
             part = line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
-            writer.write(b"%x\r\n%s\r\n" % (len(part), part))
-            await writer.drain()
+            await _write_chunk(writer, part)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True
+
+
+async def _write_chunk(writer: asyncio.StreamWriter, part: bytes) -> None:
+    writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+    await writer.drain()
 
 
 async def _write(

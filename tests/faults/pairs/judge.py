@@ -1,0 +1,302 @@
+"""The judge of a run with two cores and two shims: pure functions from the evidence to sentences about what was wrong."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Final
+
+from tests.faults import judge
+from tests.faults.evidence import Decided
+from tests.faults.journal import Line
+from tests.faults.kubernetes import judge as of_cluster
+from tests.faults.kubernetes.evidence import ClusterEvidence
+from tests.faults.pairs.cluster import DELAY_S
+from tests.faults.pairs.evidence import PairsEvidence
+from tests.faults.pairs.observer import FOLLOWER, LEADER
+from tests.faults.pairs.schedule import ENDED, KILLED
+
+WAIT_MS: Final = 20_000
+"""The longest wait, in milliseconds, of a probe, whatever is killed or cut; pauses of the run are added."""
+RECENT_MS: Final = 30_000
+"""Age, in milliseconds, of the oldest decisions that a core must show without being asked for older ones."""
+EXITS: Final = {KILLED: -9, ENDED: 0}
+
+
+def placed_twice(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the pods that were placed twice, or that a shim tried to bind to another node."""
+    yield from judge.placed_twice(evidence.run)
+    yield from of_cluster.bound_twice(ClusterEvidence(evidence.run))
+
+
+def evicted_twice(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the pods that were deleted twice by shims."""
+    yield from of_cluster.ended_twice(ClusterEvidence(evidence.run))
+
+
+def evicted_unplaced(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the evictions of pods that do not run."""
+    yield from judge.evicted_unplaced(evidence.run)
+
+
+def over_capacity(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the nodes that held more than their capacity."""
+    yield from judge.over_capacity(evidence.run)
+
+
+def decided_twice(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the victims on which a second decision was written although the first one was not withdrawn."""
+    marks: dict[str, str] = {}
+    for line in evidence.of("mark"):
+        before, now = marks.get(line["key"], ""), line["mark"]
+        if before and now and before.split("/")[0] != now.split("/")[0]:
+            yield f"{line['key']} was marked with {before}, then with {now}"
+        marks[line["key"]] = now
+
+
+def two_leaders(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the writes of a shim to the API server after the first write of a shim with a newer epoch."""
+    highest, whose = 0, ""
+    for line in evidence.of("write"):
+        if line["epoch"] < highest:
+            facts = f"{line['what']} {line['name']} of {line['by']} in epoch {line['epoch']}"
+            yield f"{facts} came after a write of {whose} in epoch {highest}"
+        elif line["epoch"] > highest:
+            highest, whose = line["epoch"], line["by"]
+
+
+def wrote_without_lease(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the writes of a shim while another shim held the lease."""
+    for line in evidence.of("write"):
+        if line["holder"] not in {line["by"], ""}:
+            yield f"{line['what']} {line['name']} of {line['by']} while {line['holder']} held the lease"
+
+
+def two_cores(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the decisions that a shim heard from a core whose session it had left, and the sessions that overlapped."""
+    now: dict[int, Line] = {}
+    for line in sorted(evidence.heard, key=lambda one: one["at"]):
+        there = now.get(line["process"])
+        match line["kind"]:
+            case "joined":
+                if there is not None:
+                    yield f"{line['by']} joined {line['core']} while it was joined with {there['core']}"
+                now[line["process"]] = line
+            case "left":
+                now.pop(line["process"], None)
+            case "heard" if there is None or there["session"] != line["session"]:
+                yield f"{line['by']} heard from {line['core']} in a session that was over"
+
+
+def other_epoch(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the placements and evictions that a core sent for an epoch which was not that of the session."""
+    for line in evidence.heard:
+        if line["kind"] == "heard" and line["epoch"] != line["own"]:
+            yield f"{line['by']} heard epoch {line['epoch']} in a session of epoch {line['own']}"
+
+
+def diverged(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the differences that a follower found between its decisions, or their digests, and those of its leader."""
+    for line in evidence.of("core"):
+        if line["difference"]:
+            yield f"{line['core']} decided otherwise: {line['difference']}"
+
+
+def decision_lost(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the decisions that a follower lacks at a position at which its leader had them, and those that a core loses when it leads.
+
+    A core that was started again has what its leader, or its saved state, gives it.
+    """
+    last: dict[str, Line] = {}
+    for line in evidence.of("core", "started"):
+        if line["kind"] == "started":
+            last.pop(line["name"], None)
+            continue
+        before = last.get(line["core"])
+        if before is not None and line["state"] == LEADER and before["state"] in {LEADER, FOLLOWER}:
+            yield from _lost(before, line)
+        leader = next((one for one in last.values() if one["state"] == LEADER), None)
+        if line["state"] == FOLLOWER and leader is not None:
+            if leader["decided_at"] <= line["decided_at"] and leader["core"] != line["core"]:
+                yield from _lost(leader, line)
+        if line["state"]:
+            last[line["core"]] = line
+
+
+def _lost(before: Line, after: Line) -> Iterator[str]:
+    """Yield the recent decisions of one answer of a core that a later answer lacks."""
+    recent = after["now_ms"] - RECENT_MS
+    for decision, at_ms in before["decided"].items():
+        if at_ms >= recent and decision not in after["decided"]:
+            yield f"{after['core']} as {after['state']} lacks {decision}, which {before['core']} had as {before['state']}"
+
+
+def timer_restarted(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the delays of lowered quotas that began again although the follower knew the first instant."""
+    known = 0
+    for line in evidence.of("core", "lowered", "enforced"):
+        if line["kind"] != "core":
+            known = 0
+        elif line["due_ms"] and line["state"] == FOLLOWER:
+            known = known or line["due_ms"]
+        elif known and line["state"] == LEADER and line["due_ms"] > known:
+            yield f"{line['core']} enforces the quota {line['due_ms'] - known} ms later than its follower knew"
+
+
+def quota_late(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the lowered quotas that were enforced too late, or not at all."""
+    bound = DELAY_S * 1000 + 2 * WAIT_MS + evidence.pauses_ms
+    lowered: dict[int, int] = {}
+    for line in evidence.of("lowered", "enforced"):
+        if line["kind"] == "lowered":
+            lowered[line["run"]] = line["at"]
+        elif (took := line["at"] - lowered[line["run"]]) > bound:
+            yield f"quota run {line['run']} took {took} ms, at most {bound} ms are right"
+        elif took < DELAY_S * 1000 - 1_000:
+            yield f"quota run {line['run']} took {took} ms, less than its delay"
+
+
+def waited(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the probes that waited too long, although a probe fits at any time."""
+    asked = {line["key"]: line for line in evidence.of("ask") if line["queue"] == "probe"}
+    placed = {line["key"]: line["at"] for line in evidence.of("placed")}
+    last = max((line["at"] for line in evidence.journal), default=0)
+    bound = WAIT_MS + evidence.pauses_ms
+    for key, line in asked.items():
+        took = placed.get(key, last) - line["at"]
+        if took > bound:
+            yield f"{line['name']} ({key}) waited {took} ms, at most {bound} ms are right"
+
+
+def not_recovered(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the faults after which not everything ran again, or the follower was not level in time."""
+    for line in evidence.of("recovered"):
+        if not line["whole"]:
+            yield f"not everything had recovered after {line['took_ms']} ms"
+
+
+def without_effect(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the cuts of which nothing that was sent noticed anything, when both ends must have sent something."""
+    for line in evidence.of("healed"):
+        if not line["pieces"] and line["link"].endswith("api"):
+            yield f"the cut between {line['link']} had no effect"
+
+
+def unsettled(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield what was not over at the end, although capacity suffices."""
+    if not evidence.settled:
+        yield f"after {evidence.settling_ms} ms not every pod had been placed and had ended"
+
+
+def disagreement(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the cores that have another node for a pod at the end than the API server."""
+    for core, says in evidence.cores_say.items():
+        if says != evidence.api_says:
+            yield f"{core} has {says}, the API server {evidence.api_says}"
+    yield from evidence.complaints
+
+
+def log_unfit(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the lines of a decision log that do not match the line before."""
+    for core, verified in evidence.verified.items():
+        if not verified.fits:
+            wrong = [remark for remark in verified.remarks if remark.wrong]
+            yield f"the decision log of {core} does not fit together: {wrong[:3]}"
+
+
+def log_dishonest(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the decisions that were carried out and are in no decision log, when the logs name fewer missing lines."""
+    parts = [part for log in evidence.log.values() for part in log]
+    written = {one.decision for part in parts for one in part.decided}
+    absent = {line["decision"] for line in evidence.of("evict")} - written
+    named = 0 if evidence.durable else sum(part.missing for part in parts)
+    has_more = any(part.more for part in parts) and not evidence.durable
+    if len(absent) > named and not has_more:
+        kind = "durable logs" if evidence.durable else "logs"
+        yield f"{len(absent)} decisions are not in the {kind}, which name {named} missing: {sorted(absent)[:5]}"
+
+
+def log_untrue(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the evictions whose victim or preemptor is not that of the decision in a log."""
+    decided: dict[str, list[Decided]] = {}
+    for log in evidence.log.values():
+        for part in log:
+            for one in part.decided:
+                decided.setdefault(one.decision, []).append(one)
+    for line in evidence.of("evict"):
+        found = decided.get(line["decision"], [])
+        if found and not any(line["key"] in one.victims for one in found):
+            yield f"{line['key']} was evicted by {line['decision']}, which has other victims"
+
+
+def wrong_exit(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the processes whose exit code does not match the way in which they were ended; none ends by itself."""
+    for name, how, code in evidence.exits:
+        if code != EXITS.get(how):
+            yield f"{name}, which was to end as `{how}`, ended with {code}"
+
+
+def crashed(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the tracebacks in the output of processes."""
+    for name, said in evidence.said.items():
+        at = said.find("Traceback")
+        if at >= 0:
+            yield f"{name}: {said[max(0, at - 300) : at + 3_000]}"
+
+
+RULES: Final[tuple[Callable[[PairsEvidence], Iterator[str]], ...]] = (
+    placed_twice,
+    evicted_twice,
+    evicted_unplaced,
+    over_capacity,
+    decided_twice,
+    two_leaders,
+    wrote_without_lease,
+    two_cores,
+    other_epoch,
+    diverged,
+    decision_lost,
+    timer_restarted,
+    quota_late,
+    waited,
+    not_recovered,
+    without_effect,
+    unsettled,
+    disagreement,
+    log_unfit,
+    log_dishonest,
+    log_untrue,
+    wrong_exit,
+    crashed,
+)
+
+
+def judged(evidence: PairsEvidence) -> list[str]:
+    """Return what was wrong, each with the name of the check that found it."""
+    return [f"{rule.__name__}: {wrong}" for rule in RULES for wrong in rule(evidence)]
+
+
+def report(seed: int, evidence: PairsEvidence) -> list[str]:
+    """Return a few lines that describe the run."""
+    lines = Counter(line["kind"] for line in evidence.journal)
+    kills = Counter((line["role"], line["how"]) for line in evidence.of("kill"))
+    return [
+        f"seed {seed}, durable: {'yes' if evidence.durable else 'no'}",
+        f"kills    {lines['kill']}, {lines['missed']} of a process that was away: "
+        + ", ".join(f"{times} {role} {how}" for (role, how), times in sorted(kills.items())),
+        f"cuts     {lines['cut']}",
+        f"pods     {lines['ask']} asked, {lines['placed']} placed, {lines['evict']} evicted",
+        f"quotas   {lines['enforced']} lowered and enforced",
+        *_times(evidence),
+        f"log      {sum(one.lines for one in evidence.verified.values())} lines, "
+        f"{sum(one.missing for one in evidence.verified.values())} missing",
+        f"settled  after {evidence.settling_ms} ms, pauses of the machine {evidence.pauses_ms} ms",
+    ]
+
+
+def _times(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield how long it took until a placement after a fault, by the kind of the fault."""
+    took: dict[str, list[int]] = {}
+    for line in evidence.of("progress"):
+        took.setdefault(f"{line['role']} {line['how']}", []).append(line["took_ms"])
+    for what, times in sorted(took.items()):
+        yield f"placed   after {what}: median {median(times):.0f} ms, worst {max(times)} ms of {len(times)}"

@@ -1,0 +1,100 @@
+"""The processes of a run that are killed, each with its way to start. A further kind of process is one more entry of the run's table."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.faults.children import ended, is_stopped, started, until
+from tests.faults.journal import Journal
+from tests.faults.pairs.schedule import ENDED, KILLED
+
+STOP_S: Final = 5.0
+"""Maximum number of seconds until a signal has stopped a process."""
+SIGNALS: Final = {KILLED: signal.SIGKILL, ENDED: signal.SIGTERM}
+LEASE: Final = ("--lease-duration=2s", "--lease-renew=500ms", "--lease-margin=700ms")
+"""A short lease, so that many shims can be killed in a minute."""
+
+
+@dataclass
+class Child:
+    """A process that is started repeatedly, with the ends of all its runs."""
+
+    name: str
+    start_it: Callable[[], subprocess.Popen[bytes]]
+    journal: Journal
+    process: subprocess.Popen[bytes] | None = None
+    exits: list[tuple[str, str, int]] = field(default_factory=list)
+    """The name, how each run was ended, and its exit code."""
+    is_paused: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the process runs and is not stopped."""
+        return self.process is not None and not self.is_paused
+
+    def start(self) -> None:
+        """Start a run."""
+        assert self.process is None, self.name
+        self.process = self.start_it()
+        self.journal.write("started", name=self.name)
+
+    async def end(self, how: str) -> None:
+        """End the run, and wait until it has ended."""
+        process, self.process = self.process, None
+        if process is not None:
+            if self.is_paused:
+                os.kill(process.pid, signal.SIGCONT)
+                self.is_paused = False
+            self.journal.write("ending", name=self.name, how=how)
+            code = await asyncio.to_thread(ended, process, SIGNALS[how])
+            self.exits.append((self.name, how, code))
+
+    def look(self) -> None:
+        """When the process has ended by itself, record that and start another run."""
+        if self.process is not None and self.process.poll() is not None:
+            self.exits.append((self.name, "by itself", self.process.returncode))
+            self.process = None
+            self.start()
+
+    def pause(self) -> None:
+        """Stop the process."""
+        process = self.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        self.is_paused = until(lambda: is_stopped(process), STOP_S)
+
+    def resume(self) -> None:
+        """Let the process continue."""
+        if self.process is not None and self.is_paused:
+            os.kill(self.process.pid, signal.SIGCONT)
+        self.is_paused = False
+
+
+def core_command(folder: Path, port: int, follows: int, *, durable: bool) -> list[str]:
+    """Return the command line of a core whose state, decision log and history are in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    where = ["--listen", f"127.0.0.1:{port}", "--follow", f"127.0.0.1:{follows}"]
+    files = ["--state-dir", str(folder), "--decision-log", str(folder / "decisions.jsonl")]
+    return ["serve", *where, *files, *(["--durable"] if durable else [])]
+
+
+def shim_command(name: str, kubeconfig: Path, cores: list[int]) -> list[str]:
+    """Return the command line of a shim that stands for election."""
+    addresses = ",".join(f"127.0.0.1:{port}" for port in cores)
+    where = [f"--kubeconfig={kubeconfig}", "--namespace=evenhand", f"--core={addresses}"]
+    return ["shim", "--kubernetes", "--elect", f"--instance={name}", *where, *LEASE]
+
+
+def start_core(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a core."""
+    return started("evenhand_cli", *command, log=log)
+
+
+def start_shim(name: str, command: list[str], heard: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start a shim that writes what it hears to a journal."""
+    return started("tests.faults.pairs.shim", heard, name, *command, log=log)
