@@ -222,6 +222,7 @@ class Endpoint:
                 following.watch(lambda: not len(self.sessions), self.sessions.fail)
             await self.pump.run()
             await following.unwatch()
+            self.sessions.presence.forget_all()
             if not self.pump.stopping:
                 self.replica.rested()
 

@@ -48,6 +48,10 @@ class Presence:
         """Forget a manager that is gone."""
         self._seen.pop(rm_id, None)
 
+    def forget_all(self) -> None:
+        """Forget all managers, when this core no longer leads: the core that it follows knows whether they are away."""
+        self._seen.clear()
+
     def heard(self, rm_id: str, now: int) -> bool:
         """Record a message, and return whether the manager was away before it. Return False for a manager that is not registered."""
         seen = self._seen.get(rm_id)

@@ -15,6 +15,7 @@ from server.core.core import Core
 from server.model.parts import Parts
 from server.replication.feed import Feed
 from server.rpc import following as following_module
+from server.rpc import presence as presence_module
 from server.rpc.following import Following, Replica, State
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import PATIENCE_S, RM, Served, asks, node, refusal, serving, until
@@ -218,6 +219,29 @@ async def test_a_registration_at_a_leader_does_not_end_its_next_time_as_follower
         assert not done
         following.stop()
         await asyncio.wait_for(again, PATIENCE_S)
+
+
+async def test_a_core_that_follows_again_does_not_say_that_its_manager_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following_module, "WATCH_S", 0.05)
+    monkeypatch.setattr(presence_module, "AWAY_GRACE_MS", 0)
+    first_port = free_port()
+    async with (
+        serving(leaders=(f"127.0.0.1:{first_port}",)) as second,
+        serving(leaders=(f"127.0.0.1:{second.port}",), port=first_port) as first,
+    ):
+        await first.ready()
+        await in_state(second, State.FOLLOWER)
+        for one in first.streams:
+            one.call.cancel()
+        await second.ready()
+        await in_state(first, State.FOLLOWER)
+        stub: Any = inspect_pb2_grpc.InspectServiceStub(first.channel)
+        checked = await stub.CheckConsistency(inspect_pb2.CheckConsistencyRequest())
+        assert [one.code for one in checked.findings] == []
+        listed = await stub.ListPartitions(inspect_pb2.ListPartitionsRequest())
+        assert not listed.picture.away
 
 
 async def test_a_leader_with_a_stream_leads_on_beside_another_leader(
