@@ -77,6 +77,10 @@ class Proxy:
         else:
             self._flowing.set()
         self._due |= {name for name in ("cut", "half") if self._of(name) > before.get(name, 0)}
+        self._break()
+
+    def _break(self) -> None:
+        """Cut or half-close the present connections, when that is due."""
         for number, writer in enumerate(list(self._ways.values())):
             if "cut" in self._due:
                 writer.transport.abort()

@@ -131,7 +131,11 @@ class Users:
                 self.server.delete(one)
 
     def make(
-        self, queue: str, amounts: dict[str, str], runs_ms: int, labels: dict[str, str] | None = None
+        self,
+        queue: str,
+        amounts: dict[str, str],
+        runs_ms: int,
+        labels: dict[str, str] | None = None,
     ) -> str:
         """Create a pod that runs for `runs_ms`, or until it is deleted when that is 0; return its uid."""
         self.made += 1
@@ -150,9 +154,7 @@ class Users:
 
 def running_lent(server: ApiServer) -> int:
     """Return how many pods of the queue `lent` have a node and do not end."""
-    return sum(
-        _is_lent(one) and bool(one["spec"].get("nodeName")) for one in server.pods()
-    )
+    return sum(_is_lent(one) and bool(one["spec"].get("nodeName")) for one in server.pods())
 
 
 def _is_lent(pod: Object) -> bool:

@@ -114,10 +114,10 @@ def decision_lost(evidence: PairsEvidence) -> Iterator[str]:
         before = last.get(line["core"])
         if before is not None and line["state"] == LEADER and before["state"] in {LEADER, FOLLOWER}:
             yield from _lost(before, line)
-        leader = next((one for one in last.values() if one["state"] == LEADER), None)
-        if line["state"] == FOLLOWER and leader is not None:
-            if leader["decided_at"] <= line["decided_at"] and leader["core"] != line["core"]:
-                yield from _lost(leader, line)
+        others = [one for core, one in last.items() if core != line["core"]]
+        for other in others if line["state"] == FOLLOWER else ():
+            if other["state"] == LEADER and other["decided_at"] <= line["decided_at"]:
+                yield from _lost(other, line)
         if line["state"]:
             last[line["core"]] = line
 

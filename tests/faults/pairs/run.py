@@ -18,6 +18,7 @@ from tests.faults.children import free_port, now_ms
 from tests.faults.counts import Counts
 from tests.faults.evidence import log_parts
 from tests.faults.journal import Journal, read
+from tests.faults.kubernetes.truth import PROBE
 from tests.faults.pairs import cluster
 from tests.faults.pairs.api_server import ApiServer
 from tests.faults.pairs.evidence import PairsEvidence
@@ -81,7 +82,8 @@ class Run:
     async def evidence(self, turns: list[Kill | Cut]) -> PairsEvidence:
         """Run everything and return the evidence; all processes are ended, whatever happens."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(asyncio.sleep, LOOK_S)  # Until the cut connections have ended.
+            # The last callback waits until the connections that were cut have ended.
+            stack.push_async_callback(asyncio.sleep, LOOK_S)
             await self._begin(stack)
             for turn in turns:
                 self.journal.write("turn", **vars(turn))
@@ -170,9 +172,9 @@ class Run:
         """Lower the quota of `lent`, wait until it is enforced, and raise it again; until the run settles."""
         key = ("configmaps", cluster.HOME, "yunikorn-configs")
         number = 0
+        full = partial(cluster.running_lent, self.server)
         while True:
             self.users.lend()
-            full = partial(cluster.running_lent, self.server)
             await self._until(lambda: full() >= cluster.LENT_MAX, SETTLE_S)
             number += 1
             self.journal.write("lowered", run=number)
@@ -201,13 +203,14 @@ class Run:
             self.journal.write("missed", **facts)
             return
         self.journal.write("kill", **facts)
+        began = now_ms()
         if kill.how == STOPPED:
             child.pause()
         else:
             await child.end(kill.how)
         self._soon(self._bring_back(child, kill))
         if kill.role in {LEADING_CORE, LEADING_SHIM}:
-            await self._progress(kill.role, kill.how)
+            await self._progress(kill.role, kill.how, began)
 
     async def _bring_back(self, child: Child, kill: Kill) -> None:
         await asyncio.sleep(kill.away_ms / 1000)
@@ -238,11 +241,10 @@ class Run:
                 assert role == WARM_SHIM, role
                 return SHIMS[1 - SHIMS.index(shim)]
 
-    async def _progress(self, role: str, how: str) -> None:
-        """Create a probe, and record how long it takes until the probe has a node."""
-        began = now_ms()
+    async def _progress(self, role: str, how: str, began: int) -> None:
+        """Create a probe, and record how long after an instant the probe has a node."""
         name = f"probe-{self.users.made + 1}"
-        self.users.make("probe", {cluster.PROBE: "1"}, 200)
+        self.users.make("probe", {PROBE: "1"}, 200)
         pod = self.server.objects["pods", cluster.NAMESPACE, name]
         is_placed = await self._until(lambda: bool(pod["spec"].get("nodeName")), PLACED_S)
         self.journal.write(
@@ -284,7 +286,7 @@ class Run:
             self.links[link].hurt({})
         pieces = (self.counts.read() - before)["pieces parted"]
         self.journal.write("healed", link=cut.link, pieces=pieces)
-        await self._progress("network", cut.how)
+        await self._progress("network", cut.how, now_ms())
         await self._recovered()
 
     async def _settle(self) -> bool:
@@ -309,7 +311,9 @@ class Run:
             for words in (("doctor",), ("history", "failovers")):
                 said = await asyncio.to_thread(self._evenhand, core, *words)
                 if said.returncode:
-                    found.complaints.append(f"{core} {' '.join(words)}: {said.stdout + said.stderr}")
+                    found.complaints.append(
+                        f"{core} {' '.join(words)}: {said.stdout + said.stderr}"
+                    )
 
     async def _agrees(self, found: PairsEvidence, core: str) -> bool:
         said = await asyncio.to_thread(self._evenhand, core, "allocations", "--output=json")

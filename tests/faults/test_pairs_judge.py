@@ -1,0 +1,164 @@
+"""The judge of runs with two cores and two shims finds each wrong thing in a small journal, and nothing in a right one."""
+
+from typing import Any
+
+import pytest
+
+from server.record.verify import Verified
+from tests.faults.evidence import Decided, LogPart
+from tests.faults.journal import Line
+from tests.faults.pairs.evidence import PairsEvidence
+from tests.faults.pairs.judge import EXITS, WAIT_MS, judged, report
+from tests.faults.pairs.observer import FOLLOWER, LEADER
+from tests.faults.pairs.schedule import KILLED
+
+NEVER = 10 * WAIT_MS
+
+
+def line(at: int, kind: str, **facts: Any) -> Line:
+    return {"at": at, "kind": kind, **facts}
+
+
+def ask(at: int, key: str, queue: str = "low") -> Line:
+    size = {"vcore": 4_000} if queue == "low" else {"probe": 1}
+    return line(at, "ask", key=key, name=key, queue=queue, size=size, impossible=False)
+
+
+def placed(at: int, key: str, node: str = "n0") -> list[Line]:
+    bind = line(at, "bind", key=key, name=key, node=node, accepted=True, by="shim-1")
+    return [bind, line(at, "placed", key=key, node=node)]
+
+
+def evicted(at: int, key: str, decision: str = "d1") -> list[Line]:
+    facts = {"decision": decision, "freed_for": "c", "freed_on": "n0", "by": "shim-1"}
+    mark = line(at, "mark", key=key, mark=f"{decision}/c/n0")
+    end = line(at, "end", key=key, name=key, accepted=True, by="shim-1")
+    return [mark, end, line(at, "evict", key=key, **facts)]
+
+
+def write(at: int, by: str, epoch: int, holder: str = "") -> Line:
+    return line(at, "write", by=by, epoch=epoch, holder=holder or by, what="POST pods", name="a")
+
+
+def core(at: int, name: str, state: str, decided: tuple[str, ...] = (), **facts: Any) -> Line:
+    more = {"due_ms": 0, "difference": "", "decided_at": at, **facts}
+    return line(at, "core", core=name, state=state, decided=dict.fromkeys(decided, at), **more) | {
+        "now_ms": at
+    }
+
+
+def heard(at: int, kind: str, session: int, core: str, **facts: Any) -> Line:
+    return line(at, kind, by="shim-1", process=7, core=core, session=session, **facts)
+
+
+def decision(at: int, session: int, core: str, epoch: int = 1) -> Line:
+    return heard(at, "heard", session, core, epoch=epoch, own=1, new=["a"], released=[])
+
+
+RIGHT = [
+    core(1, "core-1", LEADER),
+    core(1, "core-2", FOLLOWER),
+    ask(2, "a"),
+    ask(2, "p", "probe"),
+    *placed(3, "p", "probes"),
+    write(3, "shim-1", 1),
+    *placed(3, "a"),
+    core(4, "core-1", LEADER, ("d1",), due_ms=900),
+    core(5, "core-2", FOLLOWER, ("d1",), due_ms=900),
+    line(5, "lowered", run=1),
+    core(5, "core-2", FOLLOWER, ("d1",), due_ms=900),
+    *evicted(6, "a"),
+    line(7, "gone", key="a"),
+    core(8, "core-2", LEADER, ("d1",), due_ms=900),
+    write(9, "shim-2", 2),
+    line(6_005, "enforced", run=1),
+    line(6_006, "recovered", whole=True, took_ms=1),
+    line(6_007, "healed", link="shim-1 api", pieces=3),
+]
+HEARD = [
+    heard(1, "joined", 1, "core-1"),
+    decision(2, 1, "core-1"),
+    heard(3, "left", 1, "core-1"),
+    heard(4, "joined", 2, "core-2"),
+    decision(5, 2, "core-2"),
+]
+
+
+def evidence(*more: Line, **facts: Any) -> PairsEvidence:
+    found = PairsEvidence(journal=[*RIGHT, *more], heard=HEARD)
+    part = LogPart([Decided("d1", frozenset({"a"}), frozenset({"c"}))])
+    found.log = {"core-1": [part], "core-2": []}
+    found.exits = [("core-1", KILLED, EXITS[KILLED])]
+    for name, value in facts.items():
+        setattr(found, name, value)
+    return found
+
+
+def test_nothing_is_wrong_with_a_right_run() -> None:
+    assert judged(evidence()) == []
+    assert report(7, evidence())[0] == "seed 7, durable: no"
+
+
+LATE = 6_100
+WRONG: list[tuple[str, PairsEvidence]] = [
+    ("placed_twice", evidence(*placed(LATE, "p", "probes"))),
+    (
+        "placed_twice",
+        evidence(line(LATE, "bind", key="p", name="p", node="n3", accepted=False, by="shim-2")),
+    ),
+    ("evicted_twice", evidence(*evicted(LATE, "a")[1:2])),
+    ("evicted_unplaced", evidence(ask(LATE, "b"), *evicted(LATE, "b"))),
+    (
+        "over_capacity",
+        evidence(*(one for key in "bcdef" for one in (ask(LATE, key), *placed(LATE, key)))),
+    ),
+    ("decided_twice", evidence(line(LATE, "mark", key="a", mark="d2/c/n0"))),
+    ("two_leaders", evidence(write(LATE, "shim-1", 1))),
+    ("wrote_without_lease", evidence(write(LATE, "shim-1", 3, "shim-2"))),
+    ("two_cores", evidence(heard=[*HEARD, decision(6, 1, "core-1")])),
+    ("two_cores", evidence(heard=[*HEARD, heard(6, "joined", 3, "core-1")])),
+    ("other_epoch", evidence(heard=[*HEARD, decision(6, 2, "core-2", epoch=2)])),
+    ("diverged", evidence(core(LATE, "core-1", FOLLOWER, ("d1",), difference="at event 7"))),
+    ("decision_lost", evidence(core(LATE, "core-2", LEADER))),
+    ("decision_lost", evidence(core(LATE, "core-1", FOLLOWER))),
+    (
+        "timer_restarted",
+        evidence(
+            core(LATE, "core-1", FOLLOWER, ("d1",), due_ms=900),
+            core(LATE + 1, "core-2", LEADER, ("d1",), due_ms=1_900),
+        ),
+    ),
+    ("quota_late", evidence(line(LATE, "lowered", run=2), line(NEVER, "enforced", run=2))),
+    ("quota_late", evidence(line(LATE, "lowered", run=2), line(LATE + 9, "enforced", run=2))),
+    ("waited", evidence(ask(LATE, "q", "probe"), line(NEVER, "lease", holder="", epoch=1))),
+    ("not_recovered", evidence(line(LATE, "recovered", whole=False, took_ms=9))),
+    ("without_effect", evidence(line(LATE, "healed", link="shim-1 api", pieces=0))),
+    ("unsettled", evidence(settled=False)),
+    ("disagreement", evidence(cores_say={"core-1": {"p": "n3"}}, api_says={"p": "probes"})),
+    ("disagreement", evidence(complaints=["core-1 doctor: not consistent"])),
+    ("log_unfit", evidence(verified={"core-1": Verified(fits=False)})),
+    ("log_dishonest", evidence(log={"core-1": []})),
+    ("log_dishonest", evidence(log={"core-1": [LogPart([], 1)]}, durable=True)),
+    (
+        "log_untrue",
+        evidence(log={"core-1": [LogPart([Decided("d1", frozenset("b"), frozenset("c"))])]}),
+    ),
+    ("wrong_exit", evidence(exits=[("core-1", "by itself", 1)])),
+    ("crashed", evidence(said={"core-1": "Traceback (most recent call last)"})),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"), WRONG, ids=[f"{number}-{rule}" for number, (rule, _) in enumerate(WRONG)]
+)
+def test_each_wrong_thing_is_found(rule: str, wrong: PairsEvidence) -> None:
+    assert {found.partition(":")[0] for found in judged(wrong)} >= {rule}
+
+
+def test_a_log_that_names_its_gap_is_honest() -> None:
+    assert judged(evidence(log={"core-1": [LogPart([], 1)]})) == []
+
+
+def test_a_core_that_was_started_again_may_know_less() -> None:
+    started = line(LATE, "started", name="core-2"), line(LATE, "started", name="core-1")
+    assert judged(evidence(*started, core(LATE + 1, "core-2", LEADER))) == []
