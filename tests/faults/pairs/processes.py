@@ -16,7 +16,7 @@ from tests.faults.pairs.schedule import ENDED, KILLED
 STOP_S: Final = 5.0
 """Maximum number of seconds until a signal has stopped a process."""
 SIGNALS: Final = {KILLED: signal.SIGKILL, ENDED: signal.SIGTERM}
-LEASE: Final = ("--lease-duration=2s", "--lease-renew=500ms", "--lease-margin=700ms")
+LEASE: Final = ("--lease-duration=3s", "--lease-renew=1s", "--lease-margin=1s")
 """A short lease, so that many shims can be killed in a minute."""
 
 

@@ -45,7 +45,7 @@ from tests.kubernetes.fake_api import FakeApi, write_kubeconfig
 CORES: Final = ("core-1", "core-2")
 SHIMS: Final = ("shim-1", "shim-2")
 API: Final = "api"
-WHOLE_S: Final = 45.0
+WHOLE_S: Final = 60.0
 """The longest time, in seconds, until after a fault everything runs and the follower is level again."""
 PLACED_S: Final = 30.0
 """The longest time, in seconds, that a run waits for a placement; what is right is the judge's business."""
@@ -306,14 +306,15 @@ class Run:
         pods = self.server.pods
         await self._until(lambda: all(one["spec"].get("nodeName") for one in pods()), PLACED_S)
         found.api_says = {one["metadata"]["uid"]: one["spec"]["nodeName"] for one in pods()}
-        for core in CORES:
-            await self._until(partial(self._agrees, found, core), WHOLE_S)
-            for words in (("doctor",), ("history", "failovers")):
-                said = await asyncio.to_thread(self._evenhand, core, *words)
-                if said.returncode:
-                    found.complaints.append(
-                        f"{core} {' '.join(words)}: {said.stdout + said.stderr}"
-                    )
+        await asyncio.gather(*(self._ask(found, core) for core in CORES))
+
+    async def _ask(self, found: PairsEvidence, core: str) -> None:
+        """Ask a core for its allocations until they are the true ones; then for what is wrong with it, and for its past."""
+        await self._until(partial(self._agrees, found, core), WHOLE_S)
+        for words in (("doctor",), ("history", "failovers")):
+            said = await asyncio.to_thread(self._evenhand, core, *words)
+            if said.returncode:
+                found.complaints.append(f"{core} {' '.join(words)}: {said.stdout + said.stderr}")
 
     async def _agrees(self, found: PairsEvidence, core: str) -> bool:
         said = await asyncio.to_thread(self._evenhand, core, "allocations", "--output=json")

@@ -1,0 +1,70 @@
+"""Two cores that follow each other and two shims of which one is elected: killed in random order, and cut off from each other.
+
+EVENHAND_SEED sets the seed, and EVENHAND_KILLS the number of kills of a soak test.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import ROOT, environment
+from tests.effort import cases
+from tests.faults.pairs.schedule import DIRECTIONS, LINKS, ROLES, Cut, Kill, schedule
+from tests.faults.seeds import SEED
+
+MODULE = "tests.faults.pairs"
+KILLS = cases(50, 10)
+CUTS = cases(10, 2)
+SOAK_KILLS = int(os.environ.get("EVENHAND_KILLS", "1000"))
+RUN_KILLS = 50
+"""Kills of one seed in a soak test; then the next seed begins, with new processes and new folders."""
+EVERY_CUT = len(LINKS) * len(DIRECTIONS)
+
+needs_namespaces = pytest.mark.usefixtures("namespaces")
+
+
+def run(seed: int, folder: Path, kills: int, cuts: int) -> None:
+    """Run one seed; an error's message says what was wrong."""
+    command = [sys.executable, "-m", MODULE, "--seed", str(seed), "--folder", str(folder)]
+    command += ["--kills", str(kills), "--cuts", str(cuts)]
+    said = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+    )
+    print(said.stdout)  # noqa: T201
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+@needs_namespaces
+def test_kills_and_cut_networks(tmp_path: Path) -> None:
+    run(SEED, tmp_path, KILLS, CUTS)
+
+
+@needs_namespaces
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(-(-SOAK_KILLS // RUN_KILLS)))
+def test_kills_for_long(tmp_path: Path, number: int) -> None:
+    run(SEED + 1 + number, tmp_path, min(RUN_KILLS, SOAK_KILLS - number * RUN_KILLS), 0)
+
+
+@needs_namespaces
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
+def test_every_network_is_cut(tmp_path: Path, seed: int) -> None:
+    run(seed, tmp_path, 0, EVERY_CUT)
+
+
+def test_a_seed_gives_the_same_kills_and_cuts() -> None:
+    assert schedule(7, 50, 21) == schedule(7, 50, 21)
+    assert schedule(7, 50, 21) != schedule(8, 50, 21)
+
+
+def test_every_role_is_killed_and_every_network_is_cut() -> None:
+    dealt = schedule(7, 50, EVERY_CUT)
+    kills = [one for one in dealt if isinstance(one, Kill)]
+    cuts = [one for one in dealt if isinstance(one, Cut)]
+    roles = [one.role for one in kills]
+    assert {roles.count(role) for role in ROLES} == {12, 13}
+    assert len({(one.link, one.direction) for one in cuts}) == len(cuts) == EVERY_CUT
