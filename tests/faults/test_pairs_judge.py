@@ -162,3 +162,14 @@ def test_a_log_that_names_its_gap_is_honest() -> None:
 def test_a_core_that_was_started_again_may_know_less() -> None:
     started = line(LATE, "started", name="core-2"), line(LATE, "started", name="core-1")
     assert judged(evidence(*started, core(LATE + 1, "core-2", LEADER))) == []
+
+
+def test_a_probe_may_wait_longer_where_processes_start_slowly() -> None:
+    wait = [
+        ask(LATE, "q", "probe"),
+        line(LATE, "started", name="core-1"),
+        core(LATE + WAIT_MS, "core-1", FOLLOWER, ("d1",)),
+        line(LATE + 3 * WAIT_MS, "lease", holder="", epoch=1),
+    ]
+    assert judged(evidence(*wait)) == []
+    assert judged(evidence(wait[0], wait[3])) != []

@@ -27,7 +27,7 @@ class PairsEvidence:
     api_says: dict[str, str] = field(default_factory=dict)
     """The node of each pod by uid at the end."""
     cores_say: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The same, as each of the two cores has it."""
+    """The node of each pod by uid at the end, as each of the two cores has it."""
     complaints: list[str] = field(default_factory=list)
     """What `evenhand doctor` and `evenhand history` found wrong at the end."""
     said: dict[str, str] = field(default_factory=dict)

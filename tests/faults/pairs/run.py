@@ -45,11 +45,11 @@ from tests.kubernetes.fake_api import FakeApi, write_kubeconfig
 CORES: Final = ("core-1", "core-2")
 SHIMS: Final = ("shim-1", "shim-2")
 API: Final = "api"
-WHOLE_S: Final = 60.0
+WHOLE_S: Final = 120.0
 """The longest time, in seconds, until after a fault everything runs and the follower is level again."""
-PLACED_S: Final = 30.0
+PLACED_S: Final = 60.0
 """The longest time, in seconds, that a run waits for a placement; what is right is the judge's business."""
-SETTLE_S: Final = 90.0
+SETTLE_S: Final = 180.0
 LOOK_S: Final = 0.05
 
 
