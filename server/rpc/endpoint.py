@@ -152,6 +152,7 @@ class Endpoint:
         observing: list[Observer] = [self._history, self._decisions, *observers]
         feed = setting.feed or Feed(core, setting.about.version)
         self.feed, self.replica = feed, setting.replica
+        self.replica.streams = lambda: len(self.sessions)
         self._scheduler = setting.scheduler or feed
         self._following: Following | None = None
         steady = Time(
@@ -188,7 +189,7 @@ class Endpoint:
             followed = Followed(
                 self.replica, applier, self.pump, self.sessions, lambda: self.feed.managers
             )
-            way = Leaders(followed, self.feed.version, joining)
+            way = Leaders(followed, self.feed, joining)
             self._following = Following(self.replica, self.feed, self.pump, way)
             self._servicer.lead = self._following.stop
             self._servicer.reach = followed.reach

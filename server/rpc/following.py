@@ -147,6 +147,8 @@ class Replica:
         """The first difference between the decisions of this core and those of a leader."""
         self.leads = asyncio.Event()
         """The event that is set while this core leads, and its state says so."""
+        self.streams: Callable[[], int] = lambda: 0
+        """The function that returns how many streams managers have open to this core."""
         self.rested: Callable[[], None] = lambda: None
         """The function to call when this core has ended to lead, and follows another one."""
 
@@ -324,10 +326,10 @@ class Following:
 class Leaders:
     """The way of cores that reach each other: a follower calls its leader, and the leader answers with its input (gRPC)."""
 
-    def __init__(self, followed: Followed, version: str, joining: Opened) -> None:
+    def __init__(self, followed: Followed, feed: Feed, joining: Opened) -> None:
         self._followed = followed
         self._replica = followed.replica
-        self._version = version
+        self._feed = feed
         self._joining = joining
 
     async def follow(self) -> None:
@@ -346,18 +348,29 @@ class Leaders:
         """Do nothing: a follower has what its leader sent."""
 
     async def lead(self, is_free: Callable[[], bool]) -> str:
-        """Return another core that says that it leads. As long as a manager has a stream to this core, this core continues to lead."""
+        """Return another core that leads, and whose state is newer than that of this core.
+
+        As long as a manager has a stream to this core, this core continues to lead. If no manager has a stream to either core,
+        the core with less input follows: it would otherwise replace the state of the manager's last core by an older one.
+        """
         while True:
             await asyncio.sleep(WATCH_S)
             for other in self._joining.leaders:
-                if is_free() and await self._leads(other) and is_free():
+                if is_free() and self._is_newer(await self._asked(other)) and is_free():
                     return other
+
+    def _is_newer(self, other: pb.GetReplicationResponse) -> bool:
+        """Return whether another process leads, and has a manager or more input than this core."""
+        if other.state != State.LEADER or other.process == self._replica.process:
+            return False
+        has_more = (other.position, other.process) > (self._feed.position, self._replica.process)
+        return other.streams > 0 or has_more
 
     async def finish(self) -> None:
         """Do nothing: followers read from this core themselves."""
 
-    async def _leads(self, other: str) -> bool:
-        """Return whether another process says that it leads."""
+    async def _asked(self, other: str) -> pb.GetReplicationResponse:
+        """Return what another core says of itself; an empty answer if it does not answer."""
         async with self._channel(other) as channel:
             ask = channel.unary_unary(
                 REPLICATION,
@@ -366,9 +379,8 @@ class Leaders:
             )
             with suppress(grpc.aio.AioRpcError):
                 metadata = self._joining.metadata
-                answer = await ask(pb.GetReplicationRequest(), timeout=WATCH_S, metadata=metadata)
-                return answer.state == State.LEADER and answer.process != self._replica.process
-        return False
+                return await ask(pb.GetReplicationRequest(), timeout=WATCH_S, metadata=metadata)
+        return pb.GetReplicationResponse()
 
     async def _join(self, leader: str) -> str:
         """Follow one leader as long as it answers. Return why this core no longer follows it."""
@@ -393,7 +405,7 @@ class Leaders:
 
     def _request(self) -> Message:
         return pb.FollowRequest(
-            name=self._joining.name, version=self._version, layout=checkpoint.layout()
+            name=self._joining.name, version=self._feed.version, layout=checkpoint.layout()
         )
 
     def _channel(self, leader: str) -> grpc.aio.Channel:

@@ -258,6 +258,27 @@ async def test_a_leader_with_a_stream_leads_on_beside_another_leader(
         assert (await replication(mine)).state == State.LEADER
 
 
+async def test_a_leader_whose_manager_left_follows_no_core_that_knows_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following_module, "WATCH_S", 0.02)
+    async with serving() as other, serving(leaders=(f"127.0.0.1:{other.port}",)) as mine:
+        stream = await mine.ready()
+        for key in "abcdefgh":
+            await stream.send(asks(key))
+            await stream.read(si.AllocationResponse)
+        for one in mine.streams:
+            one.call.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0.02)
+            assert (await replication(mine)).state == State.LEADER
+        known = (await replication(mine)).position
+        await other.ready()
+        assert (await replication(other)).position < known
+        await in_state(mine, State.FOLLOWER)
+        await until(lambda: mine.core.digest() == other.core.digest())
+
+
 async def test_a_registration_of_an_older_epoch_makes_no_follower_the_leader() -> None:
     async with serving() as leader:
         await leader.register(epoch=7)

@@ -100,6 +100,7 @@ class ReplicationService:
             now_ms=self._pump.now(),
             process=replica.process,
             term=self._feed.term,
+            streams=replica.streams(),
             followers=[
                 pb.FollowerState(name=one.name, sent_position=one.position)
                 for one in self._feed.followers
