@@ -125,7 +125,7 @@ WRONG: list[tuple[str, PairsEvidence]] = [
         "timer_restarted",
         evidence(
             core(LATE, "core-1", FOLLOWER, ("d1",), due_ms=900),
-            core(LATE + 1, "core-2", LEADER, ("d1",), due_ms=1_900),
+            core(LATE + 1, "core-1", LEADER, ("d1",), due_ms=1_900),
         ),
     ),
     ("quota_late", evidence(line(LATE, "lowered", run=2), line(NEVER, "enforced", run=2))),

@@ -136,15 +136,20 @@ def _lost(before: Line, after: Line) -> Iterator[str]:
 
 
 def timer_restarted(evidence: PairsEvidence) -> Iterator[str]:
-    """Yield the delays of lowered quotas that began again although the follower knew the first instant."""
-    known = 0
-    for line in evidence.of("core", "lowered", "enforced"):
-        if line["kind"] != "core":
-            known = 0
-        elif line["due_ms"] and line["state"] == FOLLOWER:
-            known = known or line["due_ms"]
-        elif known and line["state"] == LEADER and line["due_ms"] > known:
-            yield f"{line['core']} enforces the quota {line['due_ms'] - known} ms later than its follower knew"
+    """Yield the delays of lowered quotas that began again at a core that knew the first instant while it followed."""
+    known: dict[str, int] = {}
+    for line in evidence.of("core", "lowered", "enforced", "started"):
+        match line["kind"]:
+            case "lowered" | "enforced":
+                known.clear()
+            case "started":
+                known.pop(line["name"], None)
+            case "core" if line["due_ms"] and line["state"] == FOLLOWER:
+                known.setdefault(line["core"], line["due_ms"])
+            case "core" if line["state"] == LEADER:
+                late = line["due_ms"] - known.get(line["core"], line["due_ms"])
+                if late > 0:
+                    yield f"{line['core']} enforces the quota {late} ms later than it knew as follower"
 
 
 def quota_late(evidence: PairsEvidence) -> Iterator[str]:
