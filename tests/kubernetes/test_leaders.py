@@ -185,6 +185,11 @@ def check(kube: Kube, pair: Pair, own: Cluster, witness: Witness) -> None:
     until(lambda: known(pair.stack, of) == true_of_cluster(kube, of), SETTLE_S)
     assert witness.faults == []
     assert is_healthy(pair.stack)
+    nothing_twice(kube, own, of)
+
+
+def nothing_twice(kube: Kube, own: Cluster, of: str) -> None:
+    """Check in the audit log that no pod of a namespace was bound or ended twice."""
     accepted = [one for one in requests(own) if one["accepted"] and one["key"]]
     binds, ends = (
         Counter(one["key"] for one in accepted if one["kind"] == kind) for kind in ("bind", "end")
