@@ -66,6 +66,8 @@ class Applier:
         Return None if the core has got the whole slice already. Raise LostError if input before the slice is missing, or if the
         slice cannot be read.
         """
+        if self._lines is None and not one.begins and one.position <= self._feed.position:
+            return None
         steps = self._read(one)
         begins = one.position - len(steps)
         have = self._feed.position - begins

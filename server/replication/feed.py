@@ -95,7 +95,7 @@ class Feed:
         self.version = version
         self._lines: TraceLines | None = None
         self._new: list[Decision] = []
-        self._is_amid = self._begins = False
+        self._is_amid = self._begins = self._is_renewing = False
         self._joining: list[Follower] = []
         self.followers: list[Follower] = []
         self.cut_off = 0
@@ -124,7 +124,15 @@ class Feed:
             self._lines = None
             self._new.clear()
 
+    def renew(self) -> None:
+        """Begin the next slice with a header, so that it can be read without the slices before it."""
+        if self._is_amid:
+            self._is_renewing = True
+        else:
+            self._begin()
+
     def _begin(self) -> None:
+        self._is_renewing = False
         for one in self._joining:
             one.position = self.position
         self.followers += self._joining
@@ -209,7 +217,7 @@ class Feed:
         self._is_amid = False
         if self._lines is not None:
             self._pass_on(self._lines, tick)
-        if self._joining:
+        if self._joining or self._is_renewing:
             self._begin()
         return tick
 
