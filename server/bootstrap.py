@@ -225,7 +225,7 @@ async def _start(
     writers = [one for one in (recording, keeping, past) if one is not None]
     findings: list[Callable[[], Iterable[Finding]]] = [
         *(one.findings for one in writers),
-        *(secrets.findings, chosen(core, begun), partial(_open_files, options)),
+        *(secrets.findings, chosen(core, begun), partial(_open_files, options), replica.findings),
     ]
     reasons = _Reasons(keeping.why_not_kept, recording.held if recording else str)
     about = _about(options, begun.before, clock(), findings, reasons)

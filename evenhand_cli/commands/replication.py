@@ -79,9 +79,26 @@ def _lines(answer: pb.GetReplicationResponse) -> list[Text]:
         behind = answer.position - one.sent_position
         lag = f"{behind:,} events and ticks behind" if behind > 0 else "level"
         lines.append(Text(f"  follower {one.name}: {lag}"))
-    if answer.state == "leader" and not answer.followers:
+    if answer.HasField("log"):
+        lines.append(Text(_log_line(answer), style="bad" if answer.log.away_since_ms else ""))
+    elif answer.state == "leader" and not answer.followers:
         lines.append(Text("  no core follows it: `evenhand serve --follow` starts one"))
     return lines
+
+
+def _log_line(answer: pb.GetReplicationResponse) -> str:
+    """Return how the input log of a core is, in a line."""
+    log = answer.log
+    if log.away_since_ms:
+        away = span(max(0, answer.now_ms - log.away_since_ms))
+        return f"  log {log.address}: cannot be used for {away}: {log.why}"
+    if answer.state == "leader":
+        behind, unit = answer.position - log.position, "events and ticks"
+    else:
+        behind, unit = log.last_sequence - log.sequence, "messages"
+    lag = f"{behind:,} {unit} behind" if behind > 0 else "level"
+    writer = f"; {log.leader} writes it" if log.leader and answer.state != "leader" else ""
+    return f"  log {log.address}: {lag} at message {log.sequence:,}{writer}"
 
 
 def _headline(answer: pb.GetReplicationResponse) -> str:

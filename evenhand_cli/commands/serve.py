@@ -280,6 +280,34 @@ Group = Annotated[
         rich_help_panel=SPREAD,
     ),
 ]
+Log = Annotated[
+    str,
+    typer.Option(
+        "--log",
+        metavar="nats://HOST:PORT/NAME",
+        help="Log of NATS JetStream through which the input of the core that decides reaches the other cores; all "
+        "cores with one NAME have the same state.",
+        rich_help_panel=REPLICAS,
+    ),
+]
+LogCredentials = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-credentials",
+        metavar="FILE",
+        help="File with the credentials for NATS: a .creds file, or the seed of an nkey.",
+        rich_help_panel=REPLICAS,
+    ),
+]
+LogTlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-tls-ca",
+        metavar="FILE",
+        help="File with the certificate authority of NATS; the system's authorities count when not given.",
+        rich_help_panel=REPLICAS,
+    ),
+]
 
 ADVICE = {
     Exit.NO_ADDRESS: "another process may have that port: see which, or choose another one"
@@ -317,6 +345,9 @@ def serve(
     follow_token: FollowToken = None,
     cores: Cores = None,
     group: Group = "",
+    log: Log = "",
+    log_credentials: LogCredentials = None,
+    log_tls_ca: LogTlsCa = None,
 ) -> None:
     """Run a core until SIGTERM or Ctrl-C, and print the address on which it listens.
 
@@ -338,7 +369,10 @@ def serve(
     told: list[str] = []
     files = (decision_log, trace, state_dir)
     leaders = tuple(one.strip() for one in follow.split(",") if one.strip())
-    joining = Joining(leaders, follow_tls_ca, follow_tls_cert, follow_tls_key, follow_token)
+    joining = Joining(
+        *(leaders, follow_tls_ca, follow_tls_cert, follow_tls_key, follow_token),
+        *(log, log_credentials, log_tls_ca),
+    )
     ages = (history_retention, history_minutes_after, history_ten_minutes_after, history_sample)
     options = ServeOptions(
         *(listen, config, metrics, access, health, *files, text, durable, joining),

@@ -44,7 +44,7 @@ from server.rpc.evenhand.simulate_service import SimulateService
 from server.rpc.evenhand.watch_service import WatchService
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.event_buffer import History
-from server.rpc.following import Followed, Following, Leaders, Opened, Replica, State
+from server.rpc.following import Followed, Following, Leaders, Opened, Replica, State, Way
 from server.rpc.grpc_types import Called, Handlers, unheard
 from server.rpc.handlers import handlers
 from server.rpc.identity import Identities
@@ -189,7 +189,7 @@ class Endpoint:
             followed = Followed(
                 self.replica, applier, self.pump, self.sessions, lambda: self.feed.managers
             )
-            way = Leaders(followed, self.feed, joining)
+            way = _way(followed, self.feed, self.reads, joining)
             self._following = Following(self.replica, self.feed, self.pump, way)
             self._servicer.lead = self._following.stop
             self._servicer.reach = followed.reach
@@ -333,6 +333,15 @@ class Endpoint:
         await self.readings.close()
         if self._probed is not None:
             await self._probed.stop(0)
+
+
+def _way(followed: Followed, feed: Feed, reads: Reads, joining: Opened) -> Way:
+    """Return the way of the input: calls, or the log. The client of the log is loaded only if there is one."""
+    if joining.log is None:
+        return Leaders(followed, feed, joining)
+    from server.rpc.log_way import LogWay  # noqa: PLC0415
+
+    return LogWay(joining.log, followed, feed, reads, joining.name)
 
 
 def _history(pump: Pump, place: Address | None) -> object:

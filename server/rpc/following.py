@@ -6,9 +6,10 @@ without leaders to follow leads from its start.
 
 import asyncio
 import enum
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -18,10 +19,13 @@ from google.protobuf.message import Message
 
 from evenhand.v1 import replication_pb2 as pb
 from server.core.state import Manager
+from server.model.reports import Finding
 from server.replication import checkpoint
 from server.replication.applying import Applier, LostError
 from server.replication.checkpoint import BadCheckpointError
 from server.replication.feed import Feed, Slice
+from server.replication.log import Access, Address, BadAddressError
+from server.replication.log import address as log_address
 from server.rpc.access import BadOptionError, address, read_private
 from server.rpc.errors import CallError
 from server.rpc.limits import ALIVE_S, LEVEL_S, MESSAGE_BYTES_MAX
@@ -40,6 +44,12 @@ SILENT_S: Final = 5 * ALIVE_S
 """The seconds without a message after which a leader counts as lost."""
 CHECKPOINT_S: Final = 60.0
 """The seconds that a leader may take for the first part of its checkpoint."""
+_ADVICE: Final = "See that NATS runs and has room in its store; scheduling goes on, but other cores do not get what is decided."
+CANCEL_S: Final = 0.5
+"""The seconds after which a task that was cancelled and has not ended is cancelled again."""
+INSTALL: Final = "pip install 'evenhand[ha]'"
+_CLIENT: Final = "nats"
+"""The module of the client of NATS, which the extra `ha` installs."""
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 4 * MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", 5_000),
@@ -79,6 +89,8 @@ class Opened(NamedTuple):
     name: str
     credentials: grpc.ChannelCredentials | None
     metadata: tuple[tuple[str, str], ...]
+    log: Access | None = None
+    """The log through which the input reaches followers, in place of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +102,63 @@ class Joining:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     token_file: Path | None = None
+    log: str = ""
+    """The address of the input log, in place of leaders; "" without one."""
+    log_credentials: Path | None = None
+    log_tls_ca: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The cores that may lead, or the log."""
+        return (str(self._address()),) if self.log else self.leaders
 
     def check(self, *, traced: bool) -> None:
         """Raise BadOptionError for options that cannot be used. With ``traced``, this core writes an input trace."""
+        self._check_log()
         for leader in self.leaders:
             address("--follow", leader)
-        if self.leaders and traced:
+        if self.names and traced:
             raise BadOptionError(
                 "--trace: a core that follows another one begins with that one's state, which a trace does not hold; "
-                "give --trace to a core without --follow"
+                "give --trace to a core without --follow and --log"
             )
         if not self.leaders and (self.tls_ca or self.tls_cert or self.tls_key or self.token_file):
             raise BadOptionError("--follow-...: there is no core to follow; add --follow HOST:PORT")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--follow-tls-cert and --follow-tls-key need each other")
 
+    def _check_log(self) -> None:
+        """Raise BadOptionError for options of the log that cannot be used."""
+        if not self.log:
+            if self.log_credentials or self.log_tls_ca:
+                raise BadOptionError("--log-...: there is no log; add --log nats://HOST:PORT")
+            return
+        if self.leaders:
+            raise BadOptionError("--log and --follow exclude each other: a core has one way")
+        self._address()
+        if find_spec(_CLIENT) is None:
+            raise BadOptionError(f"--log: the client of NATS is not installed: {INSTALL}")
+
+    def _address(self) -> Address:
+        try:
+            return log_address(self.log)
+        except BadAddressError as error:
+            raise BadOptionError(f"--log: {error}") from error
+
     def opened(self, name: str) -> Opened:
         """Read the files, and return what the calls to leaders need. Raises BadOptionError."""
         token = read_private(self.token_file).decode().strip() if self.token_file else ""
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        return Opened(self.leaders, name, self._credentials(), metadata)
+        return Opened(self.leaders, name, self._credentials(), metadata, self._log())
+
+    def _log(self) -> Access | None:
+        if not self.log:
+            return None
+        credentials, authority = (
+            "" if one is None else read_private(one).decode(errors="replace")
+            for one in (self.log_credentials, self.log_tls_ca)
+        )
+        return Access(self._address(), credentials, authority)
 
     def _credentials(self) -> grpc.ChannelCredentials | None:
         if self.tls_ca is None and self.tls_cert is None:
@@ -119,6 +168,35 @@ class Joining:
             for one in (self.tls_ca, self.tls_key, self.tls_cert)
         )
         return grpc.ssl_channel_credentials(ca, key, certificate)
+
+
+@dataclass(slots=True)
+class LogState:
+    """What a core knows of its input log. The numbers are those of messages; times are in Unix milliseconds."""
+
+    address: str
+    connected: bool = False
+    leader: str = ""
+    """The name of the core that writes, as far as this core has read."""
+    sequence: int = 0
+    """The number of the last message that this core has read or written."""
+    last_sequence: int = 0
+    """The number of the last message that is known to be in the log."""
+    position: int = 0
+    """The number of events and ticks of this core that the log has, if this core leads."""
+    away_since_ms: int = 0
+    """The time since when the engine cannot be used, 0 if it can."""
+    why: str = ""
+    checkpoint_sequence: int = 0
+    """The number of the message after which the last checkpoint of this core is to be used, 0 if it has written none."""
+    checkpoint_ms: int = 0
+    gaps: int = 0
+    """The number of times that this core had to begin with a checkpoint, because the log lacked some of its input."""
+
+    def findings(self) -> Iterable[Finding]:
+        """Return the doctor's finding about a log that cannot be used."""
+        if self.away_since_ms:
+            yield Finding("warning", "log", "log-away", f"{self.address}: {self.why}", _ADVICE)
 
 
 class Replica:
@@ -151,12 +229,18 @@ class Replica:
         """The function that returns how many streams managers have open to this core."""
         self.rested: Callable[[], None] = lambda: None
         """The function to call when this core has ended to lead, and follows another one."""
+        self.log: LogState | None = None
+        """The state of the input log, if the input reaches followers through one."""
 
     def heard(self, leader_position: int, position: int, now: int) -> None:
         """Note a message of the leader with its position, the position of this core, and the instant in Unix milliseconds."""
         self.leader_position, self.heard_ms = leader_position, now
         if position >= leader_position:
             self.level_ms = now
+
+    def findings(self) -> Iterable[Finding]:
+        """Return the doctor's findings about the input log, if there is one."""
+        return () if self.log is None else self.log.findings()
 
     def refusal(self, method: str) -> CallError | None:
         """Return the error of a call that only a leader accepts, if this core does not lead."""
@@ -258,6 +342,10 @@ class Followed:
                     self._moved.clear()
                     await self._moved.wait()
 
+    def now(self) -> int:
+        """Return the time in Unix milliseconds."""
+        return self._pump.now()
+
     def heard(self, position: int) -> None:
         """Record a message of the leader, whose core has this position."""
         self.replica.heard(position, self._applier.position, self._pump.now())
@@ -287,8 +375,7 @@ class Following:
             await asyncio.wait({joining, leading}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leading.cancel()
-            joining.cancel()
-            await asyncio.wait({joining})
+            await ended(joining)
         if not joining.cancelled() and (error := joining.exception()) is not None:
             raise error
         if not self._pump.stopping:
@@ -307,8 +394,7 @@ class Following:
     async def unwatch(self) -> None:
         """End `watch`."""
         if self._leading is not None:
-            self._leading.cancel()
-            await asyncio.wait({self._leading})
+            await ended(self._leading)
             self._leading = None
             await self._way.finish()
 
@@ -429,6 +515,13 @@ class Leaders:
                 await asyncio.sleep(0)  # calls get their turn between two slices
             else:
                 self._followed.heard(response.alive.position)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task until it has ended. `asyncio.wait_for` of Python 3.11, which libraries use, can lose a cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_S)
 
 
 def slice_of(one: pb.InputSlice) -> Slice:

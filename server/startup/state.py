@@ -51,7 +51,7 @@ def replica(
     """
     path = _state_file(options)
     is_restored = path is not None and restore(path, feed, core, configuration)
-    return Replica(options.follow.leaders, restored=is_restored, process=process)
+    return Replica(options.follow.names, restored=is_restored, process=process)
 
 
 def saving(

@@ -189,6 +189,7 @@ SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_rol
 OF_CLUSTER = "cli/test_cluster.py::"
 FOLLOWED = "cli/test_followers.py::"
 SPREAD = "cli/test_spread.py::"
+LOGGED = "cli/test_log.py::test_a_log_over_tls_with_credentials"
 LEASE = "cli/test_shim_election.py::test_what_is_given_of_the_lease_reaches_the_shim"
 PAST = "questions/test_history_questions.py::"
 NARROWED = PAST + "test_times_and_filters_narrow_what_is_shown"
@@ -237,6 +238,9 @@ NAMED: dict[str, dict[str, str]] = {
         "--follow-token": FOLLOWED + "test_a_follower_needs_its_role",
         "--cores": SPREAD + "test_each_core_has_its_partition_and_one_goes_on_without_the_other",
         "--group": SPREAD + "test_wrong_groups_and_tables_are_refused",
+        "--log": LOGGED,
+        "--log-credentials": LOGGED,
+        "--log-tls-ca": LOGGED,
     },
     "history queue": {**PERIOD, "--partition": ELSEWHERE},
     "history pod": {

@@ -220,16 +220,20 @@ async def serving(  # noqa: PLR0913, PLR0917 - one function for all that a test 
     seconds: Callable[[], float] = lambda: 0.0,
     leaders: tuple[str, ...] = (),
     port: int = 0,
+    log: str = "",
 ) -> AsyncIterator[Served]:
     """Hold a core on a port of loopback; without ``seconds`` the core's work takes no time.
 
-    With ``leaders`` it follows one of these cores until a manager registers at it. Without ``port`` any free one is taken.
+    With ``leaders`` it follows one of these cores until a manager registers at it, with ``log`` the core that writes this log.
+    Without ``port`` any free one is taken.
     """
     clock = Clock()
     core = core or Core()
-    setting = replace(setting, replica=Replica(leaders, process=str(next(_PROCESSES))))
+    joining = Joining(leaders, log=log)
+    process = str(next(_PROCESSES))
+    setting = replace(setting, replica=Replica(joining.names, process=process))
     endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)
-    endpoint.follow(Joining(leaders).opened("follower"))
+    endpoint.follow(joining.opened(f"core-{process}"))
     port = await endpoint.start(f"127.0.0.1:{port}", None)
     pump = asyncio.create_task(endpoint.run())
     options = (("grpc.use_local_subchannel_pool", 1),)

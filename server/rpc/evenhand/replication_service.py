@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import count
 
 import grpc
@@ -105,6 +106,7 @@ class ReplicationService:
                 pb.FollowerState(name=one.name, sent_position=one.position)
                 for one in self._feed.followers
             ],
+            log=None if replica.log is None else pb.LogState(**asdict(replica.log)),
         )
 
 
