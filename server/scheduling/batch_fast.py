@@ -1,10 +1,10 @@
 """The placement of many plain asks that arrived since the last tick, in one batch.
 
-The result equals placement one by one (design 6.3). The cycle looks up the next ask before each placement, and updates the changed
-numbers up to the root. The order follows from the asks alone under three conditions: nothing else can be placed, all asks have one
-priority, and no limit is near. Then `kernels.turns` sorts the asks, nodes are taken in that order, and the sums are charged as
-usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then places them, with the same result
-(tests/simulation/test_twins.py).
+The result equals that of placement one by one (design 6.3). The cycle looks for the next ask before each placement, and updates
+the changed shares up to the root. The order follows from the asks alone under three conditions: nothing else can be placed, all
+asks have one priority, and no limit is near. `kernels.turns` then sorts the asks, nodes are taken in that order, and the sums
+are charged as usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then places them, with the
+same result (tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,8 +46,8 @@ _usage = attrgetter("usage")
 class Burst:
     """The asks of a batch by age, with their applications, classes and queues. ``rungs`` are the queues of each level, deepest first.
 
-    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, which break ties
-    between equal shares. A leaf above the deepest level also appears in all deeper levels, as its own child.
+    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, because these
+    break ties between equal shares. A leaf above the deepest level also appears in all deeper levels, as its own child.
     """
 
     asks: Sequence[Ask]
@@ -119,14 +119,14 @@ def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
 
 
 def _next(queue: Queue, depth: int) -> Queue:
-    """Return the queue of the next level: the parent if the queue has this depth, else the queue itself."""
+    """Return the parent of a queue at ``depth``, and a queue above ``depth`` unchanged."""
     return queue if len(queue.climb) < depth else queue.climb[0][1]
 
 
 def _is_simple(partition: Partition, burst: Burst) -> bool:
     """Return whether the order depends only on shares, ages and names.
 
-    It does if every queue may place, and no ask has preferences.
+    This is so if every queue may place, all asks have one priority, and no ask has preferences.
     """
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False
@@ -140,7 +140,7 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
 
 
 def _holds_back(queue: Queue) -> bool:
-    """Return whether the queue's limit blocks asks. The cycle spends steps on such asks, which a batch would not count."""
+    """Return whether the queue's limit blocks asks. The cycle spends steps on such asks. A batch would not count these steps."""
     return queue.limiter is not None and bool(queue.limiter.blocked)
 
 
@@ -148,7 +148,10 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Return the order of the asks, with usage and shares after the last ask. Return None if a number is too large for an array."""
+    """Return the order of the asks, with the usage and the shares after the last ask.
+
+    Return None if a number is too large for an array.
+    """
     places = {one: at for at, one in enumerate(burst.applications)}
     kinds = {one: at for at, one in enumerate(burst.classes)}
     demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]

@@ -20,7 +20,10 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 REVIVE_MOST: Final = 2_000
-"""The largest number of classes that are requeued at once. The next tick requeues more before it places anything (`is_reviving`)."""
+"""The largest number of classes that are requeued at once.
+
+If more classes are left, the next tick requeues them before it places anything (`is_reviving`).
+"""
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
@@ -40,7 +43,7 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 
 def refresh(partition: Partition) -> list[Node]:
-    """Requeue parked groups that freed capacity or headroom may serve. Return the nodes that have more free capacity.
+    """Requeue the parked groups that freed capacity or headroom may serve. Return the nodes that have more free capacity.
 
     If `is_reviving` is true afterwards, later calls have to requeue more classes. Until then nothing may be placed, because an ask
     of these classes may come first in the order. Thus spreading the work over several calls changes no decision.
@@ -117,7 +120,7 @@ def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """Return whether the class is that of an ask that waits for a placeholder to end. Such an ask can use no other capacity."""
+    """Return whether an ask of the class waits for a placeholder to end. Such an ask can use no other capacity."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
@@ -141,14 +144,15 @@ def _serve_reservations(
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
     """Return whether a pledged ask may fit now.
 
-    This is so if its node changed, or if it is in a gang whose decision has no victims, which may lack only headroom (J8).
+    This is so if its node changed. It is also so if the ask is in a gang whose decision has no victims, because the gang may
+    lack only headroom (J8).
     """
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
 
 
 def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
-    """Place a pledged ask, and with a gang member all other members (J10). Return how many were placed."""
+    """Place a pledged ask. For a gang member, also place all other members (J10). Return the number of placed asks."""
     commitment = held.commitment
     others = list(commitment.pledges.values()) if commitment.together else [held]
     for one in others:
@@ -217,7 +221,10 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 
 def _put_jobs_aside(partition: Partition) -> None:
-    """Park the gangs that were not tried because a gang of their class found no capacity. They would find none either (J8)."""
+    """Park the gangs that were not tried, because a gang with members of the same class found no capacity.
+
+    These gangs would find none either (J8).
+    """
     for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
         pending.park_job(partition, job)
 
@@ -258,7 +265,7 @@ def _node_for(partition: Partition, group: Group) -> Node | None:
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
-    """Park a group. If its asks were last sent another reason for waiting, mark the new reason to be sent."""
+    """Park a group. If the last reason sent for its asks is another one, mark the new reason to be sent."""
     pending.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:
@@ -283,7 +290,7 @@ def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> in
 
 
 def _nodes_for(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
-    """Return a node for each waiting member. If not all have one, park the gang and return an empty list."""
+    """Return a node for each waiting member. If a member gets no node, park the gang and return an empty list."""
     assignments = try_job(partition, job)
     if not assignments:
         pending.park_job(partition, job)

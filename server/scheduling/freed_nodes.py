@@ -1,4 +1,4 @@
-"""The nodes on which capacity became free (design 6.5), as a table that says quickly which unschedulable classes they may take."""
+"""The nodes on which capacity became free (design 6.5), as a table that quickly tells which unschedulable classes they may take."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from server.state.nodes import Node
 
 
 class FreedNodes:
-    """The freed nodes. Each mask is compared with all freed nodes once, so that many classes with one constraint cost little.
+    """The freed nodes. Each mask is compared with all freed nodes only once, so that many classes with one constraint cost little.
 
     The table is valid while no node, mask or pledge changes.
     """
@@ -23,7 +23,7 @@ class FreedNodes:
         self._known: dict[NodeMask, Rows] = {}
 
     def take(self, ask_class: AskClass) -> bool:
-        """Return whether one of the nodes can take one ask of the class. The result is that of `could_take` for each node."""
+        """Return whether one of the nodes can take one ask of the class. The result equals that of `could_take` over all nodes."""
         held = ask_class.pledge
         if held is not None:
             # A pledged ask most likely fits on its own node.

@@ -12,13 +12,13 @@ from server.state.partition import Partition
 from server.state.queues import Child, Queue
 
 Probe = Callable[[Group | Job], bool]
-"""A function that says whether the first ask of a group can be placed now. If not, it parks the group first."""
+"""A function that says whether the first ask of a group can be placed now. If it cannot, the function parks the group first."""
 
 
 def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
     """Return the group whose first ask is next in the order, among the groups that are not parked. Return None if there is none.
 
-    ``probe`` is called only where the order depends on whether an ask can be placed.
+    ``probe`` is called only if the order depends on whether an ask can be placed.
     """
     root = partition.root
     while True:
@@ -36,8 +36,8 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 def _straight(root: Queue) -> Group | Job | None:
     """Return the group on top of all heaps in one pass, the usual case.
 
-    Return None if a queue on the way announces another priority than its best one, does not compare by priority first, or has only
-    blocked asks. Outdated entries on top of queues' heaps are removed.
+    Return None if a queue on the way announces a priority that is not its best one, does not compare by priority first, or has
+    only blocked asks. Outdated entries on top of queues' heaps are removed.
 
     If the result is None, `_descend` has to search. Otherwise it is the group that `_descend` would return.
     """
@@ -63,7 +63,7 @@ def _straight(root: Queue) -> Group | Job | None:
 def _on_top(application: Application) -> Group | Job | None:
     """Return the group on top of an application's heap.
 
-    Return None if its entry is outdated, or has another priority than the announced one.
+    Return None if its entry is outdated, or has a priority that differs from the announced one.
     """
     heap = application.heap
     if heap:
@@ -81,7 +81,7 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
         below = _verified(queue, child)
         if below is None:
             return None
-        # If the heap is not sorted by priority, the announced priority may be that of a child that is not on top.
+        # If the heap is not sorted by priority, the announced priority may belong to a child that is not on top.
         if child.best != below.priority and not _holds(child, probe):
             return None
         queue, child = child, below
@@ -91,8 +91,8 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
 def _verified(parent: Queue, queue: Queue) -> Child | None:
     """Return the first child of a queue, or None.
 
-    Return None if all asks of the queue are blocked, or if the queue announces another priority than its best one. The queue's
-    entry in the parent's heap is then removed or updated.
+    None means that all asks of the queue are blocked, or that the queue announces a priority that is not its best one. The
+    queue's entry in the parent's heap is then removed or updated.
     """
     below = ranking.first_child(queue)
     if below is None or queue.blocked_asks == queue.pending_asks:

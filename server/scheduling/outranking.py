@@ -86,10 +86,10 @@ class Ranks:
 
 
 def in_order(asks: Iterable[Ask]) -> list[Ask]:
-    """Return the asks of a partition in order: higher priority, longer waiting, earlier arrived.
+    """Return the asks of a partition in order: the higher priority first, then the longer wait, then the earlier arrival.
 
-    An ask comes before each ask that it outranks. Two asks of one priority at their common queue are compared one level below
-    it, and so on down to their own priorities. So the order of two asks does not depend on other asks.
+    An ask comes before each ask that it outranks. Two asks with one priority at their common queue are compared one level below
+    it, and so on, down to their own priorities. Thus the order of two asks does not depend on other asks.
     """
     every = list(asks)
     leaves = dict.fromkeys(ask.application.leaf for ask in every)
@@ -109,7 +109,7 @@ def in_order(asks: Iterable[Ask]) -> list[Ask]:
 
 
 def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
-    """Return the negated priority as each queue of the path sees it, root first. Missing levels are filled with the ask's own priority."""
+    """Return the negated priority as seen by each queue of the path, root first. Missing levels are filled with the ask's own priority."""
     seen = [-priority] * (levels - len(path) + 1)
     for queue in path[:-1]:
         priority = queue.seen(priority)
@@ -122,7 +122,7 @@ def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
 
 @contextmanager
 def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[None]:
-    """For the duration of a `with` block, free in the live state the capacity that these reservations keep."""
+    """Free in the live state, for the duration of a `with` block, the capacity that these reservations keep."""
     every = list(reservations)
     for held in every:
         node = held.node
@@ -141,7 +141,7 @@ def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[Non
 
 
 def limits_of(held: Pledge) -> Iterator[Limiter]:
-    """Yield the limits in which the reservation counts."""
+    """Yield the limits in whose usage the reservation is included."""
     for queue in held.ask.application.leaf.path_up():
         if queue.limiter is not None:
             yield queue.limiter
@@ -150,16 +150,16 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
 
 
 def most_free(partition: Partition) -> Amounts:
-    """Return by type the largest amount that would be free on any reserved node without its reservation."""
+    """Return, by type, the largest amount that would be free on any reserved node without its reservation."""
     free = (unpledged(held.node, held) for held in partition.decisions.reservations.values())
     return list(map(max, zip(*free, strict=True)))
 
 
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
-    """Return the headroom, without any reservations, of each limit in which reservations count.
+    """Return the headroom of each limit whose usage includes reservations, computed without any reservations.
 
-    No ask can have more headroom than that. Thus a class that does not fit into this headroom has none. The result is valid for all
-    classes.
+    No ask can have more headroom than that. Thus a class that does not fit into this headroom has no headroom. The result is
+    valid for all classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -183,8 +183,8 @@ def _promise(held: Pledge, sign: int) -> None:
 def note(partition: Partition) -> None:
     """Mark each reservation whose owner fits now, but has to wait for asks that outrank it.
 
-    The owner waits for asks that fit on its node, and for waiting gangs. While it waits for them, it takes no other node. Once it
-    need not wait, it is tried like other asks, because no event would make it placeable.
+    The owner waits for asks that fit on its node, and for waiting gangs. While the owner waits for them, it takes no other
+    node. Once the owner need not wait, it is tried like other asks, because no event would make it placeable.
     """
     waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
@@ -224,8 +224,8 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
     The owner waits for asks that would fit on the node without the reservation, and for gangs.
 
-    Only asks and gangs that outrank the owner count. Limits are checked later, when the capacity is offered. The owner has its turn
-    in the same tick, after all asks that outrank it.
+    Only asks and gangs that outrank the owner are considered. Limits are checked later, when the capacity is offered. The owner
+    has its turn in the same tick, after all asks that outrank it.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_job(job):
@@ -246,9 +246,9 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """Return whether asks of the class may take other capacity than that which a decision holds for them.
+    """Return whether asks of the class may take capacity other than that which a decision holds for them.
 
-    Asks that replace a placeholder may not, and neither may members of a gang with a decision.
+    Asks that replace a placeholder may not, and members of a gang with a decision may not either.
     """
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)

@@ -1,9 +1,9 @@
 """The replacement of placeholders by real asks, after the placement of pledged asks and before ordinary placement.
 
-An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there. Otherwise it gets any node
-with free capacity. The ask is placed when the placeholder is gone. An ask that fits into none of the placeholders that it could
-replace now becomes an ordinary ask. One of these placeholders is then released, and no ask replaces it. An ask for which no
-placeholder is left becomes an ordinary ask (YUNIKORN-1395).
+An ask that fits into a placeholder of its task group gets the placeholder's node, if the ask may run there. Otherwise the ask
+gets any node with free capacity. The ask is placed when the placeholder is gone. An ask that fits into none of the placeholders
+that it could replace now becomes an ordinary ask. One of these placeholders is then released without a replacement. An ask for
+which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ REPLACED_MAX: Final = 1_000
 
 
 class Swap(NamedTuple):
-    """An ask with the placeholder that it replaces, and its node. Without a node, the placeholder is too small."""
+    """An ask with the placeholder that it replaces, and its node. If there is no node, the placeholder is too small."""
 
     ask: Ask
     placeholder: Ask
@@ -39,9 +39,9 @@ def waits(partition: Partition) -> bool:
 
 
 def swaps(partition: Partition) -> Iterator[Swap]:
-    """Yield the replacements that are possible now. The caller must write each to the live state before requesting the next.
+    """Yield the replacements that are possible now. The caller must write each replacement to the live state before requesting the next.
 
-    Asks that need not wait for placeholders any more become ordinary asks on the way.
+    Asks that no longer need to wait for placeholders become ordinary asks in the course of this.
     """
     count = 0
     for application, tried in list(partition.gangs.holding.items()):
@@ -98,9 +98,9 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 
 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
-    """Return the ask with the first placeholder that it fits into and on whose node it may run.
+    """Return the ask with the first placeholder into which it fits and on whose node it may run.
 
-    If it may run on none of these nodes, return the ask with the first placeholder that it fits into, and with another node.
+    If the ask may run on none of these nodes, return it with the first placeholder into which it fits, and with another node.
 
     If the ask fits into none of them, the swap has no node. Return None if there is no placeholder, or if no other node has
     capacity now.
@@ -120,7 +120,7 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
     """Return whether the ask is at most as large as the placeholder in each type.
 
-    The replacement then does not raise the usage of the queues.
+    If it is, the replacement does not raise the usage of the queues.
 
     A firm ask does not fit into a placeholder that is not firm, because the firm usage would rise (J4).
     """
@@ -133,7 +133,8 @@ def fits_into(ask: Ask, placeholder: Ask) -> bool:
 def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
     """Return whether an ask that fits into the placeholder may run on that node once the placeholder is gone.
 
-    The node must allow the ask. What the ask needs beyond the placeholder (only host ports are possible) must be free on the node.
+    The node must allow the ask. The amounts that the ask needs beyond the placeholder's (only host ports are possible) must be
+    free on the node.
     """
     ask_class = ask.ask_class
     return (

@@ -1,9 +1,9 @@
-"""The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
+"""The choice of a node for an ask: the best-ranked schedulable node on which the ask's class fits (O5, design 6.3).
 
 For an ask with preferences, `preferred_nodes` ranks the nodes.
 
-`pick_node` chooses the node for one ask, and `take_nodes_fast` the nodes for many. The other public functions say whether a given
-node can take an ask, with or without the ask's pledge.
+`pick_node` chooses the node for one ask, and `take_nodes_fast` chooses the nodes for many asks. The other public functions say
+whether a given node can take an ask, with or without the ask's pledge.
 """
 
 import heapq
@@ -37,7 +37,10 @@ Takes = Callable[[Node], bool]
 
 
 class Keeper(LogReader, Protocol):
-    """The owner of a heap of nodes besides the heap that all classes share. It is a class, or a mask for its classes."""
+    """The owner of a heap of nodes that is not the heap that all classes share.
+
+    The owner is a class, or a mask for the classes with that mask.
+    """
 
     heap: list[NodeEntry] | None
 
@@ -47,7 +50,7 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
     Return None if no node can take the ask now.
 
-    Usually the node on top of the shared heap takes the class and is the best node. Then no search is needed.
+    Usually the node on top of the shared heap takes the class and is the best node. No search is needed in that case.
     """
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
@@ -68,8 +71,8 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
     """Return a node for each class in turn, until a class finds no node. No class may have a pledge or preferences.
 
-    Each node is charged before the next one is chosen. The function does what `pick_node` and `NodeIndex.fill` do in the usual
-    case, but without calls. It is for tens of thousands of asks.
+    Each node is charged before the next one is chosen. In the usual case, the function does the work of `pick_node` and
+    `NodeIndex.fill` without calls. It is for tens of thousands of asks.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing
@@ -112,7 +115,9 @@ def _put_back(free: Amounts, demand: Demand, until: int) -> None:
 
 
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for one ask of the class, from the heaps that classes share or from its own. Return None if there is none.
+    """Return the node for one ask of the class, from the heaps that classes share or from the class's own heap.
+
+    Return None if there is none.
 
     In fair order, classes share heaps as long as each class finds a node in them after few attempts. A class whose constraints
     exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the
@@ -137,7 +142,7 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_preferred(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node that an ask with preferences takes, None for none."""
+    """Return the node that an ask with preferences takes, None if no node takes it."""
     named = ask_class.mask.names is not None
     if not named and _exceeds_failed(index, ask_class):
         return None
@@ -148,7 +153,10 @@ def _pick_preferred(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Return the node from the heaps that classes share, and whether that answer is final. If it is not, the class needs its own heap."""
+    """Return the node from the heaps that classes share, and whether that answer is final.
+
+    If the answer is not final, the class needs its own heap.
+    """
     mask = ask_class.mask
     if mask.heap is None:
         node, missed = _pick_shared(index, index.heap, ask_class)
@@ -170,7 +178,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
     """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since.
 
-    Many asks of different sizes that fit nowhere thus cost one search of the nodes, and not one for each size.
+    Many asks of different sizes that fit nowhere thus cost one search of the nodes together, and not one search for each size.
     """
     mask = ask_class.mask
     if mask.failed is None or mask.failed_at != (index.epoch, len(index.log)):
@@ -180,12 +188,12 @@ def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
 
 
 def _is_kept_off(index: NodeIndex, mask: NodeMask, missed: Iterable[NodeEntry]) -> bool:
-    """Return whether the mask bars one of the nodes that did not take the class on the shared heap."""
+    """Return whether the mask excludes one of the nodes that did not take the class on the shared heap."""
     return not all(mask.allowed[index.numbered[entry & NUMBER_MASK].slot] for entry in missed)
 
 
 def may_take(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node can take one ask of the class now. Pledges, even the ask's own, count as used."""
+    """Return whether the node can take one ask of the class now. All pledges count as used, even the ask's own."""
     return (
         (node.entry is not None or node.is_open_to(ask_class.constraints))
         and fits(ask_class.node_demand, node.free)
@@ -194,7 +202,10 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 
 
 def could_take(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node can take one ask. On its own node, a reserved ask's pledge counts as free (design 6.6)."""
+    """Return whether the node can take one ask.
+
+    On the node that is reserved for the ask, the ask's own pledge counts as free (design 6.6).
+    """
     held = ask_class.pledge
     if held is not None and held.replaces:
         return False
@@ -217,7 +228,7 @@ def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
 
 
 def has_pledged_capacity(ask_class: AskClass, held: Pledge) -> bool:
-    """Return whether the node has free what it pledges to the ask, and still takes the ask."""
+    """Return whether the pledged amounts are free on the node, and the node still takes the ask."""
     free = unpledged(held.node, held)
     return _is_open(ask_class, held) and fits(ask_class.node_demand, free)
 
@@ -262,10 +273,11 @@ def _is_short_still(commitment: Commitment) -> bool:
 
 
 def unpledged(node: Node, held: Pledge) -> Amounts:
-    """Return by type a node's free capacity for the holder of a pledge, whose own pledge counts as free.
+    """Return, by type, a node's free capacity for the holder of a pledge. The holder's own pledge counts as free.
 
-    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered these pledges when it
-    was made. If its ask uses their capacity first, the asks of these pledges get the capacity of this decision's victims later.
+    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered these pledges
+    when it was made. If the decision's ask uses their capacity first, the asks of these pledges get the capacity of the
+    decision's victims later.
     """
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
@@ -277,7 +289,7 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
 def _pick_shared(
     index: NodeIndex, heap: list[NodeEntry], ask_class: AskClass
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
-    """Return the best node that takes the class, among the first few of a shared heap, and the nodes that did not take it.
+    """Return the best node that takes the class among the first nodes of a shared heap, and the nodes that did not take it.
 
     The list of these nodes is empty unless the class should have another heap.
     """
@@ -304,7 +316,7 @@ def _pick_shared(
 
 
 def _mend(heap: list[NodeEntry], node: Node | None) -> None:
-    """Replace the outdated entry on top of a heap by the node's current entry. If the node has no entry, remove it."""
+    """Replace the outdated entry on top of a heap by the node's current entry. If the node has no entry, remove the outdated entry."""
     if node is None or node.entry is None:
         heapq.heappop(heap)
     else:
@@ -312,7 +324,7 @@ def _mend(heap: list[NodeEntry], node: Node | None) -> None:
 
 
 def _build_own(index: NodeIndex, ask_class: AskClass) -> None:
-    """Build a class's own heap of the nodes that it fits on, in one scan of all free capacity. These are usually few or none."""
+    """Build a class's own heap of the nodes on which the class fits, in one scan of all free capacity. Usually few or no nodes fit."""
     fitting = index.with_capacity_for(ask_class.node_demand)
     _build_heap(index, ask_class, (node for node in fitting if ask_class.mask.allows(node)))
 
@@ -362,7 +374,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the best of the named nodes of the class that can take it, or None. No other node is tested."""
+    """Return the best of the named nodes of the class that can take the class, or None. No other node is tested."""
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)

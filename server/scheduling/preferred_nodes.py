@@ -1,10 +1,10 @@
 """The choice of a node for an ask with preferences: the highest score first, then the order of the node sorting policy (design 6.15).
 
-A class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three zones,
-there is one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many values, as host
-names do, all nodes are in one heap by score. If a score falls, that heap is corrected when the node comes to the top. If a score
-rises, the heap is built again. A score rises when a pod is placed near which the class prefers to be, and when a pod ends from
-which the class prefers to be apart.
+A class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three
+zones, there is one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many
+values, as host names do, all nodes are in one heap by score. If a score falls, the heap is corrected when the node comes to the
+top. If a score rises, the heap is built again. A score rises when a pod is placed that the class prefers to be near, and when a
+pod ends from which the class prefers to be apart.
 """
 
 import heapq
@@ -17,14 +17,14 @@ from server.state.nodes import NUMBER_MASK, Node, NodeEntry, NodeIndex
 from server.state.preferred import Alike, Preferred
 
 BUCKETS_MAX: Final = 32
-"""The largest number of different values of its labels for which a class has one heap for each value."""
+"""The largest number of different label values for which a class has one heap for each value."""
 SAMPLE: Final = 100
-"""The number of nodes whose values are counted first, because labels such as host names differ on all nodes."""
+"""The number of nodes whose values are counted first. Labels such as host names differ on all nodes."""
 Takes = Callable[[Node], bool]
 
 
 def best(index: NodeIndex, ask_class: AskClass, takes: Takes) -> Node | None:
-    """Return the node with the best key among those that take the class; None if no node takes it. The class must have preferences."""
+    """Return the node with the best key among the nodes that take the class, None if no node takes it. The class must have preferences."""
     preferred, names = ask_class.preferred, ask_class.mask.names
     assert preferred is not None
     if names is not None:
@@ -93,7 +93,7 @@ def _push(index: NodeIndex, preferred: Preferred, node: Node) -> None:
 def _first(
     index: NodeIndex, preferred: Preferred, bucket: tuple[Alike, list[NodeEntry]], takes: Takes
 ) -> Node | None:
-    """Return the best node of a bucket that takes the class, None for none."""
+    """Return the best node of a bucket that takes the class, None if no node does."""
     alike, heap = bucket
     while heap:
         node = index.numbered.get(heap[0] & NUMBER_MASK)

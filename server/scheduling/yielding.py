@@ -1,10 +1,10 @@
 """The offer of reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that outrank
-the same set of reservations form one offer. These asks are put into the order again and placed as usual, while all other asks stay
-parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because its set is at least as large. Then gangs
-are tried in the same way, each as a whole. At the end the reservations get the capacity that is left. An owner that waited for
-these asks and gangs then takes its node if it fits.
+All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
+outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual, while all
+other asks stay parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because its set is at least
+as large. Afterwards gangs are tried in the same way, each as a whole. At the end the reservations get the capacity that is
+left. An owner that waited for these asks and gangs then takes its node, if the owner fits.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from server.state.partition import Partition
 
 @dataclass(slots=True)
 class _Woken:
-    """The groups and classes that are requeued while reservations are lifted, and the lists in which limits had parked groups."""
+    """The groups and classes that are requeued while reservations are lifted, and the lists in which limits had parked these groups."""
 
     groups: dict[Group, None] = field(default_factory=dict)
     classes: dict[AskClass, None] = field(default_factory=dict)
@@ -46,7 +46,9 @@ class _Woken:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer reserved capacity until no ask takes any. Return the budget of steps that is left. Call it when the cycle has ended.
+    """Offer reserved capacity until no ask takes any of it.
+
+    Return the budget of steps that is left. The caller calls this function when the cycle has ended.
 
     If a placement made other asks placeable, ordinary placement comes first again. If the budget ends between two offers, the
     next tick continues with the sets of reservations that are still to be offered.
@@ -87,8 +89,8 @@ def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]
 def _is_due(partition: Partition) -> bool:
     """Return whether to offer reserved capacity.
 
-    This is so if reserved nodes or the asks that wait for them have changed, if the budget ended the last offers early, or if the
-    owner of a reservation would fit on its node but has to wait for asks that outrank it.
+    This is so in three cases: reserved nodes or the asks that wait for them have changed, the budget ended the last offers
+    early, or the owner of a reservation would fit on its node but has to wait for asks that outrank it.
     """
     turn = partition.round
     return (
@@ -124,7 +126,7 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
     """Place an owner that had to wait, if the asks of higher priority left enough capacity on its reserved node.
 
-    Return the steps spent. If its node or a limit no longer has capacity for the owner, the owner is tried like other asks.
+    Return the steps spent. If the node or a limit no longer has capacity for the owner, the owner is tried like other asks.
     """
     if not held.yields:
         return 0
@@ -190,7 +192,7 @@ def _below(group: Group, ranks: Ranks) -> Below:
 
 
 def _kept(limiter: Limiter, below: Below) -> Counter[int]:
-    """Return by type how much of a limit these reservations use."""
+    """Return, by type, the amounts of a limit that these reservations use."""
     found: Counter[int] = Counter()
     for held in below:
         if limiter in limits_of(held):
@@ -199,7 +201,10 @@ def _kept(limiter: Limiter, below: Below) -> Counter[int]:
 
 
 def _may_have_headroom(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
-    """Return whether the limit may have headroom without ``kept``. This quick test compares sums. The limit itself decides later."""
+    """Return whether the limit may have headroom once the amounts ``kept`` are free.
+
+    This quick test compares sums. The limit itself decides later.
+    """
     own = dict(ask_class.demand) if ask_class.pledge is not None else {}
     return bool(kept) and all(
         limiter.headroom[at] + kept[at] + own.get(at, 0) >= wanted
@@ -227,7 +232,7 @@ def _offer(
 
 
 def _finds_capacity(group: Group, below: Below) -> bool:
-    """Return whether the group's limits have headroom, and a node may take it, while the reservations are lifted."""
+    """Return whether the group's limits have headroom and a node may take the group, while the reservations in ``below`` are lifted."""
     ask_class = group.ask_class
     takes = not ask_class.dead or any(may_take(ask_class, held.node) for held in below)
     return takes and all(
