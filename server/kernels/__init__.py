@@ -1,1 +1,4 @@
-"""Numeric kernels: functions from int64 arrays to int64 arrays, without terms of scheduling. The tests have a plain-Python twin of each."""
+"""Numeric kernels: functions from int64 arrays to int64 arrays, without terms of scheduling.
+
+For each kernel, the tests have a twin in plain Python.
+"""

@@ -1,7 +1,7 @@
-"""Bounds on the row sets of each group that could cover a need: whether such a set exists, and a lower bound on its cost.
+"""Bounds for the sets of rows in a group that cover a need: whether such a set exists, and a lower bound on its cost.
 
-Rows come sorted by group (see `Groups`). Every bound holds for all sets of rows of the group that cover the need. It holds
-whatever other rules such a set has to keep (design 6.7).
+Rows come sorted by group (see `Groups`). Every bound holds for all sets of rows of the group that cover the need, whatever
+other rules such a set has to keep (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,10 @@ Excess = npt.NDArray[Any]
 
 
 class Rows(NamedTuple):
-    """The amounts that each row gives, by column, and its costs. ``opted`` and ``originator`` mark rows that are a last resort."""
+    """The amounts that each row gives, by column, and the costs of the row.
+
+    ``opted`` and ``originator`` mark rows that are used only as a last resort.
+    """
 
     resources: Array
     opted: Mask
@@ -32,8 +35,9 @@ class Rows(NamedTuple):
 class Bounds(NamedTuple):
     """The bounds of each group: whether its rows can cover the need, and lower bounds on the cost of a covering set.
 
-    ``rank`` holds opted-out, originator and highest priority in one number. ``fewest`` is a number of rows. ``excess`` is the
-    largest share of the whole that is freed beyond the need, scaled by the product of ``weights`` (see `measures`).
+    ``rank`` is one number made of three: opted-out rows, originators and the highest priority. ``fewest`` is a lower bound on
+    the number of rows. ``excess`` is the largest share of the whole that is freed beyond the need, multiplied by the product of
+    ``weights`` (see `measures`).
     """
 
     covered: Mask
@@ -43,7 +47,10 @@ class Bounds(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The groups of rows, which must be sorted by place. ``places`` has the place of each group, ``at`` the number of each row's group.
+    """The groups of rows.
+
+    The rows must be sorted by place. ``places`` has the place of each group, and ``at`` has, for each row, the number of its
+    group.
 
     The rows of a group begin at the group's entry in ``starts`` and end before the next group's entry.
     """
@@ -54,7 +61,7 @@ class Groups(NamedTuple):
 
     @property
     def ends(self) -> Array:
-        """Return the row at which each group begins, followed by the number of rows."""
+        """Return the row at which each group begins, followed by the number of all rows."""
         return np.concatenate((self.starts, [len(self.at)]))
 
 
@@ -72,13 +79,15 @@ def parts(rank: int) -> tuple[int, int, int]:
 
 
 def priorities(ranked: Bounds) -> Array:
-    """Return by group the highest priority, which is part of its rank."""
+    """Return, by group, the highest priority, which is part of the group's rank."""
     found: Array = (ranked.rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
     return found
 
 
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
-    """Return one factor per column that turns amounts into comparable shares of the whole: common multiple / whole.
+    """Return one factor for each column that turns amounts into comparable shares of the whole.
+
+    A factor is the common multiple divided by the whole.
 
     The factor is 0 for a whole of 0.
     """
@@ -109,7 +118,7 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
 
 
 def _together(rows: Rows, groups: Groups, need: Array, covered: Mask) -> tuple[Array, Array]:
-    """Return for each group lower bounds on the rank and the size of a covering set of two or more rows."""
+    """Return, for each group, lower bounds on the rank and the size of a covering set with two or more rows."""
     starts = groups.starts
     rank = _priority(rows, starts, groups.at, need) + PRIORITY_BASE
     for last_resort, bit in ((rows.opted, _OPTED), (rows.originator, _ORIGINATOR)):
@@ -126,7 +135,10 @@ def _covers(resources: Array, starts: Array, need: Array) -> Mask:
 
 
 def _meets(have: Array, need: Array) -> Mask:
-    """Return by line whether ``have`` is at least ``need`` in every column. There are few columns, so the comparison goes column by column."""
+    """Return, by line, whether ``have`` is at least ``need`` in every column.
+
+    There are few columns, so the comparison goes column by column.
+    """
     met = np.ones(len(have), dtype=np.bool_)
     for column in range(have.shape[1]):
         met &= have[:, column] >= need[:, column]
@@ -134,9 +146,9 @@ def _meets(have: Array, need: Array) -> Mask:
 
 
 def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
-    """Return for each group the lowest priority such that rows up to it cover the need.
+    """Return, for each group, the lowest priority such that the rows with at most this priority cover the need.
 
-    If no rows do, return the group's highest priority.
+    If the rows do not cover the need, return the group's highest priority.
     """
     priorities = rows.priorities
     if int(priorities.min()) == int(priorities.max()):
@@ -156,7 +168,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 ) -> tuple[Array, Excess]:
     """Return the rank and excess of the best row of each group that covers the need by itself. The rank is huge if there is no such row.
 
-    ``wanted`` has for each row the need of its group.
+    ``wanted`` has, for each row, the need of its group.
     """
     ranks = rows.priorities + PRIORITY_BASE
     ranks = ranks + rows.opted.astype(np.int64) * (1 << _OPTED)
@@ -169,7 +181,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
-    """Return by group how many rows cover its need when every row that helps is taken in order.
+    """Return, by group, how many rows cover the group's need if every row that helps is taken in order.
 
     The rows of a group must already be in that order. The result of a group that cannot cover its need has no meaning.
     """
@@ -187,12 +199,12 @@ def in_order(resources: Array, groups: Groups, need: Array) -> Array:
 
 
 def shares(lines: Array, weights: Sequence[int]) -> Excess:
-    """Return by line its dominant share: the largest product of a column's amount and the column's weight."""
+    """Return, by line, the dominant share of the line: the largest product of a column's amount and the column's weight."""
     return _vain(lines, np.zeros_like(lines), weights)
 
 
 def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
-    """Return by line the largest share of the whole that is freed beyond the need."""
+    """Return, by line, the largest share of the whole that is freed beyond the need."""
     most: Excess = np.zeros(len(freed), dtype=np.int64)
     for column, weight in enumerate(weights):
         if not weight:
@@ -208,7 +220,7 @@ def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
 
 
 def order(ranked: Bounds, names: Array) -> list[int]:
-    """Return the groups whose need is covered, best bound first. ``names`` breaks ties."""
+    """Return the groups whose need is covered, the best bound first. ``names`` breaks ties."""
     groups = np.flatnonzero(ranked.covered)
     if ranked.excess.dtype == object:
         keys = zip(

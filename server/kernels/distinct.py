@@ -1,6 +1,6 @@
 """The distinct numbers of a column.
 
-`np.unique` has the same result, but its first call in a process imports a package. The import takes 10 ms.
+`np.unique` has the same result, but its first call in a process imports a package, which takes 10 ms.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ import numpy as np
 from server.kernels.fit import Array, Mask
 
 DENSE: Final = 4
-"""The size of a table, per number, up to which a table is faster than sorting the numbers."""
+"""The size of a table up to which it is faster than sorting, as a multiple of the count of numbers."""
 FEW: Final = 8
 """The number of rows up to which a loop over single rows is faster than arrays."""
 
@@ -29,9 +29,9 @@ def as_column(numbers: Iterable[int]) -> Array:
 
 
 def marked(rows: Array) -> Mask:
-    """Return a mask that is true at each number in ``rows``. The mask ends with the largest number. ``rows`` must not be empty.
+    """Return a mask that is true at each number in ``rows``. The mask ends at the largest number. ``rows`` must not be empty.
 
-    Row numbers are places in a column, so the largest is small.
+    Row numbers are indexes of a column, so the largest number is small.
     """
     marks = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
     marks[rows] = True
@@ -46,27 +46,27 @@ def all_differ(rows: Array) -> bool:
 
 
 def starts(line: Array) -> Array:
-    """Return the places at which each stretch of equal numbers begins, in an array in rising order."""
+    """Return the indexes at which runs of equal numbers begin, in an array in rising order."""
     fresh = np.ones(len(line), dtype=np.bool_)
     np.not_equal(line[1:], line[:-1], out=fresh[1:])
     return np.flatnonzero(fresh)
 
 
 def counted(line: Array) -> tuple[list[int], list[int], list[int]]:
-    """Return the distinct numbers of a sorted array, the place where each begins, and how often each occurs."""
+    """Return the distinct numbers of a sorted array, the index at which each begins, and how often each occurs."""
     first = starts(line)
     counts = np.diff(first, append=len(line))
     return line[first].tolist(), first.tolist(), counts.tolist()
 
 
 def tally(numbers: Array) -> list[int]:
-    """Return how often each number occurs, from 0 to the largest one. The numbers may come in any order, and must not be negative."""
+    """Return how often each number from 0 to the largest number occurs. The numbers may come in any order, and must not be negative."""
     found: list[int] = np.bincount(numbers).tolist()
     return found
 
 
 def _numbered_densely(numbers: Array) -> tuple[list[int], Array]:
-    """Return the result of `numbered` for small numbers, without sorting: a table holds the place of each number."""
+    """Return the result of `numbered` for small numbers without sorting. A table holds the place of each number."""
     known = np.flatnonzero(marked(numbers))
     table = np.zeros(int(known[-1]) + 1, dtype=np.int64)
     table[known] = np.arange(len(known))
@@ -74,7 +74,7 @@ def _numbered_densely(numbers: Array) -> tuple[list[int], Array]:
 
 
 def numbered(numbers: Array) -> tuple[list[int], Array]:
-    """Return the different numbers, in rising order, and for each item the place of its number among them."""
+    """Return the different numbers in rising order, and for each item the place of its number among them."""
     if len(numbers) and int(numbers.min()) >= 0 and int(numbers.max()) < DENSE * len(numbers):
         return _numbered_densely(numbers)
     order = numbers.argsort(kind="stable")

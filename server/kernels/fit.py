@@ -8,13 +8,13 @@ import numpy.typing as npt
 Array = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Demand = tuple[tuple[int, int], ...]
-"""The amounts by column that something needs."""
+"""The amounts by column that an item needs."""
 
 
 def any_fit(demands: Sequence[Demand], rows: Sequence[Sequence[int]]) -> list[bool]:
-    """Return for each demand whether at least one row of ``rows`` holds it in every column that it names.
+    """Return, for each demand, whether at least one row of ``rows`` holds the demand in every column that the demand names.
 
-    Demands are sparse (column, quantity) pairs, ``rows`` are dense and of equal width.
+    Demands are sparse (column, quantity) pairs. ``rows`` are dense and have equal widths.
     """
     free = np.asarray(rows, dtype=np.int64)
     verdicts = []
@@ -29,8 +29,8 @@ def any_fit(demands: Sequence[Demand], rows: Sequence[Sequence[int]]) -> list[bo
 class Rows:
     """Rows of free capacity, with which many demands are compared one after another.
 
-    ``_most`` has the largest amount of each column. ``_failed`` is the smallest demand so far that no row holds. No row holds a
-    demand that includes it either.
+    ``_most`` has the largest amount in each column. ``_failed`` is the smallest demand so far that no row holds. Any demand
+    that includes it is not held by a row either.
     """
 
     __slots__ = ("_columns", "_failed", "_most")
@@ -72,7 +72,7 @@ class SlotRows:
 
 
 def _includes(demand: Demand, other: Demand) -> bool:
-    """Return whether a demand is at least as large as another one in every column that the other one names."""
+    """Return whether a demand is at least as large as another demand in every column that the other one names."""
     wanted = dict(demand)
     return all(wanted.get(column, -1) >= quantity for column, quantity in other)
 
@@ -80,7 +80,7 @@ def _includes(demand: Demand, other: Demand) -> bool:
 def equal(one: Mask | None, other: Mask | None) -> bool:
     """Return whether two masks mark the same rows.
 
-    None is equal only to None. None is equal only to None.
+    None is equal only to None.
     """
     if one is None or other is None:
         return one is other

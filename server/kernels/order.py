@@ -16,12 +16,12 @@ FEW: Final = 96
 
 
 def ranked(columns: Sequence[Array]) -> Array:
-    """Return the row numbers sorted by the columns, of which the first counts most. Equal rows keep their order."""
+    """Return the row numbers sorted by the columns. The first column is compared first. Equal rows keep their order."""
     return np.lexsort(tuple(reversed(columns)))
 
 
 def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
-    """Return the stretches (start, stop) of the order in which two or more rows are equal in all columns. ``stop`` is excluded."""
+    """Return the runs (start, stop) of the order in which two or more rows are equal in all columns. ``stop`` is excluded."""
     same = np.ones(len(order) + 1, dtype=np.int8)
     same[[0, -1]] = 0
     for column in columns:
@@ -32,9 +32,9 @@ def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
 
 
 def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
-    """Return (group, number of its rows, its first ``most`` rows) for each group that has rows.
+    """Return, for each group that has rows, the group number, the number of its rows, and its first ``most`` rows.
 
-    Group numbers rise.
+    The group numbers are in rising order.
 
     Rows with a negative group number are left out.
     """
@@ -47,11 +47,11 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 
 
 def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple[int, list[int]]:
-    """Return how many items from the first on can be taken without a gap, and their sum by column.
+    """Return how many items can be taken from the first on without leaving one out, and their sum by column.
 
-    ``sizes`` has one line per column. The first columns are the wanted ones. An item can be taken under two conditions. The
-    first: it has a positive amount in a wanted column for which the items before it do not suffice. The second: in every column
-    in which the item has a positive amount, the sum up to the item is within ``limit``.
+    ``sizes`` has one line per column. The first columns are the wanted columns. An item can be taken under two conditions.
+    First, it has a positive amount in a wanted column for which the items before it do not suffice. Second, in every column in
+    which it has a positive amount, the sum up to and including the item is within ``limit``.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
@@ -62,9 +62,9 @@ def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple
 
 
 def within(sizes: Array, limit: Sequence[int | Array]) -> Mask:
-    """Return for each item whether all of its positive amounts are within the ``limit`` of their columns.
+    """Return, for each item, whether all of its positive amounts are within the ``limit`` of their columns.
 
-    ``sizes`` has one line per column. ``limit`` has for each column one number for all items, or one number for each item.
+    ``sizes`` has one line per column. ``limit`` has, for each column, one number for all items or one number for each item.
     """
     return _bounded(sizes, sizes, limit)
 
@@ -86,7 +86,7 @@ def _stretch(good: Mask) -> int:
 
 
 def positive(sizes: Array) -> Mask:
-    """Return by item whether any of its amounts is positive. ``sizes`` has one line per column."""
+    """Return, for each item, whether any of its amounts is positive. ``sizes`` has one line per column."""
     found = np.zeros(sizes.shape[1], dtype=np.bool_)
     for size in sizes:
         found |= size > 0
@@ -94,7 +94,7 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, limit: Sequence[int]) -> list[int]:
-    """Return the items that are taken if each in turn is taken when it fits into what is left of ``limit``.
+    """Return the items that are taken if each item, in turn, is taken when it fits into the rest of ``limit``.
 
     ``sizes`` has one line per column.
     """

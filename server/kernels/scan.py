@@ -47,7 +47,10 @@ def scaled(part: Array, whole: Array) -> Ranks:
 
 
 def fullness(free: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
-    """Return the weighted sum of (whole - free) / whole for each row, in units of 2^-20. A column with a whole of 0 counts 0."""
+    """Return the weighted sum of (whole - free) / whole for each row, in units of 2^-20.
+
+    A column with a whole of 0 adds nothing to the sum.
+    """
     sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, weight in weights:
         measure = whole[:, column]
@@ -63,7 +66,7 @@ def _times(ranks: Ranks, weight: int) -> Ranks:
 
 
 def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
-    """Return by row the sum of missing / whole over the demand's columns, in units of 2^-20.
+    """Return, by row, the sum of missing / whole over the demand's columns, in units of 2^-20.
 
     The ``whole`` of each row must hold the demand.
     """
@@ -75,7 +78,10 @@ def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
 
 
 def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
-    """Return the row with the smallest (rank, number), or -1. ``ranks`` is by place in ``rows``, and ``numbers`` is by row."""
+    """Return the row with the smallest (rank, number), or -1 if there are no rows.
+
+    ``ranks`` has one item for each item of ``rows``. ``numbers`` has one for each row.
+    """
     if not len(rows):
         return -1
     tied = rows[ranks == ranks.min()]
@@ -83,7 +89,7 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
 
 
 def first_short(free: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
-    """Return how many candidates are too small, as pairs of a column and a number, in the demand's order.
+    """Return how many candidates are too small, as pairs of a column and a number of candidates, in the order of the demand.
 
     A candidate counts only in the first column in which it is too small.
     """

@@ -1,4 +1,4 @@
-"""The division of an amount down a tree. Every row gets a part of the amount, and divides its part by weight among the rows below it.
+"""The division of an amount down a tree. Every row gets a part of the amount, and divides this part by weight among the rows below it.
 
 Rows come level by level, with the siblings of a *family* side by side. The top row is alone in the first level. Each column is
 divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.
@@ -23,8 +23,8 @@ Lines = Sequence[Sequence[int]]
 class Rows(NamedTuple):
     """The rows of a tree, with one line of amounts each.
 
-    A row wants the amount ``wanted`` + ``more``. Both count only for rows that have no rows below them. A ``most`` of None is
-    UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount. An empty ``endless`` marks no row.
+    A row wants the amount ``wanted`` + ``more``. Both are used only for rows that have no rows below them. A ``most`` of None
+    is UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount. An empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 class Divided(NamedTuple):
     """The numbers of a division, by row and column: the amount wanted, the cap, the floor, and the part.
 
-    ``tight`` says whether the row's family together wanted more than the amount that the family shares.
+    ``tight`` says whether the rows of a family together wanted more than the amount that the family shares.
     """
 
     wanted: Array
@@ -49,9 +49,9 @@ class Divided(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The rows of one level as a slice, and its families: where each starts, and the row above it (-1 for none).
+    """The rows of one level as a slice, and its families: the start of each family, and the row above it (-1 if there is none).
 
-    ``family`` has the number of each row's family.
+    ``family`` has, for each row, the number of its family.
     """
 
     rows: slice
@@ -63,7 +63,7 @@ class Level(NamedTuple):
 def divide(
     levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
 ) -> Divided:
-    """Return the amount of each column, divided among the rows, which come level by level.
+    """Return the amounts, each column divided among the rows. The rows come level by level.
 
     A level lists its families as pairs: the row above, and the number of siblings. No family is empty.
     """
@@ -106,7 +106,7 @@ def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
 
 
 def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
-    """Return for each row the wanted amount and the cap, which is that amount limited by ``most``.
+    """Return, for each row, the wanted amount and the cap, which is that amount limited by ``most``.
 
     A parent wants the sum of its children's caps.
     """
@@ -135,7 +135,7 @@ def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
 def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
     """Return the parts of one level.
 
-    Return also for each row whether the caps of its family together exceed the family's amount in ``share``.
+    Also return, for each row, whether the caps of its family together exceed the family's amount in ``share``.
     """
     weights, least, most = items
     tight = _sums(most, level.starts) > share
@@ -156,16 +156,16 @@ def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
 
 
 def _sums(values: Array, starts: Array) -> Array:
-    """Return by family the sum of each column."""
+    """Return, by family, the sum of each column."""
     low = np.add.reduceat(values & _LOW, starts, axis=0)
     high = np.add.reduceat(values >> _HALF, starts, axis=0) + (low >> _HALF)
     return np.where(high > _LOW, UNLIMITED, (high << _HALF) | (low & _LOW))
 
 
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
-    """Return the amount divided in proportion to the weights, by largest remainder. Of equal remainders the earlier one wins.
+    """Return the amount divided in proportion to the weights, by largest remainder. Of equal remainders, the earlier one gets the unit.
 
-    No part is above its weight: an amount above the sum of the weights gives the weights themselves.
+    No part is above its weight. If the amount is at least the sum of the weights, the parts are the weights themselves.
     """
     total = sum(weights)
     if not total or amount <= 0:

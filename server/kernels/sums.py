@@ -11,7 +11,10 @@ Sparse = list[tuple[int, int]]
 
 
 class ReleasedSums(NamedTuple):
-    """The nodes that change, in rising order, and what each leaf loses, by leaf number: (column, quantity) pairs without zeros."""
+    """The nodes that change, in rising order, and the amounts that each leaf loses, by leaf number.
+
+    The amounts of a leaf are (column, quantity) pairs without zeros.
+    """
 
     nodes: list[int]
     by_leaf: list[tuple[int, Sparse]]
@@ -26,7 +29,7 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Array,
     sign: int,
 ) -> ReleasedSums:
-    """Release rows (sign 1) or undo their release (sign -1), in ``standing`` and, by node, in ``coming``. Return the sums."""
+    """Release rows (sign 1), or undo their release (sign -1), in ``standing`` and, by node, in ``coming``. Return the sums."""
     if len(rows) <= FEW:
         at_few = nodes.take(rows).tolist()
         for row, node in zip(rows.tolist(), at_few, strict=True):
@@ -41,7 +44,7 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def by_leaf(leaves: Array, resources: Array, rows: Array) -> list[tuple[int, Sparse]]:
-    """Return for each leaf, by its number, the sum of the amounts that these rows hold."""
+    """Return, for each leaf by its number, the sum of the amounts that these rows hold."""
     if len(rows) <= FEW:
         sums: dict[int, list[int]] = {}
         for leaf, line in zip(
@@ -61,7 +64,7 @@ def _by_leaf(leaves: Array, sizes: Array) -> list[tuple[int, Sparse]]:
 
 
 def _add(table: Array, at: Array, sizes: Array) -> None:
-    """Add sizes to the lines of a table. Adding column by column is twenty times as fast as line by line."""
+    """Add sizes to the lines of a table. Adding column by column is twenty times as fast as adding line by line."""
     for column in range(table.shape[1]):
         np.add.at(table[:, column], at, sizes[:, column])
 

@@ -1,8 +1,11 @@
-"""The order in which waiting asks would be taken one at a time, and the usage after the last ask. Both are computed for all asks at once.
+"""The order in which waiting asks would be taken one at a time, and the usage after the last ask.
 
-One at a time, the next ask is found from the root down. At each level the child with the smallest key is taken. The share of a
-child only grows while its asks are taken, so the keys of its asks rise. Therefore taking the smallest key first merges sorted
-lists. One sort of all keys has the same result. Levels are merged from the applications up to the root.
+This module computes both for all asks at once.
+
+When asks are taken one at a time, the next ask is found from the root down. At each level the child with the smallest key is
+taken. The share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first
+therefore merges sorted lists, and one sort of all keys has the same result. Levels are merged from the applications up to the
+root.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,17 +19,17 @@ from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
 _SHORT: Final = 1 << 15
-"""The count of numbers that fit 16 bits. Numbers of 16 bits are sorted several times as fast as larger ones."""
+"""The number of values that fit into 16 bits. Values of 16 bits are sorted several times as fast as larger ones."""
 _BITS: Final = 62
-"""The most bits that a shifted amount may have, so that each division stays within int64."""
+"""The largest number of bits that a shifted amount may have, so that each division stays within int64."""
 
 
 class Children(NamedTuple):
-    """The children of one level that have asks, one item each. Among siblings with equal shares the earlier one comes first.
+    """The children of one level that have asks, one item for each child. Among siblings with equal shares, the earlier one comes first.
 
     ``above`` is the number of the child's parent in the next level (all 0 below the root). ``usage`` has one line of amounts
-    per child. ``scales`` has lines of divisors, one per column. ``scale`` has for each child the number of the line by which
-    its usage is divided. The share of a child is ignored if ``ranked`` is false for it.
+    per child. ``scales`` has lines of divisors, with one divisor for each column. ``scale`` has, for each child, the number of
+    the line by which its usage is divided. If ``ranked`` is false for a child, its share is ignored.
     """
 
     above: Sequence[int]
@@ -38,9 +41,9 @@ class Children(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The order of the asks, and by level the usage and the share of each child after all asks are taken.
+    """The order of the asks, and for each level the usage and the share of each child after all asks are taken.
 
-    ``groups`` is the number of groups. A group has the asks of one application with one demand.
+    ``groups`` is the number of groups. A group consists of the asks of one application with one demand.
     """
 
     order: list[int]
@@ -55,10 +58,10 @@ def in_turn(
     demands: Sequence[Sequence[int]],
     levels: Sequence[Children],
 ) -> Turns | None:
-    """Return the order in which asks would be taken one at a time, with usage and shares after the last one.
+    """Return the order in which asks would be taken one at a time, with the usage and the shares after the last ask.
 
-    ``asking`` has the number of each ask's application, and ``kinds`` that of its demand. The asks of one application must be
-    in their order. Return None if a number would not fit 64 bits.
+    ``asking`` has the number of each ask's application, and ``kinds`` has the number of its demand. The asks of one application
+    must be in their order. Return None if a number would not fit 64 bits.
     """
     try:
         return _merged(asking, kinds, demands, levels)
@@ -87,7 +90,7 @@ def _merged(
 
 
 def _columns(lines: Sequence[Iterable[int]]) -> Array:
-    """Return an array with one line per column of the given lines, which must all have one length."""
+    """Return an array with one line for each column of the given lines. The given lines must have equal lengths."""
     cells = as_column(chain.from_iterable(lines))
     return np.ascontiguousarray(cells.reshape(len(lines), -1).T)
 
@@ -121,7 +124,7 @@ def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, 
 
 
 def _shares(used: Array, shifts: Array, bases: Array) -> Array:
-    """Return the dominant share of each item as `model.fit.share` defines it. A measure of 0 makes any usage unbounded."""
+    """Return the dominant share of each item, as `model.fit.share` defines it. If a measure is 0, any usage makes the share unbounded."""
     nothing = bases == 0
     ratios = _ratios(used, shifts, np.where(nothing, 1, bases) if nothing.any() else bases)
     if nothing.any():
@@ -147,6 +150,6 @@ def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
 
 
 def _is_small(used: Array, shifts: Array, bases: Array) -> bool:
-    """Return whether the ratios of these and of all smaller amounts stay within int64 while they are computed."""
+    """Return whether the ratios of these amounts, and of all smaller ones, stay within int64 while they are computed."""
     whole = used // np.maximum(bases, 1)
     return int(bases.max()) < 1 << (_BITS - 1) and not (whole >> (_BITS - 1 - shifts)).any()

@@ -1,8 +1,10 @@
-"""The division of amounts over groups of items by water filling. Each item gets L * weight, between its lower and its upper bound.
+"""The division of amounts over groups of items by water filling.
 
-A group has one L. The levels at which items start and stop to rise are sorted. Then L is found between two of these levels. All
-results are exact. Amounts are under 2^62, and weights at most WEIGHT_MAX. For each item, weight * sum of the group's weights
-must be under 2^63.
+Each item gets L * weight, but at least its lower bound and at most its upper bound.
+
+All items of a group have the same L. The levels at which items start and stop rising are sorted. L is then found between two of
+these levels. All results are exact. Amounts are under 2^62, and weights are at most WEIGHT_MAX. For each item, weight * sum of
+the group's weights must be under 2^63.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +15,10 @@ from server.kernels.fit import Array, Mask
 
 WEIGHT_MAX: Final = 1 << 20
 _FINER: Final = 40
-"""The bits by which fractions are scaled. With denominators up to WEIGHT_MAX, two different fractions differ even when rounded down."""
+"""The number of bits by which fractions are scaled.
+
+With denominators up to WEIGHT_MAX, two different fractions still differ when both are rounded down.
+"""
 
 
 class Items(NamedTuple):
@@ -25,10 +30,13 @@ class Items(NamedTuple):
 
 
 def pour(amounts: Array, group: Array, items: Items) -> Array:
-    """Return the part of each item. Parts are whole numbers, by largest remainder. Of equal remainders the earlier item wins.
+    """Return the part of each item.
 
-    ``group`` has the group of each item, and must rise. ``amounts`` has for each item the amount of its group. That amount must
-    be at least the sum of the lower bounds of the group's items, and less than the sum of their upper bounds.
+    Parts are whole numbers. Units that are left go to the largest remainders. Of equal remainders, the earlier item gets the
+    unit.
+
+    ``group`` has the group of each item, in rising order. ``amounts`` has, for each item, the amount of its group. That amount
+    must be at least the sum of the lower bounds of the group's items, and less than the sum of their upper bounds.
     """
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
@@ -47,7 +55,9 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
 
 
 class Crossing(NamedTuple):
-    """The state in which a group's amount is used up. ``left`` and ``rising`` are by group, ``started`` and ``stopped`` by item.
+    """The state of the division when a group's amount is used up.
+
+    ``left`` and ``rising`` have an item for each group. ``started`` and ``stopped`` have one for each item.
 
     ``left`` is the amount to divide among the items that still rise. ``rising`` is the sum of their weights.
     """
@@ -61,8 +71,8 @@ class Crossing(NamedTuple):
 def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Crossing:
     """Return the state at which each group's amount is used up.
 
-    The levels are sorted: least / weight, at which an item starts to rise, and most / weight, at which the item stops. An item
-    without a least rises from level 0. An item that starts and stops at one level starts first.
+    The sorted levels are least / weight, at which an item starts to rise, and most / weight, at which the item stops. An item
+    without a least amount rises from level 0. An item that starts and stops at the same level starts first.
     """
     weights, least, most = items
     later = np.flatnonzero(least)
@@ -87,13 +97,16 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
 
 
 def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
-    """Return whether rising * (whole + rest / heavy) >= left. Only the first true value counts, because later ones may have overflowed."""
+    """Return whether rising * (whole + rest / heavy) >= left.
+
+    Only the first true value is valid, because later ones may have overflowed.
+    """
     even = left // np.maximum(rising, 1)
     enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)
     return enough | ((whole > even) & (rising > 0))
 
 
 def _before(changes: Array, begins: Array, at: Array) -> Array:
-    """Return for each change the sum of the changes before it in its group."""
+    """Return, for each change, the sum of the changes before it in its group."""
     before = changes.cumsum() - changes
     return before - before[begins][at]
