@@ -14,19 +14,19 @@ from server.snapshot.columns import ORIGINATOR, AllocationColumns
 from server.snapshot.eligibility_filter import PASSED, FilteredRows
 
 BLOCK: Final = 256
-"""The number of nodes in a block. The rows of one block are read at a time, because most searches need few nodes."""
+"""The number of nodes in a block. The rows of only one block are read at a time, because most searches need few nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberNodes:
     """The nodes for one class of gang members, with a bound on the cost of the victims on each node.
 
-    ``order`` has the rows of the nodes. The first ``free_nodes`` of them need no victims. The others follow, lowest bound first.
-    For these others, three lists have lower bounds in that order. ``priorities`` bounds the priority of the most important victim,
-    ``jobs`` the number of evicted gangs, and ``numbers`` the number of victims. ``allowed`` marks all nodes that could hold a
-    member if no pod ran on them. ``rows`` are the allocations that may be evicted, sorted by node. ``groups`` has one group for the
-    rows of each node. ``found`` has the index of its group for each node that needs victims, in the order of ``order``. ``need``
-    has for each group the amount that has to be freed.
+    ``order`` has the rows of the nodes. The first ``free_nodes`` nodes need no victims. The other nodes follow, the lowest
+    bound first. For these other nodes, three lists have lower bounds in the same order. ``priorities`` bounds the priority of
+    the most important victim, ``jobs`` bounds the number of evicted gangs, and ``numbers`` bounds the number of victims.
+    ``allowed`` marks all nodes that could hold a member if no pod ran on them. ``rows`` are the allocations that may be
+    evicted, sorted by node. ``groups`` has one group for the rows of each node. ``found`` has, for each node that needs
+    victims, the index of its group, in the order of ``order``. ``need`` has, for each group, the amounts that must be freed.
     """
 
     order: list[int]
@@ -43,13 +43,13 @@ class MemberNodes:
     def bound(self, place: int) -> tuple[int, int, int] | None:
         """Return the lower bounds (highest victim priority, gangs, victims) of the node at this index of ``order``.
 
-        Return None if the node needs no victim.
+        Return None if the node needs no victims.
         """
         at = place - self.free_nodes
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
-        """Return the rows that may be evicted on one block of nodes. The block skips the first ``at`` nodes that need victims."""
+        """Return the rows that may be evicted on one block of nodes. The block begins after the first ``at`` nodes that need victims."""
         chosen = self.found[at : at + BLOCK]
         ends = self.groups.ends
         return [
@@ -59,12 +59,12 @@ class MemberNodes:
     def in_order(
         self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """Return for each node of a block a lower bound on its victims.
+        """Return, for each node of a block, a lower bound on the number of its victims.
 
         The rows in ``tail`` are evicted in the order of ``rank``.
 
-        Rows of equal rank are evicted in the order of ``tail``. A plan may skip an ``odd`` row. A node with such a row therefore
-        keeps its bound from ``numbers``.
+        Rows of equal rank are evicted in the order of ``tail``. A plan may pass over an ``odd`` row. A node with such a row
+        therefore keeps its bound from ``numbers``.
         """
         chosen = self.found[at : at + BLOCK]
         by_node = np.argsort(chosen)
@@ -90,8 +90,8 @@ def field(
 ) -> MemberNodes:
     """Return the nodes for the members of one class, with their bounds.
 
-    ``nodes`` marks the nodes that could hold a member if no pod ran on them. ``need`` has for each node the amount to free for
-    a member. ``may`` marks the rows that may be evicted. ``names`` has for each node the rank of its name.
+    ``nodes`` marks the nodes that could hold a member if no pod ran on them. ``need`` has, for each node, the amounts that must
+    be freed for a member. ``may`` marks the rows that may be evicted. ``names`` has, for each node, the rank of its name.
     """
     short = need.any(axis=1)
     free = free_nodes(nodes, need, names)
@@ -129,9 +129,9 @@ def free_nodes(nodes: Mask, need: Array, names: Array) -> list[int]:
 def _bounds(
     columns: AllocationColumns, rows: Array, groups: cover.Groups, need: Array
 ) -> tuple[cover.Bounds, Array]:
-    """Return for each node the bounds on its victims, and a lower bound on the number of gangs that have to be evicted.
+    """Return, for each node, the bounds on its victims, and a lower bound on the number of gangs that must be evicted.
 
-    Originators are treated as other pods, because J9 does not consider them. On a node where no gang member may be evicted,
+    Originators are treated like other pods, because J9 does not consider them. On a node where no gang member may be evicted,
     each victim counts as a gang of its own. On any other node one gang may suffice.
     """
     plain = np.zeros(len(rows), dtype=np.bool_)
@@ -143,9 +143,9 @@ def _bounds(
 
 
 def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
-    """Return for each row a number to sort victims by (V2).
+    """Return, for each row, a number by which victims are sorted (V2).
 
-    Rows in ``reluctant`` come last. Among the others, higher priorities come later, then originators.
+    Rows in ``reluctant`` come last. Among the other rows, higher priorities come later, then originators.
     """
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
@@ -165,7 +165,7 @@ def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
 
 
 def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[int]:
-    """Return by type the largest sum on any one node of what the rows hold that passed the filter."""
+    """Return, by type, the largest sum of the amounts on any one node that the rows that passed the filter hold."""
     order = columns.by_node()
     rows = order[filtered.codes[order] == PASSED]
     if not len(rows):
@@ -180,7 +180,7 @@ def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[i
 def passed(
     columns: AllocationColumns, filtered: FilteredRows, leaf: int | None = None
 ) -> list[int]:
-    """Return the rows that passed the eligibility filter. With ``leaf``, return only those of this leaf."""
+    """Return the rows that passed the eligibility filter. With ``leaf``, return only the rows of this leaf."""
     found = filtered.codes == PASSED
     if leaf is not None:
         found = found & (columns.leaves == leaf)
@@ -195,6 +195,6 @@ def marked(mask: Mask | None) -> list[int]:
 
 
 def held(columns: AllocationColumns, rows: list[int]) -> list[int]:
-    """Return by type the sum of what these allocations hold."""
+    """Return, by type, the sum of the amounts that these allocations hold."""
     total: list[int] = columns.resources.take(rows, axis=0).sum(axis=0).tolist()
     return total

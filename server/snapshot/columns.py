@@ -15,7 +15,7 @@ from server.model.asks import AskSpec, Protection
 from server.model.fit import Demand
 
 OPTED_OUT: Final = 1
-"""The flag of a pod that opted out (V3, level 1). It has `allow-preemption: "false"` on itself or its class, or prefer-not."""
+"""The flag of a pod that opted out (V3, level 1). The pod, or its class, has `allow-preemption: "false"` or prefer-not."""
 ORIGINATOR: Final = 2
 REQUIRED_NODE: Final = 4
 PLACEHOLDER: Final = 8
@@ -24,13 +24,13 @@ RELEASING: Final = 16
 FIRM: Final = 32
 UNTOUCHABLE: Final = 64
 GANG: Final = 128
-"""The flag of a member of a gang of several."""
+"""The flag of a member of a gang of several members."""
 REPLACED: Final = 256
 """The flag of a placeholder that a real pod is about to replace."""
 VETOED: Final = 512
 """The flag of an allocation that its manager could not release a moment ago."""
 GROUPED: Final = 1024
-"""The flag of a pod that counts in a disruption budget."""
+"""The flag of a pod that belongs to a disruption budget."""
 UNSAID: Final = 2048
 """The flag of a pod without a declared class: the partition decides whether it is firm (J2)."""
 
@@ -58,12 +58,12 @@ def flags_of(spec: AskSpec) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
-    """The nodes, one row each. ``free`` is the capacity less usage, foreign pods and pledges. It may be negative.
+    """The nodes, one row each. ``free`` is the capacity less usage, foreign pods and pledges. ``free`` may be negative.
 
-    ``releasing`` is the amount that ordered releases will give back. ``reserved`` is the part of the pledges that gives way to
-    claims. ``open`` says whether the node takes placements. ``opened`` says whether its pods are known, so that asks that require
-    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each node.
-    ``names`` has the rank of each node's id among all ids.
+    ``releasing`` is the amount that ordered releases will free. ``reserved`` is the part of the pledges that gives way to
+    claims. ``open`` says whether the node takes placements. ``opened`` says whether its pods are known, so that asks that
+    require this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each
+    node. ``names`` has the rank of each node's id among all ids.
     """
 
     ids: tuple[str, ...]
@@ -92,13 +92,13 @@ class HeldAmounts:
 
     @property
     def all_useful(self) -> bool:
-        """Return whether each allocation holds something of at least one type."""
+        """Return whether each allocation holds some of at least one type."""
         return bool((self.amounts > 0).any(axis=1).all())
 
     def any_spare(self, beyond: list[int]) -> bool:
-        """Return whether some allocation is not needed.
+        """Return whether at least one allocation is not needed.
 
-        Such an allocation holds at most ``beyond`` of each type, the amount by which the total exceeds the need.
+        Such an allocation holds at most ``beyond`` of each type. ``beyond`` is the amount by which the total exceeds the need.
         """
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 
@@ -107,9 +107,10 @@ class HeldAmounts:
 class AllocationColumns:
     """The running allocations, one row each, without foreign pods.
 
-    ``leaves``, ``applications`` and ``jobs`` are the numbers of the row's queue, application and gang (0 for no gang).
-    ``nodes`` is the row of its node. ``demands`` is what queues are charged. ``resources`` is what the node gives, ports
-    included, by type index. ``standing`` marks rows that run and whose release is not ordered.
+    ``leaves``, ``applications`` and ``jobs`` are the numbers of the row's queue, application and gang (0 if it has no gang).
+    ``nodes`` is the row of the allocation's node. ``demands`` has the amounts that are charged to its queues. ``resources`` has
+    the amounts that it uses on its node, ports included, by type index. ``standing`` marks rows that run and whose release is
+    not ordered.
     """
 
     keys: tuple[str, ...]
@@ -131,12 +132,12 @@ class AllocationColumns:
     """The cache of results that were computed once. Only this class writes to it."""
 
     def groups(self, row: int) -> tuple[str, ...]:
-        """Return the disruption budgets in which an allocation counts."""
+        """Return the disruption budgets to which an allocation belongs."""
         spec = self.specs[row]
         return spec.disruption_groups if spec is not None else ()
 
     def grouped(self) -> list[int]:
-        """Return the rows that count in a disruption budget."""
+        """Return the rows that belong to a disruption budget."""
         if "grouped" not in self.sorted:
             self.sorted["grouped"] = np.flatnonzero(self.flags & GROUPED).tolist()
         found: list[int] = self.sorted["grouped"]
@@ -171,7 +172,7 @@ class AllocationColumns:
         return found
 
     def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
-        """Return the standing rows that hold something of at least one of the types and have none of the flags in ``barred``."""
+        """Return the standing rows that hold some of at least one of the types and have none of the flags in ``barred``."""
         holding = (self.resources[:, types] > 0).any(axis=1)
         found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
         return found
@@ -184,7 +185,7 @@ class AllocationColumns:
         return bool((self.flags[rows] & flags).any())
 
     def held_by(self, rows: Array, types: list[int]) -> "HeldAmounts":
-        """Return what these allocations hold of some types."""
+        """Return the amounts of some types that these allocations hold."""
         return HeldAmounts(self.resources.take(rows, axis=0)[:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
@@ -194,7 +195,7 @@ class AllocationColumns:
         return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)
 
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
-        """Return the numbers of the leaves that have allocations, and for each row the index of its leaf in that list."""
+        """Return the numbers of the leaves that have allocations, and, for each row, the index of its leaf among these numbers."""
         if "leaves" not in self.sorted:
             numbers, places = numbered(self.leaves)
             self.sorted["leaves"] = (tuple(numbers), places)

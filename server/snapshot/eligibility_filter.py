@@ -1,8 +1,8 @@
 """The eligibility filter of running allocations for a claim. For each row it gives the first rule that protects the row, or PASSED.
 
-Values that depend on a queue's numbers are computed once per leaf (`LeafEligibility`). All other values are computed for all rows
-at once. A row that passes may be evicted alone. Whether several rows may be evicted together is decided with the plan. A *standing*
-row is one that runs and whose release is not ordered.
+Values that depend on a queue's amounts are computed once for each leaf (`LeafEligibility`). All other values are computed for
+all rows at once. A row that passes may be evicted alone. The planner decides whether several rows may be evicted together. A
+*standing* row is a row that runs and whose release is not ordered.
 """
 
 import heapq
@@ -35,10 +35,10 @@ PASSED: Final = 0
 class LeafEligibility:
     """The eligibility of all allocations of one leaf as victims for one class of asks.
 
-    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 for none. ``most`` is the largest amount that
-    one victim may hold, by type. ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest priority
-    of a victim (G5). ``since_ms`` is the latest instant at which a victim may have started (V4). ``inside`` marks the types for
-    which the deciding queue contains the leaf (G2), and is empty without such types.
+    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 if there is none. ``most`` is the largest
+    amount that one victim may hold, by type. ``useful`` marks the types for which an eviction helps (G4). ``priority`` is the
+    highest priority that a victim may have (G5). ``since_ms`` is the latest instant at which a victim may have started (V4).
+    ``inside`` marks the types whose deciding queue contains the leaf (G2). It is empty if there are no such types.
     """
 
     spared: int = 0
@@ -52,7 +52,7 @@ class LeafEligibility:
 class Codes(NamedTuple):
     """The numbers of the rules in a filter, which the caller chooses.
 
-    If several rules protect a row, the rule that `_judged` writes last counts.
+    If several rules protect a row, the row gets the rule that `_judged` writes last.
     """
 
     gone: int
@@ -72,9 +72,9 @@ class Codes(NamedTuple):
 
 
 class FilteredRows(NamedTuple):
-    """The result of the eligibility filter: by row the number of the rule that protects it, or PASSED.
+    """The result of the eligibility filter: for each row, the number of the rule that protects it, or PASSED.
 
-    ``leaf`` has for each row the index of its leaf in ``leaves``, which are leaf numbers.
+    ``leaf`` has, for each row, the index of its leaf in ``leaves``, which are leaf numbers.
     """
 
     codes: Array
@@ -87,10 +87,10 @@ class FilteredRows(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The rules that protect rows of any leaf: their numbers, and the rows that each rule protects.
+    """The rules that protect rows whatever their leaf: the numbers of these rules, and the rows that each rule protects.
 
     ``needed`` are the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4).
-    ``barred`` has masks of further protected rows, each with the number of its rule. Where masks overlap, the last one counts.
+    ``barred`` has masks of further protected rows, each with the number of its rule. If masks overlap, the last one applies.
     """
 
     codes: Codes
@@ -105,7 +105,10 @@ def filter_rows(
     eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
 ) -> FilteredRows:
-    """Return the filter's result for all rows. The keys of ``eligibility`` are leaf numbers. Rows of other leaves count as gone."""
+    """Return the filter's result for all rows.
+
+    The keys of ``eligibility`` are leaf numbers. Rows of other leaves get the number of the rule for rows that are gone.
+    """
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, eligibility, rules, slice(None))
     return FilteredRows(found, at, leaves)
@@ -118,7 +121,10 @@ def filter_again(
     eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
 ) -> FilteredRows:
-    """Return the filter's result after the eligibility of some leaves changed. Only the rows of the leaves in ``eligibility`` are judged again."""
+    """Return the filter's result after the eligibility of some leaves changed.
+
+    Only the rows of the leaves in ``eligibility`` are judged again.
+    """
     places = [place for place, number in enumerate(known.leaves) if number in eligibility]
     rows = np.flatnonzero(np.isin(known.leaf, places))
     found = known.codes.copy()
@@ -133,7 +139,7 @@ def _judged(
     rules: Rules,
     rows: Array | slice,
 ) -> Array:
-    """Return for some rows the number of the rule that protects each, or PASSED."""
+    """Return, for some rows, the number of the rule that protects each row, or PASSED."""
     leaves, places = columns.leaf_places()
     lines = [eligibility.get(number) for number in leaves]
     at, resources, codes = places[rows], columns.resources[rows], rules.codes
@@ -181,7 +187,7 @@ def _bar_inside(
 
 
 def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
-    """Bar the rows that rules protect by a mask or a flag, whatever their leaf."""
+    """Mark as protected, in all leaves, the rows to which a mask or a flag of a rule applies."""
     codes = rules.codes
     for mask, code in rules.barred:
         if mask is not None:
@@ -200,14 +206,14 @@ def _at(most: tuple[int, ...], column: int) -> int:
 
 
 def _table(values: Sequence[int], at: Array) -> Array:
-    """Return for each row the value of its leaf. If all leaves have one value, return an array of that one value."""
+    """Return, for each row, the value of its leaf. If all leaves have the same value, return an array with this one value."""
     if len(set(values)) <= 1:
         return np.array([*values[:1], 0][:1], dtype=np.int64)
     return np.array(values, dtype=np.int64).take(at)
 
 
 class Tallied(NamedTuple):
-    """The number of the rows of one leaf that one rule protected, and some of their keys. ``code`` is the number of the rule."""
+    """The number of rows of one leaf that one rule protected, and some of their keys. ``code`` is the number of the rule."""
 
     code: int
     leaf: int
@@ -216,11 +222,11 @@ class Tallied(NamedTuple):
 
 
 def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) -> list[Tallied]:
-    """Return for each rule and leaf how many rows the rule protected.
+    """Return, for each rule and leaf, how many rows the rule protected.
 
     Also return the keys of the oldest of these rows, at most ``most_keys`` keys.
 
-    Rows without an allocation do not count.
+    Rows without an allocation are not included.
     """
     rows = np.flatnonzero(columns.alive & (filtered.codes != PASSED))
     if not len(rows):
@@ -236,7 +242,10 @@ def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) 
 
 
 def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
-    """Return the keys of the oldest ``most`` rows, sorted by age, then by key. Row numbers depend on when snapshots were taken, so they do not count."""
+    """Return the keys of the oldest ``most`` rows, sorted by age, then by key.
+
+    Row numbers are not compared, because they depend on when snapshots were taken.
+    """
     since = columns.created_ms[rows]
     if len(rows) > most:
         rows = rows[since <= np.partition(since, most - 1)[most - 1]]
@@ -252,11 +261,11 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that would lack least if all rows on it that passed the filter were evicted.
+    """Return the node that would lack least if all rows on it that passed the filter were evicted, and the amounts that it would lack.
 
-    Also return by type what the node would lack.
+    The amounts are by type.
 
-    The node is -1 if ``nodes`` marks none.
+    The node is -1 if ``nodes`` marks no node.
     """
     places = np.flatnonzero(nodes)
     if not len(places):
@@ -280,11 +289,11 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimNodes:
-    """The nodes on which victims could free enough, and the rows on each node that passed the filter.
+    """The nodes on which victims could free enough, with the rows on each node that passed the filter.
 
-    ``order`` has these nodes, best bound first. ``places`` has all nodes with such rows, in ascending order. ``starts`` has the
-    index in ``passed`` at which the rows of each node begin. Its last value is the number of rows. The rows and bounds of a
-    node are looked up only on request, because a claim needs them for few nodes.
+    ``order`` has these nodes, the best bound first. ``places`` has all nodes with such rows, in ascending order. ``starts``
+    has, for each node in ``places``, the index in ``passed`` at which its rows begin. Its last value is the number of rows. The
+    rows and bounds of a node are read only on request, because a claim needs them for few nodes.
     """
 
     order: list[int]
@@ -309,7 +318,7 @@ class VictimNodes:
         return found
 
     def among(self, nodes: Sequence[int], standing: Mask) -> Array:
-        """Return the rows on these nodes that passed the filter and still stand, in the order of the nodes."""
+        """Return the rows on these nodes that passed the filter and are still standing, in the order of the nodes."""
         rows = np.array([row for node in nodes for row in self.rows(node)], dtype=np.int64)
         return rows[standing[rows]]
 
@@ -333,10 +342,10 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     names: Array,
     opted: Mask | None = None,
 ) -> VictimNodes:
-    """Return the nodes on which evicting some of ``rows`` could free enough, with their bounds.
+    """Return the nodes on which the eviction of some of ``rows`` could free enough, with their bounds.
 
-    ``rows`` must be sorted by node. ``need`` has the amounts to free, by node. The rows in ``opted`` count as opted out, like those
-    that opted out themselves.
+    ``rows`` must be sorted by node. ``need`` has the amounts that must be freed, by node. The rows in ``opted`` count as opted
+    out, in addition to the pods that opted out.
     """
     if not len(rows):
         return VictimNodes([], rows, rows, rows)

@@ -1,6 +1,6 @@
 """The running gangs: the number of their standing members, and the rows of these members (J12).
 
-A *standing* member is one that runs and whose release is not ordered.
+A *standing* member is a member that runs and whose release is not ordered.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return a mask of the standing rows that belong to gangs which cannot lose one member.
+    """Return a mask of the standing rows in gangs that cannot lose a member.
 
     Return None if no gang has standing members.
     """
@@ -36,7 +36,7 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 
 
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
-    """Return by gang number how many members may be evicted, for the gangs of these rows (J12).
+    """Return, by gang number, how many members may be evicted, for the gangs of these rows (J12).
 
     This is the number of members beyond the gang's minimum. A gang below its minimum may lose all its members.
     """
@@ -51,9 +51,10 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 
 
 def _least(columns: AllocationColumns) -> dict[int, int]:
-    """Return by gang number the minimum number of members, read from the gang's first row. The result is cached.
+    """Return, by gang number, the minimum number of members. It is read from the gang's first row. The result is cached.
 
-    Standing rows come first. A terminating row may still have the minimum that was set when it was evicted (J12).
+    Standing rows come before other rows. A terminating row may still have the minimum of the time when its eviction was ordered
+    (J12).
     """
     known = columns.sorted.get("gangs")
     if known is None:
@@ -69,7 +70,7 @@ def _least(columns: AllocationColumns) -> dict[int, int]:
 
 
 def of(columns: AllocationColumns, number: int) -> Mask | None:
-    """Return a mask of the allocations of a gang. Return None if the gang has no number."""
+    """Return a mask of the allocations of a gang. Return None if ``number`` is 0."""
     if not number:
         return None
     found: Mask = columns.jobs == number

@@ -1,6 +1,8 @@
-"""The search for a node by a comparison of all nodes. Snapshots use it for every what-if, and tests to check the heaps of the live state.
+"""The search for a node by comparing all nodes.
 
-``free`` is passed beside the columns, because a Trial has free amounts of its own.
+Snapshots use this search for every what-if, and tests use it to check the heaps of the live state.
+
+``free`` is a separate argument, because a Trial has free amounts of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +31,7 @@ def fitting(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
 
 
 def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -> int:
-    """Return the row of the best-ranked node that can take the ask now, -1 for none (design 6.3)."""
+    """Return the row of the best-ranked node that can take the ask now, -1 if there is none (design 6.3)."""
     rows = np.flatnonzero(fitting(nodes, free, kind))
     if not len(rows):
         return -1
@@ -54,7 +56,7 @@ def lacking(
 
     Each row comes with the amounts of the request that its node lacks.
 
-    Count at least the amounts in ``least`` as lacking on every node. Nodes that lack a ``closed`` type are left out.
+    On every node, at least the amounts in ``least`` count as lacking. Nodes that lack a ``closed`` type are left out.
     """
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:
@@ -68,7 +70,10 @@ def lacking(
 
 
 def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Return the rows of the nodes whose ``left`` capacity is negative in some of these types, each with (type index, excess) pairs."""
+    """Return the rows of nodes whose ``left`` capacity is negative in some of these types.
+
+    Each row comes with (type index, excess) pairs.
+    """
     short = left[:, types] < 0
     return [
         (row, [(index, -int(left[row, index])) for index in types if left[row, index] < 0])
@@ -79,7 +84,7 @@ def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
     """Return the candidate node that lacks least for the ask (design 6.6).
 
-    Of nodes that lack equally little, return the one that arrived first. Return -1 if there is none.
+    Of nodes that lack equally little, return the node that arrived first. Return -1 if there is no candidate.
     """
     rows = np.flatnonzero(candidates)
     if not len(rows):
@@ -98,11 +103,12 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
 
 
 class NodeCounts(NamedTuple):
-    """The number of nodes that take an ask (``fitting``), and of those that do not.
+    """The number of nodes that take an ask (``fitting``), and the numbers of nodes that do not.
 
     Each node that does not take the ask is counted under the first reason that applies.
 
-    ``too_small`` and ``too_full`` have (type index, number of nodes) pairs: nodes whose capacity, or free capacity, is too small.
+    ``too_small`` and ``too_full`` have (type index, number of nodes) pairs, for nodes whose capacity, or whose free capacity,
+    is too small.
     """
 
     fitting: int
@@ -113,7 +119,7 @@ class NodeCounts(NamedTuple):
 
 
 def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> NodeCounts:
-    """Return how many nodes take the ask, and by reason how many do not.
+    """Return how many nodes take the ask and, for each reason, how many nodes do not.
 
     The reasons apply in this order: takes no placements, constraints, capacity, free capacity.
     """

@@ -12,7 +12,8 @@ LOSS: Final = "loss"
 Taken = Mapping[tuple[str, str, int], int]
 """The sum of victims' resources, by kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), name and type index.
 
-A LOSS of a queue is what it gives to other queues. The victim runs in or below the queue, and the preemptor does not.
+A LOSS of a queue is the amount that it gives to other queues. The victim runs in the queue or below it, and the preemptor does
+not.
 """
 
 OverUse = Mapping[tuple[str, int], int]
@@ -23,10 +24,11 @@ OverUse = Mapping[tuple[str, int], int]
 class Pace:
     """The record of rounds.
 
-    ``began_ms`` is when the last round of claims began. ``began_ms`` is None if there was none since the core started.
+    ``began_ms`` is the instant at which the last round of claims began. ``began_ms`` is None if no round has begun since the
+    core started.
 
     ``decided`` says whether that round has made a decision with victims. ``taken`` has the amounts that this round and the
-    earlier rounds within `pace.window` released. For a LOSS only the last round counts (P9).
+    earlier rounds within `pace.window` released. For a LOSS, only the last round is included (P9).
     """
 
     began_ms: int | None = None

@@ -10,7 +10,7 @@ from server.model.quota import QueueSpec
 
 FrozenAmounts = tuple[int, ...]
 Bounds = tuple[int | None, ...]
-"""A limit by type index. A type without a limit has None."""
+"""A limit by type index. The limit of a type is None if the type has no limit."""
 
 NO_PATH: Final = ""
 """The parent of the root."""
@@ -20,10 +20,10 @@ NO_PATH: Final = ""
 class QueueFacts:
     """The limits, usage and open promises of a queue. ``number`` is its number in the columns.
 
-    ``releasing`` is the part of ``usage`` that ordered releases will give back. ``promised`` is what open commitments will add
-    (C2). ``reserved`` is the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee is 0, a
-    missing maximum None. ``deserved`` is the deserved share of a leaf if the partition shares by plain weights (W2), else None.
-    ``spec`` has the weight and the properties.
+    ``releasing`` is the part of ``usage`` that ordered releases will free. ``promised`` has the amounts that open commitments
+    will add (C2). ``reserved`` is the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee
+    is 0, and a missing maximum is None. ``deserved`` is the deserved share of a leaf if the partition shares by plain weights
+    (W2), else None. ``spec`` has the weight and the properties.
     """
 
     path: str

@@ -30,17 +30,19 @@ class Snapshot:
 
     ``types`` names the resource types by index. ``ports`` marks the types that are counted on nodes and not in queues.
 
-    ``waiting`` has the asks that were requested when the snapshot was taken. ``claims`` has the asks that may claim. ``daemons``
-    has the asks that require a node, on which pods may be evicted for them. ``jobs`` are gangs that wait for capacity as a whole.
-    ``replacing`` are asks that may replace pods of their own queue. ``firm`` has what firm asks hold and request, by path, if the
-    partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says how many
-    pods of each disruption group may be evicted now, with open decisions counted. ``pace`` says when the last round of claims began
-    and what rounds released (P5). ``runs`` has the queues of open quota runs, each with the instant at which the run began.
-    ``frozen`` has the pairs of preemptor and leaf that the thrashing monitor stopped (invariant 18).
+    ``waiting`` has the asks for which the caller requested the snapshot. ``claims`` has the asks that may claim. ``daemons``
+    has the asks that require a node and for which pods may be evicted there. ``jobs`` are gangs that wait for capacity as a
+    whole. ``replacing`` are asks that may replace pods of their own queue. ``firm`` has the amounts that firm asks hold and
+    request, by queue path, if the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the
+    columns. ``disruptions`` says how many pods of each disruption group may be evicted now, after the open decisions. ``pace``
+    says when the last round of claims began, and how much rounds have released (P5). ``runs`` has the queues of open quota
+    runs, each with the instant at which the run began. ``frozen`` has the pairs of preemptor and leaf that the thrashing
+    monitor stopped (invariant 18).
 
-    ``node_count`` is the number of all registered nodes, schedulable or not. ``capacity`` is the sum of their capacity. The last
-    three fields are for a partition that is shared in proportion to weights. ``pending`` has, for each leaf, the amounts that its
-    waiting asks request in addition to its usage. ``total`` is the amount to share (W1, W2). ``whole`` includes drained nodes (W3).
+    ``node_count`` is the number of all registered nodes, schedulable or not. ``capacity`` is the sum of their capacity. The
+    last three fields are set if the partition is shared in proportion to weights. ``pending`` has, for each leaf, the amounts
+    that its waiting asks request in addition to its usage. ``total`` is the amount to share (W1, W2). ``whole`` is the amount
+    to share with drained nodes included (W3).
     """
 
     partition: str
@@ -79,14 +81,14 @@ class Snapshot:
 
     @property
     def knows_firm(self) -> bool:
-        """Return whether firm pods count as firm: only if the partition lists the policy `job` (J4)."""
+        """Return whether firm pods count as firm. They do so only if the partition lists policy `job` (J4)."""
         return self.settings.lists(JOB)
 
     @property
     def firm_flags(self) -> int:
         """Return the flags that make an allocation firm, 0 if no allocation is firm.
 
-        The partition decides for pods without a class (J2).
+        For pods without a class, the partition's setting decides (J2).
         """
         unsaid = 0 if self.settings.job_default_preemptible else UNSAID
         return FIRM | unsaid if self.knows_firm else 0
@@ -121,7 +123,7 @@ class Snapshot:
     def headroom(self, path: str) -> Bounds:
         """Return the smallest headroom of the queue and its ancestors, by type: bound - usage - promised.
 
-        A type that no queue limits has None.
+        The headroom of a type that no queue limits is None.
         """
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
@@ -137,7 +139,7 @@ class Snapshot:
         return all(has_headroom(queue, queue.promised, demand) for queue in self.path_up(path))
 
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
-        """Return whether the thrashing monitor stopped claims for asks such as this one on victims of this leaf."""
+        """Return whether the thrashing monitor stopped claims for asks like this one on victims of this leaf."""
         if not self.frozen:
             return False
         side = TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
@@ -146,14 +148,14 @@ class Snapshot:
     # Nodes ----------------------------------------------------------------------------------------
 
     def row_of(self, node_id: str) -> int:
-        """Return the row of a node, -1 for an unknown node."""
+        """Return the row of a node, -1 if the node is unknown."""
         try:
             return self.nodes.ids.index(node_id)
         except ValueError:
             return -1
 
     def tally(self, kind: ClassFacts) -> NodeCounts:
-        """Return for each reason how many nodes do not take the ask."""
+        """Return, for each reason, how many nodes do not take the ask."""
         return node_search.tally(self.nodes, self.nodes.free, kind)
 
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:

@@ -1,4 +1,4 @@
-"""A tentative assignment of asks to nodes: which asks fit now, and what the best nodes lack for the others."""
+"""A tentative assignment of asks to nodes: which asks fit now, and which amounts the best nodes lack for the other asks."""
 
 from collections.abc import Iterable
 
@@ -13,12 +13,12 @@ from server.snapshot.waiting import ClassFacts
 
 
 class Tentative:
-    """The free capacity by node under a tentative assignment. The snapshot and the Trial on which it is based never change.
+    """The free capacity of nodes under a tentative assignment. The snapshot and the Trial on which the assignment is based never change.
 
     Placed asks use free capacity. An ask that fits on no node is charged (`owe`) to the node that will lack least for it. The
     evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node to which asks are charged can become
-    negative. The amount below zero has to become free on the node, in addition to those evictions, for all asks that are charged to
-    it.
+    negative. The amount below zero must become free on the node, in addition to those evictions, for all asks that are charged
+    to it.
     """
 
     def __init__(
@@ -31,17 +31,17 @@ class Tentative:
         self._taken = np.zeros_like(free)
 
     def place(self, kind: ClassFacts) -> int:
-        """Assign an ask to the best-ranked node that can take it now. Return its row, or -1 if there is none."""
+        """Assign an ask to the best-ranked node that can take it now. Return the node's row, or -1 if there is no such node."""
         row = node_search.best(self._nodes, self._free, kind, self._sort)
         if row >= 0:
             self._charge(row, kind)
         return row
 
     def owe(self, kind: ClassFacts) -> int:
-        """Charge an ask to the node that lacks least for it and return the node's row, -1 for none.
+        """Charge an ask to the node that lacks least for it. Return the node's row, or -1 if there is no such node.
 
-        A node is considered if the ask may run on it, and if the node, without its other pods, could hold the ask beside the asks
-        assigned to it so far.
+        A node is considered if the ask may run on it, and if the empty node could hold the ask beside the asks assigned to it
+        so far.
         """
         left = self._nodes.capacity - self._taken
         suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)
@@ -56,7 +56,7 @@ class Tentative:
         return row
 
     def lacks(self, row: int, kinds: Iterable[int]) -> dict[int, int]:
-        """Return what a node lacks of these types, by type index."""
+        """Return the amounts of these types that a node lacks, by type index."""
         return {at: -int(self._after[row, at]) for at in kinds if self._after[row, at] < 0}
 
     def _charge(self, row: int, kind: ClassFacts) -> None:

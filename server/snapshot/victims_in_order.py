@@ -1,7 +1,8 @@
 """The running allocations of some queues, least important first: the candidates of a quota run (Q11).
 
 A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
-out, younger before older, then by key. A partition may configure other keys in place of age (V2). Callers never see an array.
+out, younger before older, and last by key. A partition may configure other keys instead of age (V2). Callers never see an
+array.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from server.snapshot.snapshot import Snapshot
 
 CHUNK: Final = 1_024
 CANDIDATE: Final = -1
-"""The value of ``barred`` for an allocation that no reason bars, which is a candidate."""
+"""The value of ``barred`` for a candidate, which no reason excludes."""
 _PRIORITY_BITS: Final = 33
 
 
@@ -32,12 +33,15 @@ class CandidatePlace(NamedTuple):
 
 
 Importance = tuple[int, tuple[int, ...], str]
-"""A sort key of an allocation. Keys sort as the places do, unless a key counts its allocation as opted out."""
+"""A sort key of an allocation. Keys sort in the order of the places, unless a key counts its allocation as opted out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """A list of candidates: their places, and as ``homes`` the indexes of their leaves. ``sizes`` has one line of amounts per column."""
+    """A list of candidates: their places, and in ``homes`` the indexes of their leaves.
+
+    ``sizes`` has one line of amounts for each column.
+    """
 
     places: Array
     homes: Array
@@ -79,10 +83,11 @@ class Lot:
 class Running:
     """The allocations of ``leaves`` in order, least important first.
 
-    All arrays are by place. ``rows`` has the row of the allocation in the snapshot. ``homes`` has the index of its leaf in
-    ``leaves``. ``barred`` has the number of the first reason that excludes the allocation, CANDIDATE for none. ``sizes`` has one
-    line of amounts per column. ``useful`` marks the allocations that hold something of a wanted type. ``ranks`` is the first sort
-    key (see `rank`). ``tails`` has the next sort keys: age, unless the partition configures others.
+    All arrays are by place. ``rows`` has the row of each allocation in the snapshot. ``homes`` has the index of its leaf in
+    ``leaves``. ``barred`` has the number of the first reason that excludes the allocation, CANDIDATE if there is none.
+    ``sizes`` has one line of amounts for each column. ``useful`` marks the allocations that hold some of a wanted type.
+    ``ranks`` is the first sort key (see `rank`). ``tails`` has the next sort keys: age, unless the partition configures other
+    keys.
     """
 
     leaves: tuple[str, ...]
@@ -100,7 +105,7 @@ class Running:
 
     @property
     def candidates(self) -> Lot:
-        """Return the allocations that no reason bars."""
+        """Return the allocations that no reason excludes."""
         return self._lot(np.flatnonzero(self.barred == CANDIDATE))
 
     def lots(self) -> dict[str, Lot]:
@@ -122,12 +127,11 @@ class Running:
         lacking: Sequence[int],
         limit: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """Return the candidates that hold something of a ``lacking`` column.
+        """Return the candidates that hold some of a ``lacking`` column.
 
-        Return two values: the candidates that may be taken, and the places of those that are too large.
-
-        Candidates in ``without`` are left out. ``limit`` has for each leaf the largest amount of each column that may be freed. A
-        candidate that holds more than that of a column is too large.
+        The first result has the candidates that may be taken, and the second the places of those that are too large.
+        Candidates in ``without`` are left out. ``limit`` has, for each leaf, the largest amount of each column that may be
+        freed. A candidate that holds more of a column is too large.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -144,11 +148,12 @@ class Running:
     def needless(
         self, places: Collection[int], limit: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Return which of these victims are not needed.
+        """Return the victims among ``places`` that are not needed.
 
-        ``limit`` has, by column, the amount that the victims free beyond what is necessary. The victims are checked from the most
-        important down. A victim whose amounts are within what is left of ``limit`` is not needed. Its amounts then no longer count
-        as left. Columns beyond those of ``limit`` do not count. The places in ``late`` count as opted out.
+        ``limit`` has, for each column, the amount that the victims free beyond what is necessary. The victims are checked in
+        order, the most important first. A victim whose amounts are within the rest of ``limit`` is not needed. Its amounts are
+        then subtracted from that rest. Columns beyond those of ``limit`` are ignored. The places in ``late`` count as opted
+        out.
         """
         some = as_column(places)
         some = some[order.within(self.sizes[: len(limit), some], limit)]
@@ -161,7 +166,10 @@ class Running:
         return self._lot(self._in_order(lot.places, late))
 
     def _in_order(self, places: Array, late: Collection[int]) -> Array:
-        """Return the places sorted again, with those in ``late`` counted as opted out. The caller passes the places in rising order."""
+        """Return the places sorted again, with the places in ``late`` counted as opted out.
+
+        The caller must pass the places in rising order.
+        """
         if not late or not len(places):
             return places
         marked = np.zeros(len(self.keys), dtype=np.int64)
@@ -181,9 +189,10 @@ class Running:
         return len(places), start, found
 
     def standing(self, key: str) -> tuple[int, int, int, int]:
-        """Return an allocation's place, its number among the candidates, the count of candidates, and the reason that excludes it.
+        """Return an allocation's place, its rank among the candidates, the number of candidates, and the reason that excludes it.
 
-        The candidates are numbered from 1. An excluded allocation has the number 0. The reason is CANDIDATE for none.
+        Ranks are counted from 1. The rank of an excluded allocation is 0. The reason is CANDIDATE if the allocation is a
+        candidate.
         """
         place = self.keys.index(key)
         reason = int(self.barred[place])
@@ -192,11 +201,11 @@ class Running:
         return place, number, len(candidates), reason
 
     def last_barred(self, reasons: int) -> int | None:
-        """Return the reason that excludes the most important of the excluded allocations that hold a wanted type.
+        """Return the reason that excludes the most important allocation, of the excluded ones that hold a wanted type.
 
-        Return None if there are none.
+        Return None if there is no such allocation.
 
-        Only allocations that are barred by a reason with a number below ``reasons`` count.
+        Only reasons with a number below ``reasons`` are considered.
         """
         places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < reasons) & self.useful)
         return int(self.barred[places[-1]]) if len(places) else None
@@ -208,7 +217,7 @@ class Running:
         return self.leaves[int(self.homes[place])]
 
     def leaves_of(self, places: Iterable[int]) -> list[str]:
-        """Return the paths of the queues of some places, each once."""
+        """Return the paths of the queues of some places, without repetitions."""
         homes = dict.fromkeys(self.homes.take(as_column(places)).tolist())
         return [self.leaves[home] for home in homes]
 
@@ -220,18 +229,18 @@ class Running:
     def rank(self, places: Sequence[int]) -> list[int]:
         """Return the first sort key of each place.
 
-        It is one number made of originator flag, priority and opted-out flag, the last in the lowest bit.
+        It is one number, made of the originator flag, the priority and the opted-out flag. The last is in the lowest bit.
         """
         found: list[int] = self.ranks[list(places)].tolist()
         return found
 
     def importance(self, place: int, *, as_opted_out: bool) -> Importance:
-        """Return the sort key of an allocation. With ``as_opted_out`` the pod counts as opted out in any case."""
+        """Return the sort key of an allocation. With ``as_opted_out``, the pod counts as opted out in any case."""
         tail = tuple(int(line[place]) for line in self.tails)
         return int(self.ranks[place]) | as_opted_out, tail, self.keys[place]
 
     def disruption_groups(self) -> dict[int, tuple[str, ...]]:
-        """Return by place the disruption groups of the candidates that have any."""
+        """Return, by place, the disruption groups of the candidates that have disruption groups."""
         specs = self.columns.specs
         places = np.flatnonzero(
             (self.barred == CANDIDATE) & (self.columns.flags[self.rows] & GROUPED > 0)
@@ -257,11 +266,11 @@ class Running:
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
         """Yield (reason, leaf, count, keys) for each group of allocations that stay.
 
-        A group has the allocations of one leaf that stay for one reason.
+        A group consists of the allocations of one leaf that stay for one reason.
 
-        ``keys`` are the first ``most`` keys in order. ``gone`` are the places of the victims. ``reasons`` has the reason of
-        some candidates, by place. ``otherwise`` is the reason of all other candidates. A barred allocation counts under the
-        reason that bars it.
+        ``keys`` are the first ``most`` keys in order. ``gone`` are the places of the victims. ``reasons`` has the reasons of
+        some candidates, by place. ``otherwise`` is the reason of all other candidates. An excluded allocation is in the group
+        of the reason that excludes it.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
         found[list(reasons)] = list(reasons.values())
@@ -276,10 +285,11 @@ class Running:
 class VictimQuery(NamedTuple):
     """A question about the running allocations of ``leaves``.
 
-    ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are those that a run has to free.
-    ``bars`` are flags. The first of these flags that an allocation has bars the allocation, and the flag's index is the number of
-    the reason. One more reason, with the next number, excludes an allocation without such a flag that holds nothing of a wanted
-    type. ``further`` reads the values of the sort keys after the first, for a row. If it is None, younger allocations come first.
+    ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are the types that a run has to
+    free. ``bars`` are flags. The first of these flags that an allocation has excludes it, and the index of that flag is the
+    number of the reason. One more reason, with the next number, excludes an allocation that has no such flag but holds none of
+    the wanted types. ``further`` returns, for a row, the values of the sort keys after the first key. If ``further`` is None,
+    younger allocations come first.
     """
 
     leaves: Sequence[str]
@@ -321,7 +331,7 @@ def running(snapshot: Snapshot, standing: Mask, asked: VictimQuery) -> Running:
 
 
 def _tails(columns: AllocationColumns, rows: Array, asked: VictimQuery) -> list[Array]:
-    """Return the sort keys after the first, one array each, as numbers that sort as the values of the key do."""
+    """Return the sort keys after the first key, one array for each, as numbers that sort in the same order as the values of the key."""
     if asked.further is None:
         return [-columns.created_ms[rows]]
     lines = zip(*map(asked.further, rows.tolist()), strict=True)
@@ -329,13 +339,16 @@ def _tails(columns: AllocationColumns, rows: Array, asked: VictimQuery) -> list[
 
 
 def _numbered(values: Sequence[int | str]) -> Array:
-    """Return for each item the rank of its value among all values. Values may be texts, or numbers beyond int64."""
+    """Return, for each item, the rank of its value among all values. Values may be texts, or numbers beyond int64."""
     places = {value: place for place, value in enumerate(sorted(set(values)))}
     return as_column(map(places.__getitem__, values))
 
 
 def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
-    """Return for each row the index of its leaf in ``leaves``. Return -1 for a row of another leaf, or without an allocation."""
+    """Return, for each row, the index of its leaf in ``leaves``.
+
+    Return -1 for a row of another leaf, or for a row without an allocation.
+    """
     numbers = [snapshot.queues[path].number for path in leaves]
     known = int(columns.leaves.max(initial=0))
     table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)
@@ -346,7 +359,7 @@ def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]
 def _ranks(priorities: Array, flags: Array) -> Array:
     """Return the first sort key of each row (Q11).
 
-    It is one number made of originator flag, priority and opted-out flag, the last in the lowest bit.
+    It is one number, made of the originator flag, the priority and the opted-out flag. The last is in the lowest bit.
     """
     shifted = priorities + (1 << (_PRIORITY_BITS - 2))
     originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
@@ -354,7 +367,7 @@ def _ranks(priorities: Array, flags: Array) -> Array:
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
-    """Sort the places within each stretch of equal sort keys by the key of the allocation. Both ``places`` and ``keys`` are changed."""
+    """Sort the places within each run of equal sort keys by the key of the allocation. ``places`` and ``keys`` are both changed."""
     for start, stop in stretches:
         line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))
         keys[start:stop] = [key for key, _ in line]

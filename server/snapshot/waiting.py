@@ -11,9 +11,9 @@ from server.model.reasons import Code
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFacts:
-    """The asks of one demand and one constraint. ``allowed`` marks the node rows on which the constraint holds.
+    """The asks with one demand and one constraint. ``allowed`` marks the node rows that the constraint allows.
 
-    ``demand`` is what queues are charged. ``node_demand`` adds the ports, which only nodes count.
+    ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
     """
 
     number: int
@@ -25,7 +25,7 @@ class ClassFacts:
 
     @property
     def firm(self) -> bool:
-        """Return whether the class counts against the guarantees of its queues (J4)."""
+        """Return whether asks of the class count against the guarantees of their queues (J4)."""
         return self.job_class is JobClass.FIRM
 
     @property
@@ -35,11 +35,11 @@ class ClassFacts:
 
 
 class WaitingAsk(NamedTuple):
-    """A waiting ask. ``code`` says why it waits. NO_NODE means that the ask's limits have headroom, but that no node can take it.
+    """A waiting ask. ``code`` says why the ask waits. NO_NODE means that the ask's limits have headroom, but that no node can take it.
 
-    ``within_limits`` says whether its user's and its group's limits have headroom. The headroom of queues changes with each plan.
-    Ask the snapshot or the Trial for it. ``missed`` is the number of scheduling cycles that tried everything and left the ask
-    waiting (P2). ``gang`` marks a member of a gang of several members.
+    ``within_limits`` says whether the limits of the ask's user and group have headroom. The headroom of queues is not stored
+    here, because it changes with each plan. The snapshot or the Trial returns it. ``missed`` is the number of scheduling cycles
+    that tried everything and left the ask waiting (P2). ``gang`` marks a member of a gang of several members.
     """
 
     key: str
@@ -70,7 +70,7 @@ class WaitingAsk(NamedTuple):
 
     @property
     def gang(self) -> bool:
-        """Return whether the ask is a member of a gang of several. Such a gang is planned for as a whole."""
+        """Return whether the ask is a member of a gang of several members. Policies plan for such a gang as a whole."""
         return bool(self.spec.job_key) and self.spec.min_members > 1
 
     def pending_ms(self, now: int) -> int:
@@ -82,9 +82,9 @@ class WaitingAsk(NamedTuple):
 class WaitingJob:
     """A gang whose members wait together. All of them get capacity at once, or none of them does (J1).
 
-    ``members`` wait, in the order in which they are planned for (J8): priority, age, key. ``placed`` members already run.
-    ``number`` is the gang's number in the columns, 0 for an ask that is a gang of one. ``within_limits`` says whether the
-    limits of its user and group have headroom for all members together.
+    ``members`` are the members that wait, in the order in which policies plan for them (J8): priority, age, key. ``placed`` is
+    the number of members that already run. ``number`` is the gang's number in the columns, 0 for an ask that counts as a gang
+    of one member. ``within_limits`` says whether the limits of its user and group have headroom for all members together.
     """
 
     key: str
@@ -119,17 +119,17 @@ class WaitingJob:
 
     @property
     def priority(self) -> int:
-        """Return the priority that is compared with victims: that of the least important member (J7)."""
+        """Return the priority with which the gang is compared with victims: that of its least important member (J7)."""
         return min(one.spec.priority for one in self.members)
 
     @property
     def gathered(self) -> bool:
-        """Return whether the gang has at least as many members, waiting and placed, as its size says."""
+        """Return whether the number of members, waiting and placed, has reached the gang's size."""
         return len(self.members) + self.placed >= self.size
 
 
 class FirmUse(NamedTuple):
-    """The firm use of a queue by type index (J4): the amounts held, the amounts held and requested together, and the amounts reserved."""
+    """The amounts of firm pods in a queue, by type index (J4): amounts held, amounts held and requested together, and amounts reserved."""
 
     held: tuple[int, ...]
     requested: tuple[int, ...]
@@ -137,7 +137,7 @@ class FirmUse(NamedTuple):
 
 
 class OpenCommitment(NamedTuple):
-    """An open pledge: which decision gives which ask capacity on which node. A ``weak`` pledge gives way to claims."""
+    """An open pledge: the decision, the ask that gets capacity, and the node. A ``weak`` pledge gives way to claims."""
 
     commitment_id: str
     policy: str

@@ -1,4 +1,4 @@
-"""Hypothetical snapshots: a partition with one change, to ask the planner what it would do after that change."""
+"""Hypothetical snapshots: a partition with one change. The planner is asked what it would do after that change."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,14 +16,17 @@ from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 
 def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noqa: ANN401 - fields of QueueFacts
-    """Return a snapshot in which one queue has these facts in place of its own."""
+    """Return a snapshot in which one queue has these facts instead of its own."""
     queues = dict(snapshot.queues)
     queues[path] = replace(queues[path], **fields)
     return replace(snapshot, queues=MappingProxyType(queues))
 
 
 def with_max(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> Snapshot:
-    """Return a snapshot in which a queue's maximum is raised by ``more``, by type index. Types without a maximum stay without one."""
+    """Return a snapshot in which a queue's maximum is raised by ``more``, by type index.
+
+    Types without a maximum stay without a maximum.
+    """
     before = snapshot.queues[path].max
     most = tuple(
         None if one is None else one + more.get(index, 0) for index, one in enumerate(before)
@@ -41,7 +44,7 @@ def with_guaranteed(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) ->
 
 
 def with_properties(snapshot: Snapshot, path: str, **properties: Any) -> Snapshot:  # noqa: ANN401 - of QueueProperties
-    """Return a snapshot in which a queue has other properties. The queues below it keep theirs."""
+    """Return a snapshot in which a queue has other properties. The queues below it keep their properties."""
     spec: QueueSpec = snapshot.queues[path].spec
     return with_queue(
         snapshot, path, spec=replace(spec, properties=replace(spec.properties, **properties))
@@ -54,12 +57,12 @@ def with_settings(snapshot: Snapshot, **settings: Any) -> Snapshot:  # noqa: ANN
 
 
 def at(snapshot: Snapshot, instant: int) -> Snapshot:
-    """Return the snapshot as of a later instant, with nothing else changed."""
+    """Return the snapshot with a later instant and no other change."""
     return replace(snapshot, now=instant)
 
 
 def saying(ask: WaitingAsk, **fields: Any) -> WaitingAsk:  # noqa: ANN401 - fields of AskSpec
-    """Return the ask with these values in its pod template."""
+    """Return the ask with these values in its spec."""
     return ask._replace(spec=replace(ask.spec, **fields))
 
 
@@ -122,8 +125,8 @@ def _with(column: Mask, *, value: bool) -> Mask:
 def free_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
     """Return by type the free capacity of all open nodes that the ask's constraint allows.
 
-    Capacity that is being released counts as free, and so does capacity that is kept by pledges that give way. A node with less
-    than nothing free counts 0.
+    Capacity that is being released counts as free. Capacity that is kept by pledges that give way counts as free, too. A node
+    whose free capacity is negative adds 0.
     """
     nodes = snapshot.nodes
     rows = nodes.open & kind.allowed
