@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from server.state.queues import Queue
 
 AskKey = tuple[int, int, int]
-"""The sort key of an ask: (-priority, pending since, arrival number). The smallest is placed first (design 6.3)."""
+"""The sort key of an ask: (-priority, pending since, arrival number). The ask with the smallest key is placed first (design 6.3)."""
 
 
 class Ask:
@@ -27,15 +27,15 @@ class Ask:
 
     - ``cycle`` is the number of complete placement passes that had ended when the ask began to wait. Each complete pass after that
       is a missed opportunity (P2).
-    - ``code`` is the reason for waiting that was last sent to the shim. It is "" if no reason was sent, or if the reason is to be
-      sent again.
+    - ``code`` is the reason for waiting that was last sent to the shim. It is "" if no reason was sent, or if the reason must
+      be sent again.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
     - ``released_by`` is the open decision that evicts the allocation, or that replaces it if the allocation is a placeholder.
-      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of that order.
+      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of the order.
     - ``vetoed`` says that the resource manager could not evict the allocation a moment ago.
-    - ``tried_ms`` is when a decision for the ask last failed, 0 for never. ``wait_ms`` is the ask's own back-off, for a refusal
-      after such a failure. 0 stands for the partition's back-off (C6).
-    - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
+    - ``tried_ms`` is the instant at which a decision for the ask last failed, 0 if none has failed. ``wait_ms`` is the ask's
+      own back-off, which is used for a refusal after such a failure.
+    - ``tried_node`` is the ``changes`` counter of the ask's required node when preemption for the ask was last refused (G11).
     - ``was_brought`` says that the pod already ran when the core first learned of it.
     - ``ordinary`` says that the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md).
     """
@@ -128,17 +128,17 @@ class Ask:
     def runs_since(self) -> tuple[int, bool]:
         """Return the instant since which the allocation runs, and whether it may have begun to run earlier.
 
-        If the allocation ran before this core learned of it, the instant is its pod's start, provided that the shim reported
-        it.
+        If the allocation ran before this core learned of it, the instant is the start of its pod, if the shim reported that
+        start.
         """
         if self.was_brought and self.started_ms is not None:
             return min(self.placed_ms, self.started_ms), False
         return self.placed_ms, self.was_brought
 
     def ran_until(self, instant: int) -> int:
-        """Return how long the allocation had run at an instant.
+        """Return for how many milliseconds the allocation had run at an instant.
 
-        Count from its pod's start or, if no start was reported, from its placement.
+        The time begins with the pod's start or, if no start was reported, with the placement.
         """
         since = self.placed_ms if self.started_ms is None else self.started_ms
         return max(0, instant - since)
@@ -176,10 +176,11 @@ class Group:
       number of asks that are still in the group.
     - ``entry`` is the group's current entry in the application's heap. It is None while the group is parked or empty.
     - If ``in_turn`` is true, no ask has missed more opportunities than an ask before it (P4).
-    - ``untold`` holds the asks whose reason for waiting has yet to be sent to the shim.
-    - ``refused_ms`` is when preemption was last refused to the asks of the group that were then due. ``verdict`` says why.
-    - ``rests`` has two values for each policy: the instant until which no ask of the group is due, and the configuration for which
-      this instant is valid. An ask that joins the group ends this wait.
+    - ``untold`` holds the asks whose reason for waiting has not been sent to the shim yet.
+    - ``refused_ms`` is the instant at which preemption was last refused to those asks of the group that were due. ``verdict``
+      is the verdict of that refusal.
+    - ``rests`` has two values for each policy: the instant until which no ask of the group is due, and the configuration for
+      which that instant is valid. An ask that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -230,15 +231,15 @@ class Group:
 class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    In the application's heap, a job has an entry as a group has. Its rank is that of the job's first member.
+    A job has an entry in the application's heap, as a group has. The rank of the entry is that of the job's first member.
 
     - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the job was last found not to fit.
       ``tried_reserved`` has these counters at the last such test that also used the capacity reserved for lower priorities.
     - ``placed`` is the number of members that have a node and keep it.
-    - ``refused_ms`` is when preemption was last refused to the job. ``verdict`` says why. ``beside`` is a shadow's memory about the
-      job.
+    - ``refused_ms`` is the instant at which preemption was last refused to the job. ``verdict`` is the verdict of that refusal.
+      ``beside`` is a shadow's memory about the job.
     - ``example`` is the spec of the member that was reported last.
-    - ``counted`` says that no client stated the job's size. Then its members are counted (see `state.gang_sizes`).
+    - ``counted`` says that no client stated the job's size. The members of such a job are counted (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -282,7 +283,7 @@ class Job:
 
     @property
     def gathered(self) -> bool:
-        """Return whether members wait, and there are enough of them, together with the placed ones, to be placed.
+        """Return whether members wait and, together with the placed members, are as many as the gang needs.
 
         Return False if no member waits.
         """
@@ -296,12 +297,14 @@ GroupEntry = tuple[int, int, int, int, Group | Job]
 class Application:
     """One application in its leaf queue.
 
-    - ``limiters`` are the limits that each of its asks has to pass: of the queues from the leaf up, of the user, and of the
-      group. A firm ask has to pass more limits (`limits_of`).
-    - ``entry`` is its current entry in the leaf's heap. ``priority`` is an upper bound of the priorities of its placeable asks.
-    - ``reserves_from_ms`` is the instant from which nodes may be reserved for its asks. A reservation that timed out sets this
-      instant.
-    - ``reserve`` has the placeholders that it declared. ``holds`` has the asks that wait for placeholders, by task group.
+    - ``limiters`` are the limits that each ask of the application has to pass: the limits of the queues from the leaf up, of
+      the user, and of the group. A firm ask has to pass more limits (`limits_of`).
+    - ``entry`` is the application's current entry in the leaf's heap. ``priority`` is an upper bound on the priorities of the
+      application's placeable asks.
+    - ``reserves_from_ms`` is the instant from which nodes may be reserved for the application's asks. A reservation that timed
+      out sets this instant.
+    - ``reserve`` has the placeholders that the application declared. ``holds`` has the asks that wait for placeholders, by task
+      group.
     """
 
     __slots__ = (
@@ -381,7 +384,7 @@ class WaitingGangs:
       last joined. ``came`` has the gangs that the next check considers, each with a flag that says whether a member joined.
     - ``holding`` has the applications with asks that wait for placeholders. The value is the partition's counters at the last
       search for placeholders, or None if the next tick has to search.
-    - ``parked`` are the gangs that did not fit when last tried. ``ready`` are those that may fit.
+    - ``parked`` are the gangs that did not fit when last tried. ``ready`` are the gangs that may fit.
     """
 
     __slots__ = ("came", "gathering", "holding", "parked", "ready")

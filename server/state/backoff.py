@@ -13,14 +13,14 @@ NODES_MAX: Final = 4_096
 """The largest number of asks with a required node whose refusal a shadow remembers."""
 
 Rest = tuple[object, int]
-"""A configuration, and an instant. Until then no ask of a group is due for a policy, while this configuration is in force."""
+"""A configuration, and an instant. Until that instant, and while that configuration is in force, no ask of a group is due for a policy."""
 
 
 class Tries(Protocol):
     """The memory of one side, live or shadow."""
 
     def refused_ms(self, group: Group | Job) -> int:
-        """Return when the due asks of the group, or the job, were last refused. Return 0 for never."""
+        """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
 
     def refuse(self, group: Group | Job, now: int) -> None:
         """Record that the due asks of the group, or the job, are refused now."""
@@ -32,25 +32,25 @@ class Tries(Protocol):
         """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends it."""
+        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends this rest."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
         """Record the `Rest` of a group for a policy."""
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
+        """Return the ``changes`` counter of the required node when the ask was last refused (G11), -1 if it was never refused."""
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the ``changes`` counter of the required node at which the ask is refused."""
+        """Record the ``changes`` counter of the required node, because the ask is refused now."""
 
 
 class LiveTries:
-    """The tries of the live side, kept in the groups and asks themselves."""
+    """The tries of the live side. They are stored in the groups and asks themselves."""
 
     __slots__ = ()
 
     def refused_ms(self, group: Group | Job) -> int:
-        """Return when the due asks of the group, or the job, were last refused. Return 0 for never."""
+        """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
         return group.refused_ms
 
     def refuse(self, group: Group | Job, now: int) -> None:
@@ -66,7 +66,7 @@ class LiveTries:
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends it."""
+        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends this rest."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
@@ -74,16 +74,16 @@ class LiveTries:
         group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
+        """Return the ``changes`` counter of the required node when the ask was last refused (G11), -1 if it was never refused."""
         return ask.tried_node
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the ``changes`` counter of the required node at which the ask is refused."""
+        """Record the ``changes`` counter of the required node, because the ask is refused now."""
         ask.tried_node = changes
 
 
 class ShadowTries:
-    """The memory of a shadow, kept beside that of the live side. The memory of an earlier shadow does not count."""
+    """The memory of a shadow, which is stored beside that of the live side. The memory of an earlier shadow is ignored."""
 
     __slots__ = ("_nodes",)
 
@@ -101,7 +101,7 @@ class ShadowTries:
         return known
 
     def refused_ms(self, group: Group | Job) -> int:
-        """Return when the due asks of the group, or the job, were last refused. Return 0 for never."""
+        """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
         known = self._known(group)
         return 0 if known is None else known.refused_ms
 
@@ -119,7 +119,7 @@ class ShadowTries:
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends it."""
+        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends this rest."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 
@@ -128,11 +128,14 @@ class ShadowTries:
         self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
+        """Return the ``changes`` counter of the required node when the ask was last refused (G11), -1 if it was never refused."""
         return self._nodes.get(ask.key, -1)
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the ``changes`` counter of the required node at which the ask is refused. Beyond NODES_MAX asks, forget the oldest."""
+        """Record the ``changes`` counter of the required node, because the ask is refused now.
+
+        If there are more than NODES_MAX asks, forget the oldest.
+        """
         self._nodes.pop(ask.key, None)
         self._nodes[ask.key] = changes
         if len(self._nodes) > NODES_MAX:

@@ -1,4 +1,4 @@
-"""The arrays behind a snapshot: rows of nodes and of allocations. They are only filled when a snapshot is taken (design 6.1).
+"""The arrays behind a snapshot: rows of nodes and of allocations. These arrays are filled only when a snapshot is taken (design 6.1).
 
 A placement changes Python objects and adds its ask to a set of changed asks. A changed node adds its slot to a set of dirty
 slots. This module writes both sets into the rows, and copies the changed arrays for the next snapshot. Arrays that did not
@@ -35,7 +35,7 @@ _Item = TypeVar("_Item")
 
 
 class NodeRows:
-    """One row for each node slot of the partition, also for a slot without a node."""
+    """One row for each node slot of the partition, including slots without a node."""
 
     __slots__ = (
         "_capacity",
@@ -65,7 +65,7 @@ class NodeRows:
         self._frozen: NodeColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Add columns for more resource types. Every node has to be filled again afterwards, because it may have some of these types."""
+        """Add columns for more resource types. Afterwards every node must be filled again, because it may have some of these types."""
         self._capacity = _widened(self._capacity, width)
         self._free = _widened(self._free, width)
         self._reserved = _widened(self._reserved, width)
@@ -102,7 +102,10 @@ class NodeRows:
         self._held = _grown(self._held, rows)
 
     def freeze(self, releasing: Array) -> NodeColumns:
-        """Return the rows as a snapshot holds them. If the rows and ``releasing`` are the same as before, return the previous object."""
+        """Return the rows in the form in which a snapshot holds them.
+
+        If the rows and ``releasing`` are the same as before, return the previous object.
+        """
         if self._frozen is None or self._frozen.releasing is not releasing:
             rows = self.count
             self._frozen = NodeColumns(
@@ -120,7 +123,7 @@ class NodeRows:
         return self._frozen
 
     def _places(self) -> Array:
-        """Return for each row the rank of its node id among all node ids. Ranks are recomputed only when an id changed."""
+        """Return, for each row, the rank of its node id among all node ids. Ranks are recomputed only when an id changed."""
         if self._names is None:
             places = np.zeros(len(self._ids), dtype=np.int64)
             places[sorted(range(len(self._ids)), key=self._ids.__getitem__)] = np.arange(
@@ -132,7 +135,7 @@ class NodeRows:
 
 
 def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
-    """Return by type the part of the node's pledges that gives way to claims, such as reservations."""
+    """Return, by type, the part of the node's pledges that gives way to claims, such as reservations."""
     if node is None or not node.pledges:
         return nothing
     sums = list(nothing)
@@ -145,7 +148,7 @@ def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
 class AllocationRows:
     """One row for each allocation, at the index `Ask.row`. Rows of ended allocations are reused.
 
-    ``_facts`` has one line for each whole number that an allocation has besides its resources.
+    ``_facts`` has one line for each whole number that is stored for allocations besides their resources.
     """
 
     __slots__ = (
@@ -174,12 +177,12 @@ class AllocationRows:
         self._frozen: AllocationColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Add columns for more resource types. No running allocation holds anything of these types yet."""
+        """Add columns for more resource types. No running allocation holds any amount of these types yet."""
         self._resources = _widened(self._resources, width)
         self._frozen = None
 
     def fill(self, changed: Collection["Ask"]) -> None:
-        """Write the rows of changed asks, each given once. Afterwards each of these asks has a row if, and only if, it has a node."""
+        """Write the rows of changed asks. Afterwards each of these asks has a row if it has a node, and no row otherwise."""
         placed = [ask for ask in changed if ask.node is not None]
         gone = [ask for ask in changed if ask.node is None and ask.row >= 0]
         if gone or placed:
@@ -228,7 +231,7 @@ class AllocationRows:
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
-        """Write the numbers of asks. Numbers that asks of one spec or one application share are computed once."""
+        """Write the numbers of asks. Numbers that asks with one spec or one application share are computed once."""
         if not placed:
             return
         rows = _ints([ask.row for ask in placed])
@@ -253,7 +256,7 @@ class AllocationRows:
         self._resources[rows] = _resources(samples.values(), self._resources.shape[1])[kind]
 
     def freeze(self) -> AllocationColumns:
-        """Return the rows as a snapshot holds them. If nothing changed, return the previous object."""
+        """Return the rows in the form in which a snapshot holds them. If nothing changed, return the previous object."""
         if self._frozen is None:
             rows = len(self._keys)
             facts = _frozen(self._facts[:, :rows])
@@ -282,9 +285,9 @@ class AllocationRows:
         return [self._keys[row] for row in np.flatnonzero(self._facts[4] & RELEASING).tolist()]
 
     def releasing(self, nodes: int) -> Array:
-        """Return the amounts that terminating allocations will give back, one row per node.
+        """Return the amounts that terminating allocations will free, one row for each node.
 
-        If nothing terminates, the result is one shared array of zeros.
+        If no allocation terminates, the result is one shared array of zeros.
         """
         rows = np.flatnonzero(self._facts[4] & RELEASING)
         shape = (nodes, self._resources.shape[1])
@@ -298,10 +301,10 @@ class AllocationRows:
 
 
 class Columns:
-    """The rows of one partition, one column per known resource type, and the queues of the previous snapshot.
+    """The rows of one partition, with one column for each known resource type, and the queues of the previous snapshot.
 
-    ``changed`` has the allocations that have to be written to the rows. An allocation that began and ended since the last
-    snapshot is not among them.
+    ``changed`` has the allocations that must be written to the rows. An allocation that began and ended since the last snapshot
+    is not among them.
     """
 
     __slots__ = ("allocations", "changed", "nodes", "queues", "width")
@@ -337,7 +340,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Add to ``flags`` the flags that allocations got after placement. The given flags are those of their specs.
+    """Add to ``flags`` the flags that allocations got after their placement. The given flags are those of their specs.
 
     Return the changed array.
     """
@@ -353,7 +356,7 @@ def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
 
 
 def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
-    """Return the number of each ask's gang, 0 for none. ``members`` marks the asks that are gang members."""
+    """Return the number of each ask's gang, 0 if it has no gang. ``members`` marks the asks that are gang members."""
     found = np.zeros(len(placed), dtype=np.int64)
     for at in np.flatnonzero(members).tolist():
         ask = placed[at]
@@ -363,7 +366,7 @@ def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
 
 
 def _numbers(items: Iterable[_Item], known: Iterable[_Item]) -> Array:
-    """Return for each item its position among the known items."""
+    """Return, for each item, its position among the known items."""
     places = {one: place for place, one in enumerate(known)}
     return _ints(list(map(places.__getitem__, items)))
 

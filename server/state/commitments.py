@@ -21,10 +21,11 @@ from server.state.plan_checks import PlanChecks
 class Pledge:
     """The capacity that is kept for one ask on one node.
 
-    ``exclusive`` says that only asks with pledges on the node get capacity of the node while this pledge lasts (G11).
+    While an ``exclusive`` pledge lasts, only asks with pledges on the node get capacity of the node (G11).
 
-    An ask that is to replace a placeholder has nothing promised in its queues. Until the placeholder has ended, the queues count
-    the placeholder instead of the ask. On the node, the pledge keeps only what the ask needs beyond the placeholder's amounts.
+    The pledge of an ask that will replace a placeholder promises nothing in the ask's queues. Until the placeholder has ended,
+    the queues count the placeholder instead of the ask. On the node, the pledge keeps only the amounts that the ask needs
+    beyond those of the placeholder.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -45,33 +46,33 @@ class Pledge:
         self.node_demand = node_demand
         self.exclusive = exclusive
         self.yields = False
-        """Whether asks of higher priority may use the node in this tick, before the ask that has reserved it."""
+        """Whether asks of higher priority may use the node in this tick before the ask that reserved it."""
 
     @property
     def is_reservation(self) -> bool:
-        """Return whether the node is reserved for an ask without evicting anything."""
+        """Return whether the pledge reserves the node for an ask without evictions."""
         return self.commitment.facts.reserves
 
     @property
     def reserves(self) -> bool:
         """Return whether the pledge gives way to a claim that needs the node.
 
-        This holds for a reservation, and for a suspended decision, which is being planned again.
+        This is so for a reservation, and for a suspended decision, for which a new plan is being sought.
         """
         return self.commitment.facts.reserves or self.commitment.suspended
 
     @property
     def replaces(self) -> bool:
-        """Return whether the pledge's ask is to replace a placeholder. Such an ask is placed only after the placeholder has ended."""
+        """Return whether the pledge's ask will replace a placeholder. Such an ask is placed only after the placeholder has ended."""
         return self.commitment.replaces
 
 
 class Commitment:
     """One open decision. ``victims`` are the victims that still exist. ``gone`` has the keys of the victims that ended.
 
-    ``suspended`` says that the decision is being replanned, because a victim could not be evicted. ``queue`` is the queue whose
-    usage a quota run reduces, "" for other decisions. An ``expires_ms`` of 0 means never. ``record`` is the report for people,
-    None for a reservation.
+    ``suspended`` says that a new plan is being sought for the decision, because a victim could not be evicted. ``queue`` is the
+    queue whose usage a quota run reduces, "" for other decisions. An ``expires_ms`` of 0 means that the decision never expires.
+    ``record`` is the report of the decision for people, None for a reservation.
     """
 
     __slots__ = (
@@ -105,9 +106,9 @@ class Commitment:
         self.gone: list[str] = []
         self.suspended = False
         self.short: Pledge | None = None
-        """The pledge whose node had too little free capacity when the decision's asks were last to be placed together.
+        """The pledge whose node had too little free capacity when the decision's asks were last tried together.
 
-        None if there was none.
+        It is None if there was no such pledge.
         """
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
@@ -130,7 +131,7 @@ class Commitment:
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
-    """Return the amounts that an ask takes on a node beyond those that its placeholder has on this node.
+    """Return the amounts that an ask takes on a node beyond those that its placeholder has on that node.
 
     If the placeholder is on another node, these are all amounts of the ask.
     """
@@ -143,16 +144,16 @@ def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
 
 
 class Decisions:
-    """The decisions of one partition: the open ones, the capacity that they hold, their victims and their records.
+    """The decisions of one partition: the open decisions, the capacity that they hold, their victims and their records.
 
     - ``open`` has the open decisions by id. ``pledges`` has the capacity that they hold, by the key of the ask that gets it.
-    - ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
-    - ``suspended`` has the decisions that are replanned because a victim was vetoed. The key is that of each ask of the decision,
-      or for a quota run the path of its queue.
+    - ``reservations`` are the pledges that reserve a node for an ask without evictions.
+    - ``suspended`` has the decisions for which a new plan is being sought, because a victim was vetoed. The keys are the keys
+      of the decision's asks, or for a quota run the path of its queue.
     - ``records`` has the records of open decisions and of those that ended last. ``rankings`` has the orders in which decisions
-      considered their candidates. ``moves`` has the ends and confirmations of decisions that are still to be reported.
-    - ``leaving`` has the victims of open and of ended decisions that still run. ``marked`` has those of these victims that are only
-      marked (J11).
+      considered their candidates. ``moves`` has the ends and confirmations of decisions that have not been reported yet.
+    - ``leaving`` has the victims of open and of ended decisions that still run. ``marked`` has the victims in ``leaving`` that
+      are only marked (J11).
     - ``marks`` has the marks that the shim found on victims, for each decision that was open before a restart.
     - ``checks`` has the plan checks that are still open.
     """

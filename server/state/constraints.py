@@ -1,12 +1,14 @@
-"""The nodes that a constraint allows: evaluated once per kind of node, kept as a mask (design 6.10).
+"""The nodes that a constraint allows.
 
-A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that lists node names keeps
-these names instead, so that ten thousand DaemonSet pods cost no masks.
+A constraint is evaluated once for each kind of node, and the result is stored as a mask (design 6.10).
 
-A constraint that requires a label to have one of some values is *anchored* at these values. Only nodes with such a value are ever
-evaluated for the constraint. The label index finds these nodes. If there are few of them, their names are kept. Thus ten thousand
-pods that each select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its
-labels.
+A node's *kind* consists of its taints and of its values of the labels that the constraint mentions. For a constraint that lists
+node names, these names are stored instead, so that ten thousand DaemonSet pods cost no masks.
+
+A constraint that requires a label to have one of several values is *anchored* at these values. Only nodes with such a value are
+ever evaluated for the constraint. The label index finds these nodes. If there are few such nodes, their names are stored. Thus
+ten thousand pods that each select another host cost no masks either. A node that changes is evaluated only for the constraints
+anchored at its labels.
 """
 
 import re
@@ -27,9 +29,12 @@ Anchor = tuple[tuple[str, str], ...]
 """Pairs of a label and a value. A node must have at least one of them to be allowed."""
 
 FEW_NODES: Final = 8
-"""The largest number of nodes that a constraint keeps by name. If there are more, a mask is kept."""
+"""The largest number of nodes for which a constraint stores their names.
+
+If there are more, it stores a mask.
+"""
 ANCHORS_MAX: Final = 4
-"""The largest number of selector pairs that are tried as an anchor, and of terms whose labels are tried.
+"""The largest number of selector pairs that are tried as an anchor, and the largest number of terms whose labels are tried.
 
 Each label key that is tried may need a pass over the nodes.
 """
@@ -42,7 +47,7 @@ _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - an address in a 
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether this toleration covers this taint, as Kubernetes reads it."""
+    """Return whether this toleration covers this taint, by the rules of Kubernetes."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -55,7 +60,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _is_beyond(toleration: Toleration, value: str) -> bool:
-    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's. Return False if either is not a whole number.
+    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's.
+
+    Return False if one of them is not a whole number.
 
     As in Kubernetes, a whole number has no leading zero, no plus sign and at most 64 bits.
     """
@@ -70,7 +77,7 @@ def _is_beyond(toleration: Toleration, value: str) -> bool:
 def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
     """Return whether one of the taints keeps away a pod with these tolerations.
 
-    No toleration covers such a taint, and its effect is NoSchedule or NoExecute.
+    Such a taint has the effect NoSchedule or NoExecute, and no toleration covers it.
     """
     return any(
         taint.effect in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
@@ -79,7 +86,7 @@ def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    """Return whether Gt or Lt holds between two whole numbers. Return False if either is not a whole number."""
+    """Return whether Gt or Lt holds between two whole numbers. Return False if one of them is not a whole number."""
     try:
         have, want = int(value or ""), int(requirement.values[0])
     except (ValueError, IndexError):
@@ -88,7 +95,7 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
 
 
 def holds(requirement: Requirement, value: str | None) -> bool:
-    """Return whether one requirement holds for a label's value (None: the label is absent)."""
+    """Return whether one requirement holds for a label's value. The value is None if the label is absent."""
     operator = requirement.operator
     if operator is Operator.IN:
         return value in requirement.values
@@ -116,7 +123,7 @@ def matches(
     taints: Iterable[Taint],
     node_id: str,
 ) -> bool:
-    """Return whether labels, taints and name of a node satisfy the constraint. Ports and free capacity are not checked."""
+    """Return whether the labels, taints and name of a node satisfy the constraint. Ports and free capacity are not checked."""
     if repels(taints, constraints.tolerations):
         return False
     if any(labels.get(key) != value for key, value in constraints.node_selector):
@@ -150,7 +157,7 @@ def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
 def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
     """Return the names in each term's first `metadata.name In [...]`.
 
-    Return None if a term has no such field, or if there is no name at all.
+    Return None if a term has no such field, or if no name is found.
     """
     names: dict[str, None] = {}
     for term in constraints.required_terms:
@@ -171,7 +178,7 @@ def _per_name(constraints: Constraints) -> bool:
 def _anchors(constraints: Constraints) -> list[Anchor]:
     """Return the anchors that a constraint offers: the first pairs of its selector, and one anchor for all its terms together.
 
-    The terms have an anchor only if there are at most ANCHORS_MAX terms and each has an `In` requirement.
+    The terms have an anchor only if there are at most ANCHORS_MAX terms and each term has an `In` requirement.
     """
     found: list[Anchor] = [(pair,) for pair in constraints.node_selector[:ANCHORS_MAX]]
     terms = [_term_anchor(term) for term in constraints.required_terms]
@@ -199,8 +206,8 @@ def mentioned(constraints: Constraints) -> list[str]:
 def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
     """Return the demand of host ports, as synthetic resources (design 6.10).
 
-    A port on all addresses takes the whole capacity of the port's type on a node. A port on a single address takes one unit of
-    that capacity.
+    A port on all addresses takes the whole capacity that a node has of the port's type. A port on a single address takes one
+    unit of that capacity.
     """
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
@@ -222,15 +229,17 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 
 
 class NodeMask:
-    """The verdict of one constraint on every node: one byte per node slot, or the names of the few nodes that it can allow.
+    """The verdict of one constraint on every node.
 
-    - ``names`` has the names that the constraint lists, or those of the nodes at its ``anchor`` while these are few. If ``names``
-      is None, ``allowed`` decides.
-    - ``heap`` is a heap of the allowed nodes alone. It is made once the constraint's classes have found too many unsuitable nodes
-      on the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
-    - ``verdicts`` has the verdict for each kind of node, if the kind alone decides.
-    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and length that the log of
-      nodes had then. While both are the same, no node has gained capacity.
+    The verdict is stored as one byte for each node slot, or as the names of the few nodes that the constraint can allow.
+
+    - ``names`` has the names that the constraint lists, or the names of the nodes at its ``anchor`` if these are few. If
+      ``names`` is None, ``allowed`` decides.
+    - ``heap`` is a heap with only the allowed nodes. It is built once the constraint's classes have found too many unsuitable
+      nodes on the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
+    - ``verdicts`` has the verdict for each kind of node, if the verdict depends on the kind alone.
+    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and the length that the
+      log of nodes had at that time. While both are unchanged, no node has gained capacity.
     """
 
     __slots__ = (
@@ -265,7 +274,7 @@ class NodeMask:
         self.failed_at = (-1, 0)
 
     def allows(self, node: Node) -> bool:
-        """Return whether the constraint lets its asks run on a node. Free capacity is not checked."""
+        """Return whether the constraint allows its asks to run on a node. Free capacity is not checked."""
         if self.names is None:
             return bool(self.allowed[node.slot])
         return node.node_id in self.names and matches(
@@ -273,7 +282,7 @@ class NodeMask:
         )
 
     def judge(self, node: Node) -> None:
-        """Evaluate one node for a mask that has one byte per slot."""
+        """Evaluate one node for a mask with one byte for each slot."""
         self.allowed[node.slot] = self._verdict(node)
 
     def _verdict(self, node: Node) -> bool:
@@ -344,7 +353,7 @@ class ConstraintIndex:
                 self._spread(mask, self._near(mask))
 
     def node_removed(self, node: Node) -> None:
-        """Forget a node that is gone, because its slot may be given to another node."""
+        """Remove a node that is gone from the masks and the label index, because its slot may be given to another node."""
         for mask in self._at(self._labels.labels_of(node)):
             _forget(mask, node)
         self._labels.remove(node)
@@ -384,21 +393,21 @@ class ConstraintIndex:
         return near
 
     def _at(self, labels: Mapping[str, str]) -> dict[NodeMask, None]:
-        """Return the masks that are anchored at one of these labels, each once."""
+        """Return the masks that are anchored at one of these labels, without repetitions."""
         found: dict[NodeMask, None] = {}
         for pair in labels.items():
             found |= self._anchored.get(pair, {})
         return found
 
     def _spread(self, mask: NodeMask, nodes: Iterable[Node]) -> None:
-        """Switch the mask to one byte per slot and evaluate these nodes. All other nodes count as not allowed."""
+        """Change the mask to one byte for each slot, and evaluate these nodes. All other nodes count as not allowed."""
         mask.names = None
         mask.allowed = bytearray(self._slots)
         for node in nodes:
             mask.judge(node)
 
     def _reach(self, slot: int) -> None:
-        """Extend all masks to cover a new slot. A mask doubles its length each time."""
+        """Extend all masks so that they cover a new slot. A mask doubles its length each time."""
         if slot < self._slots:
             return
         self._slots = 2 * slot + 64

@@ -1,14 +1,14 @@
 """An independent copy of an object graph, for what-if runs of the whole core beside the live one.
 
-A copy is made in two steps. First, `Captured` reads the contents of each mutable object, class by class, while nothing changes
-them. The reading is mostly done in C and takes about 2 ms for each thousand allocations. Then `Captured.rebuild` makes new
-objects from these contents. The second step may run in any thread and take any time, because no other code changes the
-contents.
+A copy is made in two steps. First, `Captured` reads the contents of each mutable object, class by class. Nothing may change the
+objects meanwhile. The reading is mostly done in C and takes about 2 ms for each thousand allocations. Then `Captured.rebuild`
+makes new objects from these contents. The second step may run in any thread and take any time, because no other code changes
+the contents.
 
 Both graphs share values that nothing changes: strings, numbers, enumerations, frozen dataclasses and functions. Tuples and
 frozen sets of such values are shared as well. Every other object is copied once. Two references to one object become two
-references to one copy, so that comparisons by identity still hold. No class is named here: all fields of any class with slots
-or a dictionary are copied. A field that is added later is copied too.
+references to one copy, so that comparisons by identity still hold. This module names no class: all fields of any class with
+slots or a dictionary are copied. A field that is added to a class later is copied as well.
 """
 
 import enum
@@ -42,7 +42,7 @@ _UNSET: Final = object()
 
 
 class _Batch(NamedTuple):
-    """Objects of one class, with their contents at the time of reading: one column per slot, or one container per object."""
+    """Objects of one class, with their contents when they were read: one column for each slot, or one container for each object."""
 
     cls: type
     objects: Sequence[Any]
@@ -53,7 +53,7 @@ class Captured(Generic[_Root]):
     """The contents of a graph at one instant. The objects that were read are kept alive, and are not read again."""
 
     def __init__(self, root: _Root) -> None:
-        """Read everything that is reachable from ``root``, which must not change meanwhile."""
+        """Read everything that can be reached from ``root``. The graph must not change meanwhile."""
         self._root = root
         self._batches: list[_Batch] = []
         known: set[int] = set()
@@ -76,7 +76,7 @@ class Captured(Generic[_Root]):
         return sum(len(batch.objects) for batch in self._batches)
 
     def rebuild(self) -> _Root:
-        """Make the copy, and return its root."""
+        """Create the copy, and return its root."""
         made: dict[int, Any] = {}
         batches = [one for one in self._batches if not issubclass(one.cls, tuple)]
         for batch in batches:
@@ -122,7 +122,7 @@ def _is_shared(cls: type) -> bool:
 
 
 def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
-    """Note the objects of the line that are not shared and still to be read, by class and identity."""
+    """Note, by class and identity, the objects of the line that are not shared and that must still be read."""
     classes = set(map(type, line))
     mine = {cls for cls in classes if not _is_shared(cls)}
     if not mine or (all(issubclass(cls, tuple) for cls in mine) and _are_values(line)):
@@ -156,7 +156,7 @@ def _are_values(line: Sequence[Any]) -> bool:
 
 
 def slots_of(cls: type) -> tuple[str, ...]:
-    """Return the names of the slots of a class and of its bases. Return none for a tuple."""
+    """Return the names of the slots of a class and of its bases. Return () for a tuple."""
     known = _SLOTS.get(cls)
     if known is None:
         named: list[str] = []
@@ -170,7 +170,7 @@ def slots_of(cls: type) -> tuple[str, ...]:
 
 
 def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
-    """Return the contents of the objects: one column per slot, or one container per object."""
+    """Return the contents of the objects: one column for each slot, or one container for each object."""
     slots = slots_of(cls)
     if slots:
         return [_column(name, objects) for name in slots]
@@ -196,7 +196,7 @@ def _column(name: str, objects: Sequence[Any]) -> Sequence[Any]:
 
 
 def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
-    """Yield the objects that a batch refers to: one sequence per slot, one for all items, or one for keys and one for values."""
+    """Yield the objects to which a batch refers: one sequence for each slot, one for all items, or one for keys and one for values."""
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, (np.ndarray, bytearray)):
         return ()
@@ -224,7 +224,7 @@ def _blank(batch: _Batch) -> list[Any]:
 
 
 class _Renewal:
-    """The function from a value of the captured graph to the corresponding value of the copy."""
+    """A function that maps a value of the captured graph to the corresponding value of the copy."""
 
     def __init__(self, made: dict[int, Any]) -> None:
         self._made = made
@@ -252,7 +252,7 @@ class _Renewal:
 
 
 def _fill(batch: _Batch, copies: Sequence[Any], renew: _Renewal) -> None:
-    """Put the contents into the copies, except arrays and bytes, which have them already."""
+    """Put the contents into the copies. Arrays and bytes already have their contents."""
     cls = batch.cls
     slots = slots_of(cls)
     if slots:

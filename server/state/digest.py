@@ -1,7 +1,7 @@
 """One hash of all visible state of a partition: equal state gives an equal digest.
 
 The digest leaves out state that only makes the search fast (heaps, logs, parked groups). It also leaves out state that follows
-from other state. An order that influences decisions is included: the order of nodes, applications, waiting asks and
+from other state. It includes every order that influences decisions: the order of nodes, applications, waiting asks and
 commitments.
 """
 
@@ -32,7 +32,10 @@ def digest(partition: Partition) -> str:
 
 
 def plain(value: object, omit: str = "") -> object:
-    """Return a model value as nested tuples, sorted where its own order has no meaning. ``omit`` is a field to leave out."""
+    """Return a model value as nested tuples.
+
+    They are sorted if the order of the value has no meaning. ``omit`` is the name of a field that is left out.
+    """
     if isinstance(value, enum.Enum):
         return value.value
     if is_dataclass(value):
@@ -68,7 +71,7 @@ def records(partition: Partition) -> Iterator[Record]:
 
 
 def _resumption(partition: Partition) -> Iterator[Record]:
-    """Yield the objects that a manager has to report once more after it registered again, and the work for the end of its sync."""
+    """Yield the objects that a manager has to report again after it registered again, and the work that waits for the end of its sync."""
     known = partition.resumption
     if known is None:
         return
@@ -118,7 +121,7 @@ def _plan_checks(partition: Partition) -> Iterator[Record]:
 
 
 def _rounds(partition: Partition) -> Iterator[Record]:
-    """Yield what delays the next rounds of claims and bounds their releases (P1, P5)."""
+    """Yield the record of rounds, which delays the next rounds of claims and bounds their releases (P1, P5)."""
     yield "rounds", partition.round.began_ms
     for one in partition.round.released:
         yield "released", one.began_ms, tuple(sorted(one.taken.items()))
@@ -146,7 +149,7 @@ def _shadow(partition: Partition) -> Iterator[Record]:
 
 
 def _thrashing(partition: Partition) -> Iterator[Record]:
-    """Yield the memory of the thrashing monitor, oldest entries first, because the oldest are forgotten first."""
+    """Yield the memory of the thrashing monitor, the oldest entries first, because the order decides which entries are forgotten first."""
     monitor = partition.thrashing
     yield "storms", monitor.total
     for name in ("deficits", "taken", "strikes", "frozen"):
@@ -194,7 +197,7 @@ def _application(partition: Partition, application: Application) -> Record:
 
 
 def _reserve(application: Application) -> object:
-    """Return the placeholders that the application declared, "" for none."""
+    """Return the placeholders that the application declared, "" if it declared none."""
     known = application.reserve
     if known is None:
         return ""
@@ -246,7 +249,7 @@ def _ask(ask: Ask, spec: object) -> Record:
 
 
 def _refused_ms(ask: Ask) -> int:
-    """Return when preemption was last refused to the waiting ask's group or gang; 0 for never."""
+    """Return the instant at which preemption was last refused to the waiting ask's group or gang, 0 if it was never refused."""
     return 0 if ask.group is None else ask.group.refused_ms
 
 

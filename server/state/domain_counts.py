@@ -1,7 +1,8 @@
-"""The allocations of each preference group by topology domain, for asks that prefer to be near the group or apart from it (design 6.15).
+"""The number of allocations of each preference group in each topology domain (design 6.15).
 
-A *domain* is a value of a node label. The counts follow from the allocations and the labels of their nodes. Each placement and each
-end of an allocation changes them at once, so that the next placement sees it.
+Asks may prefer to run near the allocations of a group or apart from them. A *domain* is a value of a node label. The counts
+follow from the allocations and the labels of their nodes. Each placement and each end of an allocation changes the counts at
+once, so that the next placement sees the change.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,11 +12,11 @@ if TYPE_CHECKING:
     from server.state.nodes import Node
 
 NEVER: Final = 0
-"""The step of a count that has not changed."""
+"""The step of a count that has never changed."""
 
 
 class Place(NamedTuple):
-    """A topology domain in which an allocation counts for a group."""
+    """A topology domain in which an allocation is counted for a group."""
 
     group: str
     topology_key: str
@@ -23,7 +24,7 @@ class Place(NamedTuple):
 
 
 class DomainCount:
-    """The number of allocations of one group by domain, and the last steps at which a number rose and fell."""
+    """The number of allocations of one group in each domain, and the last steps at which a number rose and fell."""
 
     __slots__ = ("by_domain", "fell", "rose")
 
@@ -36,8 +37,8 @@ class DomainCount:
 class DomainCounts:
     """The counts of all groups of one partition.
 
-    ``places`` has by allocation the domains in which it counts. ``emptied`` is the last step at which a group lost its last
-    allocation, so that its count was dropped.
+    ``places`` has, for each allocation, the domains in which it is counted. ``emptied`` is the last step at which a group lost
+    its last allocation, so that its count was dropped.
     """
 
     __slots__ = ("by_group", "emptied", "places", "steps")
@@ -86,7 +87,7 @@ class DomainCounts:
 
 
 def places_of(ask: "Ask", node: "Node") -> tuple[Place, ...]:
-    """Return the domains in which an ask counts if it is on this node.
+    """Return the domains in which an ask is counted if it is on this node.
 
     A node without the label ``topology_key`` of a group is in no domain.
     """

@@ -1,17 +1,20 @@
-"""The tags of pods that ended. They are kept for a while, because clients still read the pods' names, which are stored as tags."""
+"""The tags of pods that ended.
+
+Tags are kept for a while, because clients still read the names of these pods, which are stored in the tags.
+"""
 
 from typing import Final
 
 from server.model.asks import NO_TAGS, Tags
 
 ENDED_KEPT_MAX: Final = 10_000
-"""The smallest number of ended pods whose tags are kept, the latest ones. At most twice as many are kept."""
+"""The smallest number of ended pods whose tags are kept. The pods that ended last are kept. At most twice as many are kept."""
 TAGS_KEPT_BYTES_MAX: Final = 4_096
-"""The most bytes of an ended pod's tags that are kept."""
+"""The largest number of bytes of an ended pod's tags. Longer tags are not kept."""
 
 
 class EndedTags:
-    """The tags of the last pods of one partition that ended, by key. ``recent`` has the latest ones, ``earlier`` older ones."""
+    """The tags of the pods of one partition that ended last, by key. ``recent`` has the latest pods, and ``earlier`` has older ones."""
 
     __slots__ = ("earlier", "recent")
 
@@ -20,7 +23,7 @@ class EndedTags:
         self.earlier: dict[str, Tags] = {}
 
     def keep(self, key: str, tags: Tags) -> None:
-        """Keep the tags of a pod that ended or was refused, because clients may still read its name. Very long tags are not kept."""
+        """Keep the tags of a pod that ended or was refused, because clients may still read the pod's name. Very long tags are not kept."""
         if tags and len(tags[0]) > TAGS_KEPT_BYTES_MAX:
             return
         self.recent[key] = tags
@@ -28,5 +31,5 @@ class EndedTags:
             self.recent, self.earlier = {}, self.recent
 
     def get(self, key: str) -> Tags:
-        """Return the tags of a pod that ended recently. Return no tags for an unknown pod."""
+        """Return the tags of a pod that ended recently. Return no tags if the pod is unknown."""
         return self.recent.get(key) or self.earlier.get(key) or NO_TAGS

@@ -1,7 +1,7 @@
 """Ask classes: asks with the same demand, constraints, preferences and job class form one class (design 6.10).
 
-Placement works per class. If no node fits one ask of a class, the same is true of all its asks. A limit that blocks one ask
-blocks all of them. A reserved ask has a class of its own, because its own pledge and promise do not count against it (design
+Placement works with classes. If no node fits one ask of a class, no node fits the others. A limit that blocks one ask blocks
+all of them. An ask with a pledge has a class of its own, because its own pledge and promise are not counted against it (design
 6.6).
 """
 
@@ -34,13 +34,13 @@ def is_small(resource: Resource) -> bool:
 class AskClass:
     """One class with its state in the node search.
 
-    - ``demand`` is what queues are charged. ``node_demand`` adds the ports, which only nodes count.
+    - ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
     - ``job_class`` is firm or lendable. It is None if the partition has no classes (J4).
-    - ``heap`` is the class's own heap of nodes. It is made when the shared heaps miss too often. ``cursor`` is the position up to
-      which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
+    - ``heap`` is the class's own heap of nodes. The heap is built when the class finds no node in the shared heaps too often.
+      ``cursor`` is the position up to which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
     - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without preferences, as most classes
       are.
-    - ``dead`` says that no node fits. ``waiting`` has the groups that are parked because of that.
+    - ``dead`` says that no node fits. ``waiting`` has the groups that are parked for this reason.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ def key_of(ask_class: AskClass) -> ClassKey:
 
 
 SHAPES_MAX: Final = 8192
-"""The largest number of specs whose class is remembered by identity. When there are more, all are forgotten."""
+"""The largest number of specs whose class is remembered by identity. If there are more, all of them are forgotten."""
 
 
 class EquivalenceClasses:
@@ -123,7 +123,7 @@ class EquivalenceClasses:
     - ``crowded`` names the resource types with very large usage and requests. For these types, even small asks have to be checked
       (6.13).
     - ``dead`` are the classes that no node fits.
-    - ``groups`` is the number of groups of waiting asks. ``joined`` counts how often an ask joined a group.
+    - ``groups`` is the number of groups of waiting asks. ``joined`` is the number of times that an ask joined a group.
     - ``live_asks`` is the number of waiting asks whose classes are not dead. If it is 0, no ask can be placed.
     """
 
@@ -144,7 +144,7 @@ class EquivalenceClasses:
 
         The fast path also uses the class if the spec is plain, its quantities are small and no type is crowded.
 
-        If SHAPES_MAX specs are known already, forget these first.
+        If SHAPES_MAX specs are already known, forget these first.
         """
         if len(self.by_spec) >= SHAPES_MAX:
             self.forget_specs()

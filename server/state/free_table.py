@@ -1,4 +1,4 @@
-"""The free capacity of all nodes as an array. One comparison finds the nodes with enough capacity for a demand."""
+"""The free capacity of all nodes as an array. One comparison finds all nodes with enough capacity for a demand."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ class FreeTable:
         self._write(known)
 
     def _write(self, nodes: Mapping[int, "Node"]) -> None:
-        """Write the rows of nodes. A node without an entry, such as a removed one, counts as closed. Its amounts are zero."""
+        """Write the rows of nodes. A node without an entry, such as a removed node, counts as closed. Its amounts are zero."""
         if not nodes:
             return
         slots = list(nodes)

@@ -1,8 +1,10 @@
-"""The sizes of jobs for which no client stated one (J1). A job gathers members for a while. Then its size is the number of its members.
+"""The sizes of jobs for which no client stated a size (J1).
 
-While the job gathers, its members have the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
-time, the number of members is written to each member as the size, and the job is like any other. A member that was tried as a job
-of one stays a job of one, even if further members come.
+A job gathers members for a while. The size of the job is then the number of its members.
+
+While a job gathers, its members have the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
+time, the number of members is written to each member as the size. From then on the job is like any other. A member that was
+tried as a job of one member stays such a job, even if further members come.
 """
 
 from collections.abc import Iterator
@@ -18,8 +20,8 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    This is so if the size was never counted, or if counted members are gone and other members wait to replace them. Return False if
-    a client stated the size, if the job is gone, or for the job of placeholders that name no job.
+    This is so if the size was never counted, or if members that were counted are gone and other members wait to replace them.
+    Return False if a client stated the size, if the job is gone, or if the job is `PLACEHOLDERS`.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -28,7 +30,7 @@ def gathers(partition: Partition, job: Job) -> bool:
 
 
 def present(partition: Partition, job: Job) -> int:
-    """Return the number of a job's members: waiting, pledged and placed ones."""
+    """Return the number of a job's waiting, pledged and placed members."""
     return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
 
 
@@ -40,16 +42,15 @@ def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
 
 
 def _is_one_of(job: Job, ask: Ask) -> bool:
-    """Return whether an ask is a member of the job. An ask that is a job of one with the same key is not a member."""
+    """Return whether an ask is a member of the job. An ask that is a job of one member with the same key is not a member."""
     return ask.spec.job_key == job.key and ask.spec.min_members > 1
 
 
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
-    """Write to a placed ask the size that its job has.
+    """Write the size of the job to a placed ask.
 
-    An ask that was releasing, or that waited outside the job, when the size was set may have an old size. If clients stated both
-    the ask's size and the job's, the ask keeps its own. If no other member waits or is placed, the job first gets the size of a
-    pledged member.
+    The ask may have an old size, if it was releasing or waited outside the job when the size was set. If clients stated both
+    sizes, the ask keeps its own size. If no other member waits or is placed, the job first gets the size of a pledged member.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None
@@ -61,7 +62,7 @@ def agree(partition: Partition, job: Job, ask: Ask) -> None:
 
 
 def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
-    """Set how many members a job needs, counted or stated, in the job and in the specs of its members."""
+    """Set the number of members that a job needs, in the job and in the specs of its members."""
     sizes: dict[AskSpec, AskSpec] = {}
     for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
         spec = sizes.get(ask.spec)
@@ -79,9 +80,9 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 def size_placeholders(partition: Partition, application: Application) -> None:
     """Combine placeholders that name no job into one job.
 
-    This is done as soon as there are as many as the application declared.
+    This is done as soon as there are as many placeholders as the application declared.
 
-    Placed placeholders count as well. Once the application no longer waits for all its placeholders, each placeholder becomes an
+    Placed placeholders are included. Once the application no longer waits for all its placeholders, each placeholder becomes an
     ordinary ask.
     """
     job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
@@ -109,7 +110,7 @@ def _beside(job: Job) -> list[Ask]:
 
 
 def _regroup_members(partition: Partition, job: Job) -> None:
-    """Enqueue a job's waiting members again: into the job or outside it, depending on the job's size."""
+    """Enqueue a job's waiting members again, in the job or outside it. The job's size decides which."""
     if job.min_members <= 1:
         job.placed = 0  # the members of a job of one are not counted
         pending.drop_empty_job(partition, job)

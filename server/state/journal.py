@@ -1,6 +1,6 @@
-"""The single writer of placements, releases, pledges and the classes of asks. Every change of these goes through this module.
+"""The single writer of placements, releases, pledges and the classes of asks. Every such change goes through this module.
 
-The exception is its fast path, `journal_fast`, which writes many placements or ends at once.
+The only exception is its fast path, `journal_fast`, which writes many placements or ends at once.
 
 Each function keeps the amounts, the heaps, the counts and the log of changed rows consistent. Thus `validate` holds after every
 call. This module decides nothing.
@@ -40,7 +40,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Make an ask that is not queued an allocation on a node, without a check of capacity (recovery, design 1.10)."""
+    """Make an ask that is not queued an allocation on a node, without a check of capacity (for recovery, design 1.10)."""
     _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
@@ -48,7 +48,7 @@ def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Write a placement in the node, the application and the ask."""
+    """Record a placement in the node, the application and the ask."""
     application = ask.application
     ask.node = node
     ask.placed_ms = now
@@ -65,7 +65,7 @@ def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
-    """Add ``count`` to the placed members of an ask's job. A member that is releasing does not count (J8)."""
+    """Add ``count`` to the placed members of an ask's job. A releasing member is not among the placed members (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
         job = pending.job_of(partition, application, spec)
@@ -83,10 +83,10 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 
 
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
-    """Remove an allocation from its node and from all usage. Its ask is not put back among the waiting asks.
+    """Remove an allocation from its node and from all usage. The ask is not put back among the waiting asks.
 
     If ``for_good`` is false, the caller writes the allocation again at once. A decision that evicts the allocation then stays
-    unchanged.
+    as it is.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
@@ -118,16 +118,16 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
 
 
 def lose(leaf: Queue, demand: Demand) -> None:
-    """Count a demand that queues held as lost by an external event, for the thrashing monitor (invariant 18)."""
+    """Add a demand that queues held to their losses by external events, for the thrashing monitor (invariant 18)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.lost[index] += quantity
 
 
 def _count_work(partition: Partition, ask: Ask) -> None:
-    """Count the lost work of a victim that has ended.
+    """Add up the lost work of a victim that has ended.
 
-    This is the time that it ran until its eviction was ordered, times its resources.
+    The lost work is the time that the victim ran until its eviction was ordered, multiplied by its resources.
     """
     going = ask.going
     if going is None:
@@ -153,7 +153,7 @@ def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
-    """Set or clear the mark that an allocation's release is ordered. For the victims of a decision, `order` sets it."""
+    """Set or clear the mark that says that an allocation's release is ordered. For the victims of a decision, `order` sets the mark."""
     if ask.releasing == releasing:
         return
     _mark_releasing(partition, ask, releasing=releasing)
@@ -225,8 +225,8 @@ def pledge(partition: Partition, held: Pledge) -> None:
     ask.ask_class = partition.private_class(shared)
     ask.ask_class.pledge = held
     if shared.dead:
-        # An ask's own pledge counts as free for it. The ask therefore sees the nodes as before, and fits none
-        # either.
+        # An ask's own pledge counts as free capacity for the ask. The ask therefore sees the same free
+        # capacity as before, and fits on no node either.
         pending.kill_class(partition, ask.ask_class)
     partition.leave_class(shared)
     ask.pledge = held
@@ -247,12 +247,13 @@ def pledge(partition: Partition, held: Pledge) -> None:
     pending.enqueue(partition, ask)
     _remember(group, ask)
     if not held.reserves:
-        # Capacity of other pledges whose victims are gone may suffice for it at once (`placement.unpledged`).
+        # Capacity of other pledges whose victims are gone may be enough for the ask at once
+        # (`placement.unpledged`).
         partition.index.mark_freed(held.node)
 
 
 def unpledge(partition: Partition, held: Pledge) -> None:
-    """Give the capacity of a pledge back. If the pledge's ask still waits, it becomes an ordinary ask again."""
+    """Free the capacity of a pledge. If the pledge's ask still waits, it becomes an ordinary ask again."""
     ask, group = held.ask, held.ask.group
     waiting = group is not None
     if waiting:
@@ -290,7 +291,7 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 
     This is done for the live side and for the shadow.
 
-    The new group keeps its own time if that is later, and its own verdict if it has one. For gangs, nothing is copied.
+    The new group keeps its own time if that time is later, and its own verdict if it has one. For gangs, nothing is copied.
     """
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
@@ -305,14 +306,15 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 def order(
     partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
 ) -> None:
-    """Order the eviction of a decision's victims. From now on each victim counts as releasing, even if it is only marked (SOFT)."""
+    """Order the eviction of a decision's victims. From then on each victim counts as releasing, even if it is only marked (SOFT)."""
     partition.decisions.open[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
     going = Going(commitment.policy, commitment.claimant, now, delivery, awaited)
     fresh: list[Ask] = []
     members: list[Ask] = []
-    # One loop over the victims, because tens of thousands of them do not fit into a processor cache.
+    # One loop over the victims is used, because tens of thousands of victims do not fit into a
+    # processor cache.
     for ask in victims:
         ask.going = going
         ask.released_by = commitment
@@ -334,9 +336,9 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """Record the order to a victim's manager to end the victim, which was perhaps only marked before.
+    """Record that the victim's manager was ordered to end the victim, which may only have been marked before.
 
-    This order cannot be withdrawn.
+    Such an order cannot be withdrawn.
     """
     assert ask.going is not None
     assert delivery != SOFT
@@ -347,11 +349,11 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
 def replace(
     partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
 ) -> None:
-    """Let a waiting ask replace a placeholder when the placeholder has ended.
+    """Let a waiting ask replace a placeholder as soon as the placeholder has ended.
 
     The ask gets the placeholder's node or another one.
 
-    Until the placeholder has ended, its usage counts in place of the ask's usage. Thus no amount counts twice, and no other ask
+    Until then, the placeholder's usage is counted instead of the ask's usage. Thus no amount is counted twice, and no other ask
     gets the capacity.
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
@@ -374,7 +376,7 @@ def spare(partition: Partition, ask: Ask) -> None:
 
 
 def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
-    """Record that a victim has ended. After the last victim, its decision is confirmed, or fulfilled if it has no pledges left."""
+    """Record that a victim has ended. After its last victim, the decision is confirmed, or fulfilled if it has no pledges left."""
     del commitment.victims[ask.key]
     commitment.gone.append(ask.key)
     ask.released_by = None
@@ -390,17 +392,17 @@ def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
 
 
 def fulfil(partition: Partition, held: Pledge) -> None:
-    """Give back the pledge of an ask that is being placed. After its last ask the decision is fulfilled."""
+    """End the pledge of an ask that is being placed. If it was the last pledge of its decision, the decision is fulfilled."""
     unpledge(partition, held)
     if not held.commitment.pledges:
         close(partition, held.commitment, DecisionState.FULFILLED, "the ask has its place")
 
 
 def suspend(partition: Partition, commitment: Commitment) -> None:
-    """Suspend a decision that has to be replanned, because one of its victims could not be evicted (C6, V6).
+    """Suspend a decision for which a new plan must be found, because one of its victims could not be evicted (C6, V6).
 
-    Until the decision is replanned, it keeps its pledges, so that no other ask takes the capacity. Like reservations, these pledges
-    give way to claims. The decision is listed under the keys of its asks, or under the queue whose usage it reduces.
+    Until there is a new plan, the decision keeps its pledges, so that no other ask takes the capacity. Like reservations, these
+    pledges give way to claims. The decision is listed under the keys of its asks, or under the queue whose usage it reduces.
     """
     _lose_promises(commitment)
     commitment.suspended = True
@@ -411,9 +413,9 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
 
 
 def _lose_promises(commitment: Commitment) -> None:
-    """Count the promises of a decision as lost by an external event: a veto, an expiry or an end (invariant 18).
+    """Add the promises of a decision to the losses by external events: a veto, an expiry or an end (invariant 18).
 
-    Pledges that give way, such as reservations, do not count.
+    Pledges that give way to claims, such as reservations, are left out.
     """
     for held in commitment.pledges.values():
         if not held.reserves:
@@ -421,7 +423,7 @@ def _lose_promises(commitment: Commitment) -> None:
 
 
 def resume(partition: Partition, commitment: Commitment) -> None:
-    """Resume a suspended decision: one that was replanned, or one that continues with its old plan."""
+    """Resume a suspended decision that has a new plan, or that continues with its old plan."""
     commitment.suspended = False
     for key in [key for key, one in partition.decisions.suspended.items() if one is commitment]:
         del partition.decisions.suspended[key]
@@ -431,10 +433,10 @@ def resume(partition: Partition, commitment: Commitment) -> None:
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
-    """End a decision and give back its remaining pledges. Victims whose eviction was ordered are still evicted.
+    """End a decision and free the capacity of its remaining pledges. Victims whose eviction was ordered are still evicted.
 
     For victims that are only marked, `core.preemption.withdrawal` checks whether an ask still needs their capacity. After an
-    expiry the decision's asks still count as waiting for it, because the decision is replanned.
+    expiry, the decision's asks still count as waiting for these victims, because policies plan for the asks again.
     """
     _lose_promises(commitment)
     for held in list(commitment.pledges.values()):

@@ -1,6 +1,6 @@
-"""The fast path of `journal`. It writes all placements of a batch, or all allocations that ended together, at once.
+"""The fast path of `journal`. It writes all placements of a batch, or all ends of allocations that ended together, at once.
 
-The state is left as `journal.place_first` and `journal.unsettle` would leave it, if called for one ask after the other.
+Afterwards the state is as if `journal.place_first` or `journal.unsettle` had been called for one ask after the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from server.state.queues import Queue
 
 
 def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
-    """Record the node of each ask. Nodes are charged before, applications and queues afterwards."""
+    """Record the node of each ask. The nodes must be charged before. Applications and queues are charged afterwards."""
     changed = partition.columns.changed
     for ask, node in zip(asks, nodes, strict=True):
         key, application = ask.key, ask.application
@@ -29,7 +29,7 @@ def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
-    """Charge each limiter once with the sum of what was placed under it. ``wanted`` has amounts by column."""
+    """Charge each limiter once, with the sum of the placements under it. ``wanted`` has amounts by column."""
     for limiter, sums in wanted.items():
         limiter.take(tuple(zip(columns, sums, strict=True)))
 
@@ -37,7 +37,7 @@ def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> 
 def charge_applications(
     columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
 ) -> None:
-    """Set each application's usage to the values after the batch, by column. Set its share if its leaf sorts by share."""
+    """Set each application's usage to the values after the batch, by column. If its leaf sorts by share, also set its share."""
     for one, amounts, share in after:
         own, leaf = one.usage, one.leaf
         for index, amount in zip(columns, amounts, strict=True):
@@ -51,7 +51,7 @@ def charge_applications(
 def charge_queues(
     columns: Sequence[int], after: Iterable[tuple[Queue, Sequence[int], int]]
 ) -> None:
-    """Set usage and share of queues other than the root. Charge the root with the growth of its children."""
+    """Set the usage and the share of each queue other than the root. Add the growth of the root's children to the root."""
     for one, amounts, share in after:
         own, parent = one.usage, one.climb[0][1]
         if one.above is None:

@@ -6,17 +6,21 @@ from typing import Final
 from server.state.nodes import Node
 
 NodeSet = dict[Node, None]
-"""The nodes with one value of a label, in the order in which they got it."""
+"""The nodes with one value of a label, in the order in which they got this value."""
 
 CARRIED_MAX: Final = 65_536
-"""The largest number of label keys of nodes that are remembered. A key that no node has then needs no pass over the nodes."""
+"""The largest number of distinct label keys of nodes that the index remembers.
+
+With this memory, a key that no node has needs no pass over the nodes.
+"""
 
 
 class LabelIndex:
     """The nodes of a partition by label key and value.
 
-    When a first constraint uses a key, one pass over the nodes indexes the key. When no constraint uses the key any more, it is
-    forgotten. Nodes may have a million keys, of which constraints use few. A key that no node ever had needs no pass.
+    When a first constraint uses a key, one pass over the nodes indexes the key. When no constraint uses the key any more, its
+    index is dropped. The nodes may have a million keys, of which constraints use few. A key that no node ever had needs no
+    pass.
     """
 
     __slots__ = ("_carried", "_keys", "_labels", "_users")
@@ -33,7 +37,7 @@ class LabelIndex:
         return self._labels
 
     def labels_of(self, node: Node) -> Mapping[str, str]:
-        """Return the labels under which a node is indexed. The mapping is empty if the node is not indexed."""
+        """Return the labels under which a node is indexed, or no labels if the node is not indexed."""
         return self._labels.get(node, {})
 
     def use(self, key: str) -> None:

@@ -1,6 +1,6 @@
 """Limits that an ask has to pass: the max of each queue on its path, then the limits of its user and group.
 
-A limiter keeps the headroom that it leaves, and the classes that it blocks. A class that does not fit is thus tested once, and
+A limiter has the headroom that it leaves, and the classes that it blocks. A class that does not fit is thus tested once, and
 not for each ask (design 6.5).
 """
 
@@ -25,17 +25,17 @@ CODES: Final[Mapping[str, Code]] = {
     "user": Code.USER_LIMIT,
     "group": Code.GROUP_LIMIT,
 }
-"""The reason code of an ask that waits because a limit has no headroom for it, by kind of limit."""
+"""The reason code of an ask that waits because a limit has no headroom, by the kind of limit."""
 _LENDABLE: Final = JobClass.LENDABLE
-"""The enumeration member, looked up once, because each look-up in the enumeration is slow."""
+"""A member of an enumeration, looked up once because each access to a member is slow."""
 OWN: Final = ("queue", "firm")
-"""The kinds of limits that count promises."""
+"""The kinds of limits whose headroom promises reduce."""
 
 
 def kept(left: int, waiting: int) -> int:
     """Return the amount of one type that a queue keeps for waiting firm asks (J4).
 
-    This is what these asks request, but at most the part of the queue's guarantee that firm asks do not hold yet.
+    This is the sum of the requests of these asks, but at most the part of the queue's guarantee that firm asks do not hold yet.
 
     Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
@@ -43,7 +43,7 @@ def kept(left: int, waiting: int) -> int:
 
 
 def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amounts:
-    """Return a limit as amounts, with NO_LIMIT for types that it does not name. ``index`` has the index of each type."""
+    """Return a limit as amounts, with NO_LIMIT for the types that the limit does not name. ``index`` has the index of each type."""
     amounts = [NO_LIMIT] * len(index)
     for name, quantity in limit:
         amounts[index[name]] = quantity
@@ -51,11 +51,11 @@ def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amount
 
 
 class Limiter:
-    """One limit. ``headroom`` is the limit less usage and promises, by type. It is NO_LIMIT for a type without a limit.
+    """One limit. ``headroom`` is the limit less usage and promises, by type. The headroom of a type without a limit is NO_LIMIT.
 
-    ``kind`` is queue, firm, user or group. Promises to other asks count only for queue and firm. A firm limiter bounds the
-    usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit to its parked
-    groups.
+    ``kind`` is queue, firm, user or group. Promises to other asks reduce the headroom only if the kind is queue or firm. A firm
+    limiter bounds the usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit
+    to its parked groups.
     """
 
     __slots__ = (
@@ -85,13 +85,13 @@ class Limiter:
         return CODES[self.kind]
 
     def has_headroom(self, ask_class: "AskClass") -> bool:
-        """Return whether one more ask of the class fits. A reserved ask's own promise does not count against it.
+        """Return whether one more ask of the class fits. The own promise of an ask with a pledge does not count against the ask.
 
-        An ask that replaces a placeholder always fits, because the placeholder holds the headroom already.
+        An ask that replaces a placeholder always fits, because the placeholder already holds the headroom.
 
-        If a decision freed the capacity for the ask, promises to other asks do not count, because the decision already considered
-        them. The ask may thus take headroom that was promised to another ask. The other ask then gets the headroom that the victims
-        of this ask's decision free.
+        If a decision freed the capacity for the ask, promises to other asks are ignored, because the decision considered them
+        when it was made. The ask may thus take headroom that was promised to another ask. The other ask then gets the headroom
+        that the victims of this ask's decision free.
         """
         held = ask_class.pledge
         if held is None:
@@ -117,7 +117,7 @@ class Limiter:
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
         """Return whether there is headroom for all asks of a decision together.
 
-        For a queue's max, the decision's promises do not count.
+        For a queue's max, the decision's own promises are ignored.
         """
         promised = self.queue.promised if self.kind == "queue" else None
         return all(
@@ -126,7 +126,7 @@ class Limiter:
         )
 
     def headroom_for(self, ask_class: "AskClass", index: int) -> int:
-        """Return the headroom in one type. For lendable asks the amount that the queue keeps for waiting firm asks is subtracted (J4)."""
+        """Return the headroom in one type. For lendable asks, the amount that the queue keeps for waiting firm asks is subtracted (J4)."""
         firm = self.queue.firm
         lends = self.kind == "queue" and ask_class.job_class is _LENDABLE
         if not lends or firm is None:
@@ -147,11 +147,11 @@ class Limiter:
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """Return the entry for a user at a queue.
+    """Return the limit entry for a user at a queue.
 
     This is the first entry that names the user, or else the last entry with the wildcard.
 
-    Return None if there is none.
+    Return None if there is no such entry.
     """
     wildcard = None
     for entry in spec.limits:
@@ -168,10 +168,11 @@ def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
 
 
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
-    """Return the one group that an application counts for, whose limits apply on its whole path.
+    """Return the one group to which an application belongs for limits. Its limits apply on the application's whole path.
 
-    This is the first group of the user that the limits name. Limits are read from the leaf up to the root, in file order. If the
-    limits name none of the user's groups, return the wildcard if a limit on the path has it, and else no group ("").
+    This is the first of the user's groups that the limits name. The limits are read from the leaf up to the root, in file
+    order. If the limits name none of the user's groups, return the wildcard if a limit on the path has it, and else no group
+    ("").
     """
     queue: Queue | None = leaf
     wildcard = ""
@@ -187,7 +188,7 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
 
 
 class Limits:
-    """The user and group limits of one partition by (queue, kind, name).
+    """The limits of users and groups in one partition, by (queue, kind, name).
 
     ``relieved`` has the limiters that got more headroom since the last pass of placement. ``unblocking`` has the limiters from
     earlier passes that may still block classes for which they have headroom.

@@ -1,12 +1,13 @@
-"""Work that preemption destroyed: how long victims had run when their eviction was ordered, and on how many cores.
+"""The work that preemption destroyed: the time for which victims had run when their eviction was ordered, and the cores that they used.
 
-The sums run since the core started, by policy, claimant queue and victim queue. A second table also has the victim's user and
-application. A victim counts as soon as it has ended, for any reason. A victim that could not be released does not count. The time
-that counts begins when the victim's pod started or, if no start was reported, at placement. It ends at the order to evict the
-victim. Time after that does not count, because the victim may have used it to save its work.
+The sums begin with the start of the core, by policy, claimant queue and victim queue. A second table also has the victim's user
+and application. A victim is added as soon as it has ended, for any reason. A victim that could not be released is not added.
+The time of a victim begins when its pod started or, if no start was reported, at placement. It ends with the order to evict the
+victim. Later time is left out, because the victim may have used it to save its work.
 
-Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues for
-which the table has no free line, are counted together. Applications are counted together once half of the table is used.
+Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
+for which the table has no free line, share the line `OTHERS`. Once half of the table is used, further applications share a
+line, too.
 """
 
 from collections.abc import Iterable
@@ -15,15 +16,15 @@ from typing import Final, NamedTuple
 from server.model.records import Amounts, Lost
 
 LINES_MAX: Final = 4_096
-"""The largest number of lines of the table, apart from the lines of `OTHERS`: one for each policy."""
+"""The largest number of lines of the table, apart from the lines of `OTHERS`, of which there is one for each policy."""
 SOFT: Final = "soft"
 """The delivery by which a victim is only marked, so that its eviction can be withdrawn (J11)."""
 MINUTE_MS: Final = 60_000
 MINUTES_MAX: Final = 16_384
-"""The largest number of lines by minute that are kept. Beyond it the oldest minute is dropped."""
+"""The largest number of lines by minute. If there are more, the oldest minute is dropped."""
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
-"""The name under which removed queues, and everything for which the table has no free line, are counted."""
+"""The name that stands for removed queues, and for everything for which the table has no free line."""
 
 
 class LossKey(NamedTuple):
@@ -40,11 +41,11 @@ class LossKey(NamedTuple):
 
 
 class Going(NamedTuple):
-    """The order to evict an allocation: policy, queue that gets the capacity, instant, and delivery ("" means "delete").
+    """The order to evict an allocation: the policy, the queue that gets the capacity, the instant, and the delivery ("" means "delete").
 
-    ``softly`` says that the allocation is only marked, and that another operator deletes it (J11). In that case ``awaited`` has the
-    asks for which the allocation is evicted, as long as the core may plan for these asks again. All victims of one order share one
-    object.
+    ``softly`` says that the allocation is only marked, so that another operator deletes it (J11). If so, ``awaited`` has the
+    asks for which the allocation is evicted, as long as the core may plan for these asks again. All victims of one order share
+    one object.
     """
 
     policy: str
@@ -60,9 +61,9 @@ class Going(NamedTuple):
 
 
 class LostWork:
-    """One table of a partition: sums since the core started, and sums by minute as far back as they are kept.
+    """One table of a partition: sums since the core started, and sums by minute for as many minutes as are kept.
 
-    Amounts are by resource type, in the type's unit times milliseconds.
+    Amounts are by resource type, in the unit of the type multiplied by milliseconds.
     """
 
     __slots__ = ("amounts", "complete_ms", "lines", "minutes")
@@ -72,12 +73,12 @@ class LostWork:
         self.amounts: dict[LossKey, Amounts] = {}
         self.minutes: dict[tuple[int, LossKey], tuple[Lost, Amounts]] = {}
         self.complete_ms = 0
-        """The instant since which the sums by minute are complete. It is 0 as long as no minute was dropped."""
+        """The instant since which the sums by minute are complete. It is 0 if no minute was dropped."""
 
     def add(
         self, line: LossKey, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
     ) -> None:
-        """Count a victim that has ended and whose eviction was ordered at ``ordered_ms``."""
+        """Add a victim that has ended and whose eviction was ordered at ``ordered_ms``."""
         held = amounts or {}
         self._add_minute(ordered_ms // MINUTE_MS, line, lost, held)
         line = self._line_to_count(line)
@@ -85,7 +86,10 @@ class LostWork:
         self.amounts[line] = summed(self.amounts.get(line, {}), held)
 
     def _line_to_count(self, line: LossKey) -> LossKey:
-        """Return the line under which to count. Lines of applications fill at most half of the table, because applications come and go."""
+        """Return the line to which a victim with this key is added.
+
+        Lines of applications fill at most half of the table, because applications come and go.
+        """
         if line.application and line not in self.lines and len(self.lines) >= LINES_MAX // 2:
             line = line._replace(application=OTHERS)
         if line in self.lines or len(self.lines) < LINES_MAX:
@@ -105,7 +109,7 @@ class LostWork:
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
     def since(self, instant: int) -> tuple[dict[LossKey, tuple[Lost, Amounts]], int]:
-        """Return the work lost to evictions that were ordered since the beginning of the minute of an instant.
+        """Return the work lost to evictions that were ordered since the beginning of the minute in which an instant lies.
 
         Also return the instant since which the sums are complete.
         """
@@ -148,7 +152,7 @@ def summed(one: Amounts, other: Amounts) -> Amounts:
 
 
 class LostWorkTotals:
-    """The work that victims of one partition lost: by queue, and by queue, user and application."""
+    """The work that victims of one partition lost: one table by queue, and one by queue, user and application."""
 
     __slots__ = ("by_owner", "by_queue")
 

@@ -1,8 +1,8 @@
-"""Nodes, and the indexes that find the best node of a class without looking at all of them (design 6.3, 6.4).
+"""Nodes, and the indexes that find the best node for a class without examining all nodes (design 6.3, 6.4).
 
-*Fair* order keeps one heap for all classes, least used node first. A class gets a heap of its own if too many nodes of the
-shared heap are unsuitable for it. A heap entry counts only while it is the node's current entry. A node that became better for
-some class is written to a log. Each class updates its heap from this log.
+In *fair* order, one heap serves all classes, with the least used node first. A class gets a heap of its own if too many nodes
+of the shared heap are unsuitable for it. A heap entry is valid only while it is the node's current entry. A node that became
+better for a class is written to a log. Each class updates its heap from this log.
 """
 
 import heapq
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from server.state.commitments import Pledge
 
 NodeEntry = int
-"""Rank and arrival number in one number, because a heap of thousands is faster without tuples.
+"""Rank and arrival number as one number, because a heap of thousands of entries is faster without tuples.
 
 The node with the smallest entry is the best, both in fair and in binpacking order.
 """
 NUMBER_BITS: Final = 48
-"""The number of bits for the arrival number, below the rank: enough for the nodes of a thousand years."""
+"""The number of bits for the arrival number, which are below those of the rank. They suffice for the nodes of a thousand years."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 
 HEAP_SLACK: Final = 16
-"""The slack of a heap. A heap is rebuilt when it has more entries than twice its current ones plus this number."""
+"""The slack of a heap. A heap is rebuilt when its number of entries exceeds twice the number of current entries plus this slack."""
 
 
 class Node:
-    """One node. ``free`` is the capacity less usage, foreign pods and pledges, by type index. It may be negative.
+    """One node. ``free`` is the capacity less usage, foreign pods and pledges, by type index. ``free`` may be negative.
 
-    - ``parts`` has the terms of its score.
-    - ``opened`` says that the node's manager has enabled or drained the node since it was added. From then on all its pods are
-      known.
-    - ``holds`` is the number of exclusive pledges on the node. While there are any, the node takes only asks that have a pledge on
+    - ``parts`` has the terms of the node's score.
+    - ``opened`` says that the node's manager has enabled or drained the node since the node was added. From then on, all pods
+      of the node are known.
+    - ``holds`` is the number of exclusive pledges on the node. While there are any, the node takes only asks with a pledge on
       it (G11).
-    - ``changes`` rises when the node opens or closes, when it is updated, and when capacity becomes free on it. It does not rise
-      when capacity is taken. If preemption was refused to an ask that requires the node, the ask is not tried again while
+    - ``changes`` rises when the node opens, closes or is updated, and when capacity becomes free on it. It does not rise when
+      capacity is taken. If preemption was refused to an ask that requires the node, the ask is not tried again while
       ``changes`` stays the same.
     """
 
@@ -94,7 +94,7 @@ class Node:
         return (ask for ask in self.allocations.values() if ask.releasing)
 
     def free_without(self, going: "Iterable[Ask]") -> Amounts:
-        """Return by type the free capacity of the node once the allocations in ``going``, which run on it, are gone."""
+        """Return, by type, the free capacity of the node once the allocations in ``going``, which run on the node, are gone."""
         free = list(self.free)
         for ask in going:
             for index, quantity in ask.ask_class.node_demand:
@@ -105,7 +105,7 @@ class Node:
         """Return whether the node takes placements of asks with these constraints.
 
         A drained node still takes asks that require it by name, because a cordon does not block DaemonSet pods. A node with an
-        exclusive pledge is open to no ask. The asks that have the pledges are checked elsewhere (G11).
+        exclusive pledge is open to no ask. Asks with a pledge on the node are checked elsewhere (G11).
         """
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
@@ -146,24 +146,24 @@ def entry_of(rank: int, node: Node) -> NodeEntry:
 
 
 class LogReader(Protocol):
-    """The owner of a heap that follows the log of nodes. It has read the log of ``log_epoch`` up to ``cursor``."""
+    """The owner of a heap that follows the log of nodes. The reader has read the log of ``log_epoch`` up to ``cursor``."""
 
     cursor: int
     log_epoch: int
 
 
 class NodeIndex:
-    """The order of schedulable nodes, updated as they change.
+    """The order of schedulable nodes, which is updated as nodes change.
 
     - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when entries are removed from the log. A
-      class whose heap has another epoch rebuilds its heap.
-    - ``freed`` lists the nodes on which capacity became free since the last tick. Dead classes are tested on them, and may be
-      requeued (design 6.5). ``reviving`` has the freed nodes with more dead classes than one tick may test.
-    - ``numbered`` has the nodes with an entry, by number.
-    - ``dirty`` has the nodes that changed since a reader last asked for changes, by slot. There are two readers: the columns of
-      snapshots, and the table of free capacity. Each change is kept for both.
-    - ``entered`` counts how often a node opened or was updated while open.
-    - ``domains`` counts allocations by topology domain, for asks with preferences.
+      class whose heap has another epoch builds its heap again.
+    - ``freed`` lists the nodes on which capacity became free since the last tick. Dead classes are tested on these nodes, and
+      may be requeued (design 6.5). ``reviving`` has the freed nodes with more dead classes than one tick may test.
+    - ``numbered`` has the nodes with an entry, by arrival number.
+    - ``dirty`` has the nodes that have changed since a reader last asked for changes, by slot. There are two readers: the
+      columns of snapshots, and the table of free capacity. Each change is kept for both.
+    - ``entered`` is the number of times that a node opened, or was updated while it was open.
+    - ``domains`` has the number of allocations in each topology domain, for asks with preferences.
     """
 
     __slots__ = (
@@ -208,7 +208,7 @@ class NodeIndex:
     def rank(self, node: Node) -> int:
         """Return the number by which the node is sorted: its score, negated for binpacking.
 
-        `_renew` and `placement.take_nodes_fast` compute this number inline.
+        `_renew` and `placement.take_nodes_fast` compute the same number inline.
         """
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
@@ -218,7 +218,7 @@ class NodeIndex:
         node.parts = parts(tuple(node.capacity), self.weights)
 
     def enter(self, node: Node) -> None:
-        """Let the node take placements from now on, unless an exclusive pledge holds it."""
+        """Let the node take placements from now on, unless it has an exclusive hold."""
         self.measure(node)
         if node.holds:
             self.touch(node)
@@ -246,7 +246,7 @@ class NodeIndex:
         self.mark_freed(node)
 
     def let_go(self, node: Node) -> None:
-        """Remove one exclusive hold. After the last one the node takes placements if its manager enabled it."""
+        """Remove one exclusive hold. After the last hold, the node takes placements if its manager has enabled it."""
         node.holds -= 1
         if not node.holds and node.schedulable:
             self.enter(node)
@@ -259,8 +259,8 @@ class NodeIndex:
     def fill(self, node: Node, demand: Demand) -> None:
         """Subtract a demand from the node's free capacity.
 
-        In fair order the node thereby gets a worse rank. In binpacking order it gets a better rank for classes that still fit on
-        it.
+        In fair order, this makes the node's rank worse. In binpacking order, it makes the rank better for classes that still
+        fit on the node.
         """
         free = node.free
         for index, quantity in demand:
@@ -272,7 +272,7 @@ class NodeIndex:
                 self._note(node)
 
     def empty(self, node: Node, demand: Demand) -> None:
-        """Give a demand back to the node's free capacity."""
+        """Add a demand to the node's free capacity."""
         free = node.free
         for index, quantity in demand:
             free[index] += quantity
@@ -284,7 +284,7 @@ class NodeIndex:
             self._note(node)
 
     def changed_slots(self) -> list[int]:
-        """Return the slots of nodes that changed since the last call, for the columns of snapshots."""
+        """Return the slots of nodes that have changed since the last call, for the columns of snapshots."""
         self._hand_out()
         slots = list(self._for_columns)
         self._for_columns.clear()
@@ -292,7 +292,7 @@ class NodeIndex:
 
     @property
     def unread(self) -> set[int]:
-        """Return the slots of nodes that changed since the columns of snapshots were filled."""
+        """Return the slots of nodes that have changed since the columns of snapshots were filled."""
         return {*self._for_columns, *self.dirty}
 
     def with_capacity_for(self, demand: Demand) -> list[Node]:
@@ -308,7 +308,7 @@ class NodeIndex:
         self.dirty.clear()
 
     def mark_freed(self, node: Node) -> None:
-        """Remember until the next tick that asks may fit on this node now."""
+        """Record until the next tick that asks may now fit on this node."""
         if not node.freed:
             node.freed = True
             self.freed.append(node)
@@ -319,7 +319,10 @@ class NodeIndex:
         self.freed.remove(node)
 
     def take_freed(self) -> list[Node]:
-        """Return the nodes on which capacity became free since the last call, in order of the events. Clear their marks."""
+        """Return the nodes on which capacity became free since the last call, in the order of the events.
+
+        Clear the marks of these nodes.
+        """
         freed = self.freed
         self.freed = []
         for node in freed:
@@ -329,7 +332,7 @@ class NodeIndex:
     def largest(self) -> Amounts:
         """Return the largest capacity of the nodes that take placements, by type.
 
-        The value is recomputed after a node opened or was updated.
+        The result is computed again after a node opened or was updated.
         """
         if self._largest[0] != self.entered:
             shapes = (node.capacity for node in self.numbered.values())
@@ -340,10 +343,10 @@ class NodeIndex:
         return self._largest[1]
 
     def read_log(self, reader: LogReader, size: int) -> Iterable[Node] | None:
-        """Return the nodes that became better since the reader last read the log, each once.
+        """Return the nodes that became better since the reader last read the log, without repetitions.
 
-        Return None if the reader has to build its heap of ``size`` entries again, because entries were removed from the log, or
-        because building is cheaper. The reader then calls `mark_read`.
+        Return None if the reader has to build its heap of ``size`` entries again. This is so if entries were removed from the
+        log, or if building is cheaper. The reader calls `mark_read` afterwards.
         """
         if reader.log_epoch != self.epoch:
             return None
@@ -357,12 +360,12 @@ class NodeIndex:
         return dict.fromkeys(self.log[cursor:])
 
     def mark_read(self, reader: LogReader) -> None:
-        """Let a reader continue at the end of the log, because its heap has all entries up to there."""
+        """Let a reader continue at the end of the log, because its heap has all entries of the log."""
         reader.log_epoch = self.epoch
         reader.cursor = self.log_read = len(self.log)
 
     def reorder(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
-        """Apply another node sort policy: recompute all ranks and heaps."""
+        """Apply another node sort policy: compute all ranks and heaps again."""
         self.packing = sort is NodeSort.BINPACKING
         self.weights = weights
         self._cut_log()
@@ -373,12 +376,12 @@ class NodeIndex:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Rebuild the shared heap from the current entries alone."""
+        """Rebuild the shared heap from current entries only."""
         self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
         heapq.heapify(self.heap)
 
     def _renew(self, node: Node) -> None:
-        """Replace the node's entry by one with its present rank. The rank is computed inline, because this is on the placement path."""
+        """Replace the node's entry by one with its present rank. The rank is computed inline, because every placement does this."""
         free, points = node.free, 0
         for index, weight, whole, shift, base in node.parts:
             points += weight * (((whole - free[index]) << shift) // base)
@@ -396,7 +399,7 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log. Skip it if the last entry of the log is this node and is still unread by every class."""
+        """Write the node to the log. Skip it if the last entry of the log is this node, and no class has read that entry yet."""
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return
@@ -423,7 +426,7 @@ class ForeignPods:
 class NodeSlots:
     """The nodes of one partition by their row in the columns.
 
-    A row without a node has None and is in ``free``, for the next new node.
+    A row without a node contains None. Its number is in ``free``, for the next new node.
     """
 
     __slots__ = ("free", "nodes")

@@ -1,4 +1,4 @@
-"""The state of one partition, and look-ups in it. Changes to the state are in `journal` and `tree`."""
+"""The state of one partition, and functions that look things up in it. `journal` and `tree` change the state."""
 
 from server.model.asks import (
     AskSpec,
@@ -33,21 +33,21 @@ class Partition:
     ``node_slots``, ``ended``, ``columns`` and ``round``.
 
     - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.
-    - ``relief`` counts events that may have freed capacity. ``placements`` counts the asks that were placed. A parked gang is tried
-      again when either has changed. A placement matters because it can change which nodes the other members take (design 6.11).
-    - ``owner`` is the resource manager to which the partition belongs. It is "" while the partition has no nodes and no
-      applications.
-    - ``disruptions`` has the number of pods of each disruption group that may be evicted.
+    - ``relief`` is the number of events that may have freed capacity. ``placements`` is the number of placements. A parked gang
+      is tried again when one of the two has changed. A placement matters because it can change which nodes the other members
+      take (design 6.11).
+    - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
+    - ``disruptions`` has, for each disruption group, the number of pods that may be evicted.
     - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
-    - ``deserved`` has the bounds of leaves that share by plain weights (W2). ``shared_for`` is the state for which these bounds
-      were computed.
-    - ``resumption`` is the state of a sync after the manager registered again, in which its reports are compared with earlier ones.
-      It is None without such a sync.
-    - ``shadow`` is the memory of the partition's shadow, or None without a shadow.
+    - ``deserved`` has the bounds of leaves that share by plain weights (W2). ``shared_for`` is the value of the state for which
+      these bounds were computed.
+    - ``resumption`` is the state of a sync in which the manager, after a new registration, reports its objects again to be
+      compared. It is None if no such sync is in progress.
+    - ``shadow`` is the memory of the partition's shadow, None if there is no shadow.
     - ``thrashing`` is the memory of the thrashing monitor.
 
     A shadow reads a shallow copy of its partition in which ``spec``, ``round``, ``thrashing`` and ``deserved`` are the shadow's
-    own. Therefore these four have to stay attributes of the partition itself.
+    own. Therefore these four must be attributes of the partition itself.
     """
 
     __slots__ = (
@@ -139,10 +139,12 @@ class Partition:
         return self.numbers
 
     def decision_id(self, letter: str, now: int) -> str:
-        """Return a new id for a decision. It is made of instant, number and partition, so that it is unique across restarts.
+        """Return a new id for a decision.
 
-        The id names the partition unless that is `default`. If the clock was set back, an id that was in use before a restart could
-        come again. Its number is skipped.
+        The id consists of the instant, a number and the partition, so that it is unique across restarts.
+
+        It names the partition only if the partition is not `default`. If the clock was set back, an id from before a restart
+        could occur again. The number of such an id is skipped.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"
@@ -151,7 +153,7 @@ class Partition:
         return name
 
     def grow(self) -> None:
-        """Lengthen every amount after new resource types were registered."""
+        """Lengthen every list of amounts after new resource types were registered."""
         width = len(self.types)
         if len(self.capacity) == width:
             return
@@ -180,7 +182,7 @@ class Partition:
             node.free.extend(made_up)
 
     def note_end(self, ask: Ask) -> None:
-        """Record for the columns that an allocation ended, if it has a row there, and keep its tags."""
+        """Record for the columns that an allocation ended, if the allocation has a row there, and keep its tags."""
         self.ended.keep(ask.key, ask.tags)
         if ask.row < 0:
             self.columns.changed.pop(ask, None)
@@ -188,16 +190,16 @@ class Partition:
             self.columns.changed[ask] = None
 
     def tags_of(self, key: str) -> Tags:
-        """Return the tags of a pod that is present or ended recently. Return no tags for an unknown pod."""
+        """Return the tags of a pod that is present or ended recently. Return no tags if the pod is unknown."""
         known: Ask | Foreign | None = self.asks.get(key) or self.foreign.pods.get(key)
         if known is not None:
             return known.tags
         return self.ended.get(key)
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
-        """Return the class of asks with the spec's demand and job class and with these constraints. Count one more ask in it.
+        """Return the class of asks with the spec's demand and job class and with these constraints. One more ask is counted in the class.
 
-        The class is made if there is none.
+        If there is no such class, it is created.
         """
         if constraints is spec.constraints:
             found = self.classes.by_spec.get(spec)
@@ -231,7 +233,7 @@ class Partition:
         return AskClass(number, resource, demand, ports, constraints, mask, kind, preferences)
 
     def private_class(self, like: AskClass) -> AskClass:
-        """Return a new class for one reserved ask, with that ask counted in it."""
+        """Return a new class for one ask with a pledge. The ask is counted in the class."""
         mask = self.constraint_index.acquire(like.constraints)
         ports = like.node_demand[len(like.demand) :]
         made = AskClass(
@@ -256,7 +258,7 @@ class Partition:
         self.classes.remove(ask_class)
 
     def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
-        """Return the spec's constraints. The nodes that this ask avoids for now are excluded as well (design 1.8)."""
+        """Return the spec's constraints. They also exclude the nodes that this ask avoids for now (design 1.8)."""
         avoided = self.avoided.get(key)
         if not avoided:
             return spec.constraints

@@ -1,4 +1,4 @@
-"""Waiting asks: groups, jobs, counts, and groups that are parked until something changes (design 6.5)."""
+"""Waiting asks: their groups, jobs and counts, and the groups that are parked until something changes (design 6.5)."""
 
 import bisect
 import heapq
@@ -16,7 +16,7 @@ from server.state.queues import Queue
 def enqueue(partition: Partition, ask: Ask) -> None:
     """Add a waiting ask to its application.
 
-    The ask joins the asks that wait for placeholders, its gang, or else its group.
+    The ask joins the asks that wait for placeholders, or its gang, or else its group.
 
     A gang member joins a group instead of its gang in two cases: enough members are placed already, or the ask has a pledge.
     """
@@ -49,7 +49,7 @@ def enqueue_unqueued(partition: Partition) -> None:
 
 
 def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
-    """Return the job that a member's spec names. The job is created, without members, if the application does not have it."""
+    """Return the job that the spec of a member names. If the application does not have the job, it is created without members."""
     job = application.jobs.get(spec.job_key)
     if job is None:
         number = partition.next_number()
@@ -61,7 +61,7 @@ def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job
 
 
 def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one more waiting ask in its class, its queues and the partition."""
+    """Add one waiting ask to the counts of its class, its queues and the partition."""
     ask_class.pending += 1
     if not ask_class.dead:
         partition.classes.live_asks += 1
@@ -78,7 +78,7 @@ def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask less. If a dead class has no waiting asks left, it is no longer dead."""
+    """Subtract one waiting ask from the counts. If a dead class has no waiting asks left, it is no longer dead."""
     blocking: Queue | None = leaf
     while blocking is not None:
         if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
@@ -92,7 +92,7 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
-    """Add ``count`` to the number of waiting firm asks, for which queues on the path keep headroom (J4). ``count`` may be negative."""
+    """Add ``count`` to the number of waiting firm asks for which queues on the path keep headroom (J4). ``count`` may be negative."""
     usage.await_firm(leaf, ask_class.demand, count)
     if count < 0:
         usage.relieve_firm(partition, leaf)
@@ -132,7 +132,7 @@ def _by_age(ask: Ask) -> tuple[int, int]:
 
 
 def _insert(group: Group, ask: Ask) -> bool:
-    """Insert an ask among the group's waiting asks, sorted by `Ask.sort_key`. Return whether the ask is the first one now."""
+    """Insert an ask among the group's waiting asks, sorted by `Ask.sort_key`. Return whether the ask is now the first one."""
     asks = group.asks
     last = asks[-1]
     since = last.pending_since
@@ -150,12 +150,12 @@ def _insert(group: Group, ask: Ask) -> bool:
 
 
 def by_turn(ask: Ask) -> tuple[int, int, int]:
-    """Return the sort key of P4: most missed opportunities first, then age and arrival."""
+    """Return the sort key of P4: most missed opportunities first, then age, then arrival."""
     return ask.cycle, ask.pending_since, ask.arrival
 
 
 def claims_in_turn(ask: Ask) -> tuple[int, int, int, int]:
-    """Return the sort key of P4 among all asks of a leaf, which begins with the priority.
+    """Return the sort key of P4 among all asks of a leaf. It begins with the priority.
 
     `WaitingAsk.turn` has the same order as this key.
     """
@@ -163,7 +163,7 @@ def claims_in_turn(ask: Ask) -> tuple[int, int, int, int]:
 
 
 def _join_hold(partition: Partition, ask: Ask) -> None:
-    """Add an ask to those that wait for a placeholder of their application. The next tick looks for a placeholder."""
+    """Add an ask to the asks that wait for a placeholder of their application. The next tick looks for a placeholder."""
     application, name = ask.application, ask.spec.task_group
     hold = application.holds.get(name)
     if hold is None:
@@ -175,7 +175,7 @@ def _join_hold(partition: Partition, ask: Ask) -> None:
 
 
 def let_go(partition: Partition, ask: Ask) -> None:
-    """Turn an ask that waits for placeholders into an ordinary ask, which waits for none."""
+    """Turn an ask that waits for placeholders into an ordinary ask, which does not wait for placeholders."""
     dequeue(partition, ask)
     ask.ordinary = True
     enqueue(partition, ask)
@@ -217,9 +217,9 @@ def park_job(partition: Partition, job: Job) -> None:
 
 
 def regroup(partition: Partition, job: Job) -> None:
-    """Enqueue a job's waiting members again, because enough members are placed now, or no longer enough.
+    """Enqueue a job's waiting members again, because the number of placed members is now sufficient, or no longer sufficient.
 
-    If enough members are placed, the others become ordinary asks. If not, they wait for further members again.
+    If enough members are placed, the others become ordinary asks. If not, they wait for more members again.
     """
     waiting = [
         ask
@@ -232,9 +232,9 @@ def regroup(partition: Partition, job: Job) -> None:
 
 
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
-    """Take a waiting ask (placed, released or changed) out of its group or job.
+    """Remove a waiting ask from its group or job, because it was placed, released or changed.
 
-    If the ask is gone ``for_good``, it may stay in the list of its group, and is removed when it comes to the front. An ask that
+    If the ask is gone ``for_good``, it may stay in the list of its group. It is removed when it comes to the front. An ask that
     may come back with another place in the order must be removed from the list at once.
     """
     group = ask.group
@@ -251,7 +251,7 @@ def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
 
 
 def pop_first(partition: Partition, group: Group) -> Ask:
-    """Take the first ask of a group, which is then placed. The group is on top of its application's heap."""
+    """Remove the first ask of a group, which is then placed. The group must be on top of its application's heap."""
     application, asks = group.application, group.asks
     ask = asks.popleft()
     ask.group = None
@@ -280,9 +280,9 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask less.
+    """Subtract one waiting ask from the counts.
 
-    Its class must be neither dead nor blocked on the path: `_count_gone` is for dead and blocked classes.
+    Its class must be neither dead nor blocked on the path. `_count_gone` is for such classes.
     """
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
@@ -350,7 +350,7 @@ def _drop_group(partition: Partition, group: Group) -> None:
 
 
 def park(group: Group, waiting: list[Group]) -> None:
-    """Park a group until the class or limiter that blocks it can take it again."""
+    """Park a group until the class or limiter that blocks it may take it again."""
     group.parked = True
     group.entry = None
     waiting.append(group)
@@ -365,14 +365,14 @@ def wake(groups: list[Group]) -> None:
 
 
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
-    """Mark a class as dead, because no node can take it now. It stays dead until some node has more free capacity (design 6.5)."""
+    """Mark a class as dead, because no node can take it now. It stays dead until a node has more free capacity (design 6.5)."""
     ask_class.dead = True
     partition.classes.dead.add(ask_class)
     partition.classes.live_asks -= ask_class.pending
 
 
 def revive_class(partition: Partition, ask_class: AskClass) -> None:
-    """Revive a dead class that some node may take again, and unpark its groups."""
+    """Revive a dead class that a node may take again, and unpark its groups."""
     ask_class.dead = False
     partition.classes.dead.discard(ask_class)
     partition.classes.live_asks += ask_class.pending
@@ -382,7 +382,7 @@ def revive_class(partition: Partition, ask_class: AskClass) -> None:
 
 
 def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
-    """Block a class that does not fit into the limiter. Return the list in which its groups are parked."""
+    """Block a class that does not fit into the limiter. Return the list in which the groups of the class are parked."""
     waiting = limiter.blocked.get(ask_class)
     if waiting is None:
         waiting = limiter.blocked[ask_class] = []

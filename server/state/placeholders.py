@@ -1,8 +1,8 @@
-"""The placeholders of applications, with which the published interface declares gangs (docs/gang-placeholders.md).
+"""The placeholders of applications. With them, the published interface declares gangs (docs/gang-placeholders.md).
 
-A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state remembers what was declared.
-Which placeholders exist is read from the application's asks and allocations. Thus no ask waits for a placeholder that was
-preempted, deleted or timed out.
+A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state stores only what was
+declared. The existing placeholders are read from the application's asks and allocations. Thus no ask waits for a placeholder
+that was preempted, deleted or timed out.
 """
 
 import enum
@@ -26,7 +26,7 @@ PLACEHOLDERS: Final = "(placeholders)"
 
 
 class GangStyle(enum.Enum):
-    """The outcome for an application whose placeholders were not all placed in time."""
+    """The outcome for an application whose placeholders are not all placed in time."""
 
     SOFT = "Soft"
     """The application continues without the missing placeholders."""
@@ -35,17 +35,17 @@ class GangStyle(enum.Enum):
 
     @classmethod
     def of(cls, word: str) -> "GangStyle":
-        """Return the style for a word of the wire: Hard for "Hard", Soft for any other word, as published."""
+        """Return HARD for "Hard" and SOFT for every other value of the field, as YuniKorn does."""
         return cls.HARD if word == cls.HARD.value else cls.SOFT
 
 
 class Reserve:
     """The placeholders that an application declared.
 
-    ``wanted`` is the sum, by type, that the placeholders have to reach before any other ask of the application is placed. A
-    placeholder that ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395). ``came`` is
-    the sum of the existing placeholders, waiting and placed, by type. ``count`` is their number. ``since_ms`` is when the first of
-    them was made, 0 if there are none.
+    ``wanted`` is the sum, by type, that the placeholders must reach before any other ask of the application is placed. A
+    placeholder that ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395).
+    ``came`` is the sum of the existing placeholders, waiting and placed, by type. ``count`` is the number of these
+    placeholders. ``since_ms`` is the instant at which the first of them was created, 0 if there are none.
     """
 
     __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
@@ -60,11 +60,11 @@ class Reserve:
 
     @property
     def has_come(self) -> bool:
-        """Return whether the existing placeholders sum up to what was declared, in every type."""
+        """Return whether the existing placeholders reach the declared sum in every type."""
         return all(self.came[name] >= quantity for name, quantity in self.wanted.items())
 
     def lower(self, resource: Resource) -> None:
-        """Count one placeholder less, and lower ``wanted`` by its amounts."""
+        """Subtract one placeholder from the count, and its amounts from ``came`` and ``wanted``."""
         self.count -= 1
         self.came.subtract(dict(resource))
         if not self.count:
@@ -78,22 +78,22 @@ class Reserve:
 
 
 class Hold(Job):
-    """Real asks of one task group ("" for none) that wait for placeholders of their application.
+    """Real asks of one task group ("" if they have none) that wait for placeholders of their application.
 
-    A hold is never complete. Its members are placed when they replace a placeholder. If no placeholder is left for them, they
-    become ordinary asks.
+    A hold is never complete. Its members are placed when they replace a placeholder. If no placeholder is left for members,
+    they become ordinary asks.
     """
 
     __slots__ = ()
 
     @property
     def gathered(self) -> bool:
-        """Return False: the members of a hold are never placed together."""
+        """Return False, because the members of a hold are never placed together."""
         return False
 
 
 def is_reserving(application: "Application") -> bool:
-    """Return whether the application still waits for placeholders: it has declared some, and is Accepted.
+    """Return whether the application still waits for placeholders. It does so if it has declared placeholders and is Accepted.
 
     While it waits, only its placeholders are placed.
     """
@@ -106,9 +106,9 @@ def is_reserving(application: "Application") -> bool:
 
 
 def is_complete(partition: "Partition", application: "Application") -> bool:
-    """Return whether an application uses as much as its placeholders have to reach.
+    """Return whether an application's usage has reached the sum that its placeholders must reach.
 
-    Before that, only placeholders of it are placed. Return True if it declared no placeholders.
+    Before that, only its placeholders are placed. Return True if the application declared no placeholders.
     """
     reserve, index = application.reserve, partition.types.index
     usage = application.usage
@@ -121,7 +121,7 @@ def is_complete(partition: "Partition", application: "Application") -> bool:
 def is_held(ask: "Ask") -> bool:
     """Return whether a waiting ask has to wait for placeholders.
 
-    Asks that no longer have to wait become ordinary asks in the tick that serves such asks.
+    Asks that no longer have to wait become ordinary asks in the tick that looks for their placeholders.
     """
     application, spec = ask.application, ask.spec
     if application.reserve is None or spec.placeholder or ask.ordinary or ask.pledge is not None:

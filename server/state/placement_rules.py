@@ -1,9 +1,9 @@
-"""The choice of an application's queue: the partition's placement rules, in order, with a small interface to the queues.
+"""The choice of an application's queue: the partition's placement rules are tried in order. They see the queues through a small interface.
 
-In five cases a rule is skipped, and the reason remembered: if it gives no queue, a queue that it may not create, a parent queue, a
-queue that takes no applications, or a queue to which the user may not submit. After the last rule, `root.default` is tried if it
-exists. For applications that are recovered by force, the recovery queue follows. If no queue is found, the application is refused
-with all remembered reasons.
+A rule is skipped in five cases, and the reason is remembered: the rule gives no queue, a queue that it may not create, a parent
+queue, a queue that takes no applications, or a queue to which the user may not submit. After the last rule, `root.default` is
+tried if it exists. For applications that are recovered by force, the recovery queue is tried last. If no queue is found, the
+application is refused with all remembered reasons.
 """
 
 import re
@@ -25,10 +25,10 @@ from server.model.quota import (
 DEPTH_MAX: Final = 32
 """The largest number of levels in the path of a queue that a rule may create."""
 MATCHED_MAX: Final = 256
-"""The largest number of characters of a user's or group's name on which a filter's regular expression is tried."""
+"""The largest number of characters of a user's or group's name to which a filter's regular expression is applied."""
 FORCE_TAG: Final = "application.create.force"
 NO_RULES: Final = (PlacementRule(kind="provided"),)
-"""The rules of a partition without rules: the client has to name a queue that exists."""
+"""The rules of a partition for which no rules are configured: the client has to name an existing queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PlacementFacts:
 
 @dataclass(frozen=True, slots=True)
 class FoundQueue:
-    """The leaf that an application gets, at ``path``. If ``create`` is true, the leaf has to be created first."""
+    """The leaf for an application, at ``path``. If ``create`` is true, the leaf has to be created first."""
 
     path: str
     create: bool
@@ -55,10 +55,10 @@ class Refused:
 
 
 class Lookup(Protocol):
-    """The queues as the rules see them."""
+    """The queues in the form in which the rules see them."""
 
     def find(self, path: str) -> PlacementFacts | None:
-        """Return the queue at a path, if there is one."""
+        """Return the facts of the queue at a path, or None if there is no such queue."""
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
         """Return whether the user may submit to an existing queue. An access list of that queue or of an ancestor must allow it."""
@@ -67,7 +67,7 @@ class Lookup(Protocol):
 def place_application(
     rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
 ) -> FoundQueue | Refused:
-    """Return the queue of a new application, from the first rule that gives one, or why there is none."""
+    """Return the queue of a new application from the first rule that gives a queue, or the reasons why there is none."""
     reasons: list[str] = []
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, FoundQueue):
@@ -119,7 +119,7 @@ def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 
 
 def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
-    """Return the name that the rule gives its queue. Dots are replaced, except in a fixed value and in a qualified name."""
+    """Return the name that the rule gives its queue. Dots are replaced, except in fixed values and in qualified names."""
     if rule.kind == "fixed":
         return rule.value
     if rule.kind == "user":
@@ -144,7 +144,10 @@ def _undotted(written: str) -> str:
 
 
 def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
-    """Return the queue that the parent rule gives. The queue must not be a leaf. It must exist, unless that rule may create it."""
+    """Return the queue that the parent rule gives.
+
+    The queue must not be a leaf. The queue must exist, unless the parent rule may create it.
+    """
     if rule.parent is None:
         return ROOT
     path = _queue_of(rule.parent, application, lookup)
@@ -180,7 +183,7 @@ def _matches(name: str, names: frozenset[str], pattern: str) -> bool:
 def _admit(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> FoundQueue | Refused:
-    """Return the queue at a path, if it takes this application or may be created for it."""
+    """Return the queue at a path if it takes this application or may be created for it."""
     if is_below(path, RECOVERY_QUEUE):
         return Refused(f"{path} is only for applications recovered by force")
     facts = lookup.find(path)
@@ -198,7 +201,7 @@ def _admit(
 def _create(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> FoundQueue | Refused:
-    """Return a queue to create, if its names are valid and the nearest existing ancestor takes new queues."""
+    """Return a queue that must be created, if its names are valid and the nearest existing ancestor takes new queues."""
     if not rule.create:
         return Refused(f"queue {path} does not exist, and the rule may not create it")
     if path.count(".") >= DEPTH_MAX:

@@ -16,7 +16,7 @@ REFUSED_MAX: Final = 3
 
 
 class Placements(NamedTuple):
-    """What a check asks about: the asks with their nodes, and the allocations that would be gone."""
+    """The subject of a check: the asks with their nodes, and the allocations that would be gone."""
 
     policy: str
     nodes: tuple[tuple[str, str], ...]
@@ -27,8 +27,8 @@ class Placements(NamedTuple):
 class PlanCheck:
     """A question to a manager about one plan.
 
-    ``asks`` are the asks that the question is about. The answer is late from ``overdue_ms`` on. ``fits`` says that the manager
-    answered: the asks fit. ``decision_id`` is the decision that carries the plan out, "" as long as there is none.
+    ``asks`` are the asks in the question. The answer is overdue from ``overdue_ms`` on. ``fits`` says that the manager has
+    answered that the asks fit. ``decision_id`` is the decision that carries out the plan, "" while there is none.
     """
 
     check_id: str
@@ -40,17 +40,17 @@ class PlanCheck:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the keys of the asks that the check is about."""
+        """Return the keys of the asks in the question."""
         return tuple(key for key, _ in self.about.nodes)
 
 
 class PlanChecks:
     """The checks of one partition that have not ended.
 
-    - ``open`` has the checks by id. ``by_ask`` has them by the key of each of their asks. An ask has at most one check.
-    - ``refused`` counts, for each ask, how many checks in a row its manager answered with "it does not fit".
-    - ``answers`` counts the checks that were answered, and those whose answer did not come in time. When this number rises, asks
-      that had to wait may be planned for.
+    - ``open`` has the checks by id. ``by_ask`` has the checks by the key of each of their asks. An ask has at most one check.
+    - ``refused`` has, for each ask, the number of checks in a row that its manager answered with "it does not fit".
+    - ``answers`` is the number of checks that were answered or whose answer did not come in time. When this number rises,
+      policies may plan for asks that had to wait.
     """
 
     __slots__ = ("answers", "by_ask", "open", "refused")
@@ -80,10 +80,10 @@ class PlanChecks:
         return check is not None and not check.fits
 
     def is_granted(self, key: str) -> bool:
-        """Return whether the ask's manager answered that the ask fits, and the plan was not carried out yet."""
+        """Return whether the ask's manager answered that the ask fits, and the plan has not been carried out yet."""
         check = self.by_ask.get(key)
         return check is not None and check.fits and not check.decision_id
 
     def granted(self) -> list[str]:
-        """Return the keys of the asks that `is_granted` holds for."""
+        """Return the keys of the asks for which `is_granted` is true."""
         return [key for key in self.by_ask if self.is_granted(key)]

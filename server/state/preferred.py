@@ -1,4 +1,4 @@
-"""The preference scores of nodes for one class of asks, and a heap, by score, of the nodes on which the class fits (design 6.15)."""
+"""The preference scores of nodes for one class of asks, and a heap of the nodes on which the class fits, sorted by score (design 6.15)."""
 
 from server.model.asks import Preferences
 from server.state.constraints import term_holds
@@ -17,14 +17,15 @@ Key = tuple[int, NodeEntry]
 class Preferred:
     """The preferences of one class.
 
-    - ``keys`` are the labels that the terms read. ``sums`` keeps, by the values of these labels, the sum of the weights of the
-      terms that hold. It is not used if a term reads the name of the node.
-    - ``heap`` has a key for each node on which the class fits. This key is at most the node's present key. ``heap`` is None until
-      it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
-    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels: it has one heap of nodes for each
-      combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` counts the entries with which the heaps were built
-      and each entry added since, so that heaps are built again at last even if their entries are always removed.
-    - ``seen`` is what `steps` returned when the heap was built.
+    - ``keys`` are the labels that the terms read. ``sums`` has the sum of the weights of the terms that hold, by the values of
+      these labels. ``sums`` is not used if a term reads the name of the node.
+    - ``heap`` has a key for each node on which the class fits. This key is at most as large as the node's present key. ``heap``
+      is None until it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
+    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels. It has one heap of nodes for each
+      combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of entries with which the heaps
+      were built, plus the number added since. Because of it, heaps are built again after a time even if their entries are
+      always removed.
+    - ``seen`` is the result of `steps` when the heap was built.
     """
 
     __slots__ = (
@@ -91,7 +92,7 @@ class Preferred:
     def key(self, node: Node, domains: DomainCounts) -> Key:
         """Return the rank of a node.
 
-        A node without an entry, which only asks that require it may use, comes first among equal scores.
+        Among nodes with equal scores, a node without an entry comes first. Only asks that require such a node may use it.
         """
         entry = -1 if node.entry is None else node.entry
         return -self.score(node, domains), entry

@@ -1,9 +1,9 @@
 """Queues that are made before the configuration that adds them comes into force. Applying the configuration then takes less time.
 
-Making 10,000 queues takes about as long as all other work of applying a configuration with so many queues. A prepared queue equals
-the queue that the event would make. A prepared queue that no longer fits the state is not used. Therefore preparations change no
-decision, and a replay works without them. The queues that the event removes are kept here as well, because freeing their memory
-takes time too.
+Making 10,000 queues takes about as long as all other work of applying a configuration with that many queues. A prepared queue
+equals the queue that the event of the configuration would make. A prepared queue that no longer fits the state is not used.
+Therefore preparations change no decision, and a replay works without them. This module also keeps the queues that the event
+removes, because freeing their memory takes time, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,9 +21,9 @@ from server.state.queues import Queue
 from server.state.types import replaced
 
 PIECE: Final = 500
-"""The number of queues that are made or freed in one piece, which takes about 4 ms."""
+"""The number of queues that are made or freed in one piece. One piece takes about 4 ms."""
 READ_PIECE: Final = 4_000
-"""The number of specifications that are read in one piece, which takes about as long."""
+"""The number of specifications that are read in one piece. One piece takes about 4 ms."""
 Limiters = tuple[Limiter | None, Limiter | None]
 _OWN: Final = attrgetter(*(one.name for one in fields(QueueSpec) if one.name != "children"))
 _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one.name != "root"))
@@ -32,12 +32,13 @@ _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one
 class Prepared:
     """The prepared queues, limiters and measures of one partition for one specification.
 
-    ``before`` is the specification in force when they were made. ``spec`` is the new one. If both are equal, ``is_same`` is set,
-    and ``before`` stays in force. ``names`` are the partition's resource types once the new specification is in force. ``capacity``
-    is its capacity in these types. ``made`` has each queue to be added, by the identity of its specification. ``used`` gets those
-    of them that the event adds. For each queue that exists already, ``limiters`` has the limiters that it has while it is empty,
-    and ``measures`` its measure with the scales. ``removed`` gets the queues that the event removes. If the partition is new,
-    ``is_applied`` says that the specification is in force in it, so that the event only adds it.
+    ``before`` is the specification that was in force when they were made. ``spec`` is the new specification. If both are equal,
+    ``is_same`` is set, and ``before`` stays in force. ``names`` are the partition's resource types once the new specification
+    is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to be added, by the identity
+    of their specifications. ``used`` gets the queues in ``made`` that the event adds. For each existing queue, ``limiters`` has
+    the limiters that the queue has while it is empty, and ``measures`` has its measure with the scales. ``removed`` gets the
+    queues that the event removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
+    that the event only adds it.
     """
 
     __slots__ = (
@@ -69,21 +70,24 @@ class Prepared:
         self.made: dict[int, Queue] = {}
 
     def make(self) -> Iterator[None]:
-        """Make everything in pieces. After each piece the caller may do other work, even if that work changes the state."""
+        """Make all prepared objects in pieces. After each piece the caller may do other work, even if that work changes the state."""
         yield from self._compare()
         yield from self._learn_types()
         yield from self._make_queues()
 
     def fits(self) -> bool:
-        """Return whether the prepared amounts have exactly the partition's resource types, once these include the specification's."""
+        """Return whether the prepared amounts have exactly the resource types of the partition.
+
+        The types of the specification must have been added to the partition before.
+        """
         return self.partition.types.names == self.names
 
     def has_measures(self) -> bool:
-        """Return whether the measures are those of the partition's capacity. Call it only if `fits`."""
+        """Return whether the measures were computed from the partition's present capacity. It may be called only if `fits` is true."""
         return self.partition.capacity == self.capacity
 
     def take(self, parent: Queue, spec: QueueSpec) -> Queue | None:
-        """Return the queue that was made for a specification below a parent, or None. Call it only if `fits`."""
+        """Return the queue that was made for a specification below a parent, or None. It may be called only if `fits` is true."""
         found = self.made.pop(id(spec), None)
         if found is None:
             return None
@@ -94,7 +98,7 @@ class Prepared:
         return found
 
     def drop(self) -> Iterator[None]:
-        """Free, in pieces, what was not used and the queues that the event removed."""
+        """Free, in pieces, the prepared objects that were not used, and the queues that the event removed."""
         for table in (self.made, self.limiters, self.measures):
             left: dict[Any, Any] = table
             while left:
@@ -127,7 +131,7 @@ class Prepared:
                 yield
 
     def _learn_types(self) -> Iterator[None]:
-        """Add the types that the specification brings, in the order in which the event registers them."""
+        """Add the types that the specification names, in the order in which the event registers them."""
         known = dict.fromkeys(self.partition.types.names)
         known.update(dict.fromkeys(name for name, _ in self.spec.node_weights))
         rest = [self.spec.root]
@@ -173,7 +177,7 @@ class Prepared:
 def _limiters(
     queue: Queue, spec: QueueSpec, index: Mapping[str, int], *, has_classes: bool
 ) -> Limiters:
-    """Return the limiter of an empty queue and the one of its firm use, as `tree.relimit` makes them."""
+    """Return the limiter of an empty queue and the limiter of its firm use, in the form in which `tree.relimit` makes them."""
     limiter = firm = None
     if queue.parent is not None and spec.max is not None:
         limiter = Limiter("queue", queue.path, queue, spread(spec.max, index))

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 Child = Union["Queue", "Application"]
 ChildEntry = tuple[Any, ...]
-"""The sort key of a child, followed by the child. Keys of two children always differ, so children themselves are never compared."""
+"""The sort key of a child, followed by the child.
+
+The keys of two children always differ, so that the children themselves are never compared.
+"""
 
 
 class QueueState(enum.StrEnum):
@@ -27,22 +30,24 @@ class QueueState(enum.StrEnum):
 
 
 class Queue:
-    """One queue. Amounts are lists by type index. ``usage`` includes victims that still terminate.
+    """One queue. Amounts are lists by type index. ``usage`` includes victims that are still terminating.
 
     - ``firm_held`` is the part of usage and promises that belongs to firm asks. ``firm_waiting`` is the sum of the requests of
       waiting firm asks without a pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in or below the queue is known to be
-      placeable. ``best`` is the highest priority of these asks, as seen inside the queue. ``priority`` is that priority as the
-      parent sees it. ``best`` and ``priority`` may be too high for a while, and are corrected when the queue comes to the top of
-      the heap. They are never too low (design 6.4).
-    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has the amounts
-      by which the queue's own usage is divided. The two differ only where shares are in proportion to weights (W5).
-      ``measure_scales`` and ``basis_scales`` are the divisors that are computed from them.
-    - ``climb`` has (queue, parent) pairs for the queue and each ancestor but the root, for updates on every level.
+    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in the queue or below it is known
+      to be placeable. ``best`` is the highest priority of the placeable asks, as seen inside the queue. ``priority`` is this
+      priority as the parent sees it. ``best`` and ``priority`` may be too high for a while, and are corrected when the queue
+      comes to the top of the heap. They are never too low (design 6.4).
+    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has the
+      amounts by which the queue's own usage is divided. The two differ only if shares are in proportion to weights (W5).
+      ``measure_scales`` and ``basis_scales`` are the divisors computed from them.
+    - ``climb`` has a (queue, parent) pair for the queue and for each ancestor except the root. It is used to update every
+      level.
     - ``above`` is the queue's parent, None if the parent is the root. Waiting asks are counted in queues that have a limit or
-      siblings: by class in ``pending``, and together in ``pending_asks``. A root has no limit and no siblings. It counts only the
-      asks that wait in it, and `waiting` adds the asks below it.
-    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (invariant 18). The sum never falls.
+      siblings: for each class in ``pending``, and together in ``pending_asks``. The root has no limit and no siblings. The root
+      counts only the asks that wait in the root itself, and `waiting` adds the asks below it.
+    - ``lost`` is the sum of the amounts that the queue lost by external events, for the thrashing monitor (invariant 18). The
+      sum never falls.
     """
 
     __slots__ = (
@@ -127,7 +132,7 @@ class Queue:
         self.configure(spec)
 
     def configure(self, spec: QueueSpec) -> None:
-        """Apply a specification. The caller rebuilds limits and order afterwards."""
+        """Apply a specification. The caller must rebuild limits and order afterwards."""
         self.spec = spec
         self.leaf = not spec.parent
         properties = spec.properties
@@ -148,13 +153,13 @@ class Queue:
         self.basis_scales = self.measure_scales if basis is None else scales(basis)
 
     def untie(self) -> None:
-        """Cut the references of a removed queue to itself, so that no garbage collection has to free it (`rpc/garbage`)."""
+        """Cut the references from a removed queue to itself, so that no garbage collection is needed to free it (`rpc/garbage`)."""
         self.climb = ()
         self.heap.clear()
         self.limiter = self.firm = None
 
     def seen(self, priority: int) -> int:
-        """Return a priority inside this queue as its parent sees it (G5)."""
+        """Return a priority inside this queue as the parent of the queue sees it (G5)."""
         return adjusted(priority, self.offset, fence=self.fence)
 
     def waiting(self) -> "Counter[AskClass]":
@@ -174,7 +179,7 @@ class Queue:
             queue = queue.parent
 
     def walk(self) -> Iterator["Queue"]:
-        """Yield the queue and all queues below it, parents first, children by name."""
+        """Yield the queue and all queues below it, parents first, and children in the order of their names."""
         yield self
         for name in sorted(self.children):
             yield from self.children[name].walk()

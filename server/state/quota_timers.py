@@ -1,8 +1,9 @@
-"""The timers of quota runs: when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
+"""The timers of quota runs: they say when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
 
-A timer belongs to a configured queue with a delay and a max. Three events arm a timer: a configuration that lowers the max, sets
-another delay or turns quota preemption on; the end of a sync; and usage that is forced over the max. This module decides when a run
-is due. Another module plans which pods are evicted, and commitments say whether a run is open.
+A timer belongs to a configured queue with a delay and a max. Three events arm a timer. The first is a configuration that lowers
+the max, sets another delay or turns quota preemption on. The second is the end of a sync. The third is usage that is forced
+over the max. This module decides when a run is due. Another module plans which pods are evicted. Commitments say whether a run
+is open.
 """
 
 import enum
@@ -25,11 +26,11 @@ class Move(enum.StrEnum):
     ARMED = "armed"
     RESTARTED = "restarted"
     KEPT = "kept"
-    """The timer was not restarted by another change. The earlier instant stays (`keep-earliest`)."""
+    """Another change did not restart the timer. The earlier instant stays in force (`keep-earliest`)."""
     WITHIN = "within"
     """The timer was disarmed, because the queue is within its maximum."""
     RAISED = "raised"
-    """The timer was disarmed by a raised maximum, although the queue still exceeds it. The maximum is not enforced (Q4)."""
+    """A raised maximum disarmed the timer, although the queue still exceeds the maximum. The maximum is not enforced (Q4)."""
     OFF = "off"
     """The timer was disarmed, because the delay, the maximum, the queue or quota preemption no longer exists."""
     DROPPED = "dropped"
@@ -37,7 +38,7 @@ class Move(enum.StrEnum):
 
 
 class QuotaNote(NamedTuple):
-    """A report on a queue's timer for people. ``over`` names types beyond the max."""
+    """A report on a queue's timer for people. ``over`` names the types that exceed the max."""
 
     queue: str
     move: Move
@@ -58,7 +59,7 @@ def rearm(
 ) -> tuple[int | None, Move | None]:
     """Return a queue's timer after a configuration: the new instant, and the event to report.
 
-    ``over`` names the types in which the queue uses more than the new maximum. ``before`` is None if the queue is newly
+    ``over`` names the types of which the queue uses more than the new maximum. ``before`` is None if the queue is newly
     configured.
     """
     delay = after.properties.quota_delay_ms
@@ -88,7 +89,7 @@ def _armed(spec: QueueSpec, due_ms: int | None, fresh_ms: int) -> tuple[int, Mov
 
 
 def _is_lowered(before: Limit | None, after: Limit) -> bool:
-    """Return whether a type has a lower limit than before. A type that was not named had no limit (Q3)."""
+    """Return whether a type has a lower limit than before. A type that the old limit did not name had no limit (Q3)."""
     had = dict(before or ())
     return any(name not in had or most < had[name] for name, most in after)
 
@@ -96,7 +97,7 @@ def _is_lowered(before: Limit | None, after: Limit) -> bool:
 def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
     """Return the types of which the queue uses more than its max. If ``spec`` is given, its max is used instead.
 
-    Victims that are releasing do not count (Q3, Q9).
+    Releasing victims are not counted (Q3, Q9).
     """
     index = partition.types.index
     return tuple(
@@ -112,9 +113,9 @@ def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> t
 def on_configuration(
     partition: Partition, before: PartitionSpec, now: int
 ) -> Parts[list[QuotaNote]]:
-    """Update all timers, in parts, after a configuration was applied, and return what to report.
+    """Update all timers, in parts, after a configuration was applied. Return the notes to report.
 
-    ``before`` is the configuration that was in force until now. Call this only after the sync (Q7).
+    ``before`` is the configuration that was in force until now. This function may be called only after the sync (Q7).
     """
     if not partition.spec.preemption.quota_enabled:
         return _disarm_all(partition)  # Q1, Q3
@@ -146,26 +147,24 @@ def _change(
 
 
 def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
-    """Arm the timer of each configured queue over its max with the full delay (Q7).
+    """Arm the timer of each configured queue over its max with the full delay, because all pods are known now (Q7).
 
-    All pods are known now.
-
-    Timers that were set before are replaced. A queue without a delay gets no timer. If quota preemption is off, no queue gets
-    one.
+    A new timer replaces a timer that was set before. A queue without a delay gets no timer. If quota preemption is off, no
+    queue gets a timer.
     """
     return _arm_all(partition, now)
 
 
 def on_restart(partition: Partition) -> None:
-    """Clear all timers, because the shim registers again. They are armed again when its sync is complete (Q7)."""
+    """Clear all timers, because the shim registers again. The timers are armed again when the sync of the shim is complete (Q7)."""
     partition.quota_due.clear()
 
 
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
     """Arm timers after a restored or resized allocation raised the usage of these types (Q7).
 
-    Each queue on the path gets a timer if it is over its max in one of these types and has no timer yet. Call this only after the
-    sync.
+    Each queue on the path gets a timer if it is over its max in one of these types and has no timer yet. Callers must not call
+    this function before the sync is complete.
     """
     names = {partition.types.names[index] for index in grown}
     notes: list[QuotaNote] = []
@@ -187,7 +186,7 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
     """Arm the timer of a configured queue with its full delay.
 
-    Do nothing if the queue is within its max or has no delay.
+    Do nothing if the usage of the queue is within its max, or if the queue has no delay.
 
     Dynamic and draining queues have no timer (Q17).
     """
@@ -221,14 +220,17 @@ def next_due(partition: Partition) -> int | None:
 
 
 def due(partition: Partition, now: int) -> list[str]:
-    """Return the queues whose timer is due, earlier instants first (Q6). Of queues with one instant, the deepest comes first."""
+    """Return the queues whose timer is due, earlier instants first (Q6).
+
+    If several queues have the same instant, the deepest queue comes first.
+    """
     instants = partition.quota_due
     found = [path for path, instant in instants.items() if instant <= now]
     return sorted(found, key=lambda path: (instants[path], -path.count("."), path))
 
 
 def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
-    """Remove a queue's timer that is due. Return whether to start a run, and the events to report (Q5)."""
+    """Remove the timer of a queue whose timer is due. Return whether a run must start, and the events to report (Q5)."""
     instant = partition.quota_due.pop(path)
     beyond = over(partition, partition.queues[path])
     if not beyond:
@@ -244,12 +246,12 @@ def is_running(partition: Partition, path: str) -> bool:
 
 
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
-    """Return whether ordered evictions alone bring a queue to its max (Q5).
+    """Return whether the evictions that are already ordered bring a queue to its max without a new run (Q5).
 
-    This is the case while a run of the queue is open. Without a run, two conditions must hold: the queue's max is enforced, and
-    either no timer is set or a queue in ``shrinking`` is this queue or below it. Evictions that a run ordered continue whatever the
-    queue's timer does. Configuration changes neither stop nor restart a run. ``shrinking`` are the queues whose usage the runs
-    reduce. After a restart, such a queue may be below the queue that had the run.
+    They do while a run of the queue is open. Without an open run, they do under two conditions. The max of the queue is
+    enforced. And no timer is set, or ``shrinking`` contains the queue or a queue below it. The evictions that a run ordered
+    continue, whatever the timer of the queue does. Configuration changes neither stop nor restart a run. ``shrinking`` contains
+    the queues whose usage the runs reduce. After a restart, ``shrinking`` may contain a queue below the queue that had the run.
     """
     if is_running(partition, queue.path):
         return True
@@ -271,7 +273,10 @@ class WhyNot(enum.StrEnum):
 
 
 def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
-    """Return why nothing enforces the max of a queue. Return None if usage is within the max, a timer is set, or a run is open."""
+    """Return why nothing enforces the max of a queue.
+
+    Return None if the usage is within the max, if a timer is set, or if a run is open.
+    """
     waits = queue.path in partition.quota_due or is_running(partition, queue.path)
     if waits or not over(partition, queue):
         return None

@@ -1,9 +1,9 @@
-"""The heaps of queues, applications and groups, which say which ask is next (O2, O3, O4; design 6.3 and 6.4).
+"""The heaps of queues, applications and groups, which determine the ask that comes next (O2, O3, O4; design 6.3 and 6.4).
 
-The order is exact although the heaps are updated lazily. A *share* in an entry is always current, because every change of usage
-renews the entries on the path. A *priority* in an entry may be too high, because asks below the entry leave and classes are parked.
-The search checks and lowers priorities on its way down. A priority is never too low. When something that may be placeable is added,
-the priorities on its path are raised at once.
+The order is exact although the heaps are updated lazily. The *share* in an entry is always current, because every change of
+usage renews the entries on the path. The *priority* in an entry may be too high, because asks below the entry leave, and
+because classes are parked. The search checks the priorities on its way down and lowers those that are too high. No priority is
+too low. When an ask or a class that may be placeable is added, the priorities on its path are raised at once.
 """
 
 import heapq
@@ -14,13 +14,14 @@ from server.state.nodes import HEAP_SLACK
 from server.state.queues import Child, ChildEntry, Queue, QueueState
 
 _STOPPED: Final = QueueState.STOPPED
-"""The enumeration member, looked up once, because each look-up in the enumeration is slow."""
+"""The enumeration member, stored here because each access through the enumeration is slow."""
 
 
 def child_entry(queue: Queue, child: Child) -> ChildEntry:
-    """Return the entry of a child in a queue's heap: its key and the child.
+    """Return the entry of a child in a queue's heap: its sort key and the child.
 
-    The key has the child's priority and, except for applications of a leaf that sorts by arrival, its share.
+    The sort key has the priority of the child. The key also has the share of the child, except for applications of a leaf that
+    sorts by arrival.
     """
     if isinstance(child, Queue):
         return _queue_entry(queue, child)
@@ -44,7 +45,7 @@ def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
 
 
 def renew_queue(parent: Queue, queue: Queue) -> None:
-    """Renew the entry of a queue whose share changed, in its parent's heap. The old entry is outdated from now on."""
+    """Renew the entry of a queue in its parent's heap after the share of the queue changed. The old entry is outdated from then on."""
     old, heap = queue.entry, parent.heap
     queue.entry = entry = _queue_entry(parent, queue)
     if heap[0] is old:
@@ -54,7 +55,10 @@ def renew_queue(parent: Queue, queue: Queue) -> None:
 
 
 def renew_application(leaf: Queue, application: Application) -> None:
-    """Renew the entry of an application whose share changed, in its leaf's heap. The old entry is outdated from now on."""
+    """Renew the entry of an application in its leaf's heap after the share of the application changed.
+
+    The old entry is outdated from then on.
+    """
     old, heap = application.entry, leaf.heap
     application.entry = entry = _application_entry(leaf, application)
     if heap[0] is old:
@@ -72,7 +76,10 @@ def _push(queue: Queue, entry: ChildEntry) -> None:
 
 
 def enter(queue: Queue, child: Child, priority: int) -> None:
-    """Add the entry of a child to a queue's heap. The child may have placeable asks up to this priority, as the queue sees it."""
+    """Add the entry of a child to a queue's heap.
+
+    The child may have placeable asks up to ``priority``, which is the priority that the queue sees.
+    """
     if not queue.priority_first:
         _count(queue, child, priority)
     child.priority = priority
@@ -124,7 +131,7 @@ def leave_empty(application: Application) -> None:
 
     Also remove the entries of queues on its path that have no waiting asks left.
 
-    The next search would remove these entries too. Until then, each change of usage would renew them, which costs time.
+    The next search would also remove these entries. Until then, each change of usage would renew the entries, which costs time.
     """
     leave(application.leaf, application)
     for queue, parent in application.leaf.climb:
@@ -134,7 +141,7 @@ def leave_empty(application: Application) -> None:
 
 
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
-    """Update the count of children by priority, for queues whose heap does not sort by priority first."""
+    """Update the numbers of children by priority, for a queue whose heap does not sort by priority first."""
     counts = queue.child_priorities
     if child.entry is not None:
         counts[child.priority] -= 1
@@ -145,9 +152,10 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 
 
 def raise_path(application: Application, priority: int) -> None:
-    """Raise the entries on an application's path to this priority, because an ask of that priority may be placeable.
+    """Raise the entries on an application's path to ``priority``, because an ask of that priority may be placeable.
 
-    On each level up, the priority is the one that `Queue.seen` returns. Above a stopped queue no entry is raised.
+    On each higher level, the entry is raised to the priority that `Queue.seen` returns. No entry above a stopped queue is
+    raised.
     """
     if (
         application.entry is not None
@@ -172,16 +180,19 @@ def raise_path(application: Application, priority: int) -> None:
 
 
 def _best_inside(queue: Queue) -> int:
-    """Return the highest priority inside a queue that has no entry in its parent's heap. Queues or asks below it must have entries."""
+    """Return the highest priority inside a queue that has no entry in its parent's heap.
+
+    At least one queue or application below the queue must have an entry.
+    """
     first = first_child(queue)
     assert first is not None
     return best_priority(queue, first)
 
 
 def _present(queue: Queue) -> bool:
-    """Return whether the queue and all its ancestors have entries.
+    """Return whether a queue and all its ancestors have entries.
 
-    If they do, every entry on the path has at least the priority of the entries below it.
+    If all of them have entries, every entry on the path has at least the priority of the entries below it.
     """
     for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
         if one.entry is None:
@@ -190,7 +201,7 @@ def _present(queue: Queue) -> bool:
 
 
 def push_group(group: Group | Job) -> None:
-    """Add the entry of a group whose first ask may be placeable. Raise the priorities on the path above it."""
+    """Add the entry of a group whose first ask may be placeable. Also raise the priorities on the path above the group."""
     first = group.asks[0] if isinstance(group, Group) else group.members[0]
     application = group.application
     entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group.number, group)
@@ -203,7 +214,7 @@ def push_group(group: Group | Job) -> None:
 
 
 def reenter(queue: Queue) -> None:
-    """Add the entry of a queue that had none in its parent's heap although the entries below the queue stayed."""
+    """Add the entry of a queue to its parent's heap, where the queue had no entry although the entries below it stayed."""
     child = first_child(queue)
     if child is None:
         return
@@ -242,7 +253,7 @@ def first_group(application: Application) -> Group | Job | None:
 
 
 def best_priority(queue: Queue, first: Child) -> int:
-    """Return the highest priority among the entries of the queue's children. ``first`` is the child on top of its heap."""
+    """Return the highest priority among the entries of the queue's children. ``first`` is the child on top of the queue's heap."""
     if queue.priority_first:
         return first.priority
     return max(queue.child_priorities)

@@ -1,7 +1,7 @@
 """The rebuilding of measures, shares, heaps and parked groups, after a configuration or a change of the partition's total.
 
-The result is exact: it depends on the present state alone, and not on the changes that led to it. Rebuilding is done in parts
-(`model/parts`).
+The result is exact: it depends on the present state alone, and not on the changes that led to this state. The rebuilding is
+done in parts (`model/parts`).
 """
 
 import heapq
@@ -19,7 +19,8 @@ from server.state.queues import Queue
 def measure(partition: Partition, queue: Queue) -> Amounts:
     """Return the amounts by which a queue's usage is divided to get its share (6.3).
 
-    In each type this is the queue's guarantee, else the nearest max on its path, else the partition's capacity.
+    For each type, the amount is the queue's guarantee. Without a guarantee, it is the nearest max on the queue's path, and
+    without a max, the capacity of the partition.
     """
     index = partition.types.index
     amounts = list(partition.capacity)
@@ -32,14 +33,14 @@ def measure(partition: Partition, queue: Queue) -> Amounts:
 
 
 def rebuild(partition: Partition) -> None:
-    """Rebuild shares, heaps and the parked groups at once; see `rebuild_in_parts`."""
+    """Rebuild the shares, the heaps and the parked groups at once: see `rebuild_in_parts`."""
     whole(rebuild_in_parts(partition))
 
 
 def rebuild_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[None]:
-    """Rebuild shares, heaps and the parked groups after a configuration or a change of the total.
+    """Rebuild the shares, the heaps and the parked groups after a configuration or a change of the total.
 
-    The ``prepared`` measures are for the capacity that the partition had when they were made.
+    The measures in ``prepared`` were computed for the capacity that the partition had at that time.
     """
     partition.ranking_stale = False
     partition.shared_for = None
@@ -63,7 +64,7 @@ def rebuild_in_parts(partition: Partition, prepared: Prepared | None = None) -> 
 def _measure_all(partition: Partition) -> Parts[None]:
     """Compute the measure and the share of each queue, and empty its heap. The measures equal those of `measure`.
 
-    The loop makes no calls and few copies. With calls of `types.replaced` it would take 1.5 times as long.
+    The loop makes no calls and few copies. Calls of `types.replaced` would make the loop take 1.5 times as long.
     """
     index = partition.types.index
     bounds: dict[Queue, Amounts] = {}
@@ -85,7 +86,7 @@ def _measure_all(partition: Partition) -> Parts[None]:
 
 
 def _measure_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
-    """Do what `_measure_all` does, with prepared measures."""
+    """Set measures and shares and empty heaps as `_measure_all` does, but use the prepared measures."""
     used, measures = prepared.used, prepared.measures
     for at, queue in enumerate(partition.queues.values()):
         if not at % PART:
@@ -102,7 +103,7 @@ def _measure_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
 
 
 def _forget_order(queue: Queue) -> None:
-    """Compute the share of a queue, empty its heap, and let its limiters block no class."""
+    """Compute the share of a queue, empty its heap, and remove all classes that its limiters block."""
     queue.share = share(queue.usage, queue.measure)
     queue.live = 0
     queue.entry = None
@@ -124,7 +125,7 @@ def _unblock(limiter: Limiter) -> None:
 
 
 def _forget_blocks(partition: Partition) -> None:
-    """Let the limits of users and groups block no class, and forget which groups are parked."""
+    """Remove all classes that the limits of users and groups block, and forget which groups are parked."""
     for limiter in partition.limits.by_key.values():
         _unblock(limiter)
     partition.limits.forget_relieved()
@@ -133,14 +134,14 @@ def _forget_blocks(partition: Partition) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap. Enter the application in its leaf's heap if it has a group or job that is not parked."""
+    """Rebuild an application's heap. Append the application to its leaf's heap if it has a group or job that is not parked."""
     fill_heap(application)
     if application.heap:
         ranking.append(application.leaf, application, -application.heap[0][0])
 
 
 def fill_heap(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked. Its leaf's heap stays as it is."""
+    """Rebuild an application's heap from its groups and jobs that are not parked. The heap of its leaf stays as it is."""
     application.entry = None
     application.share = share(application.usage, application.leaf.measure)
     entries: list[GroupEntry] = []

@@ -1,8 +1,8 @@
-"""The state of a partition whose manager registered again and has not completed its sync yet (design 1.10).
+"""The objects of a partition whose manager registered again and has not completed its sync yet (design 1.10).
 
-The core keeps everything that the manager had reported. Each object that the manager reports again is taken out of this state.
-Objects that are left at the end of the sync count as ended. Until then nothing is placed or evicted, timers wait, and the capacity
-of pods that may be gone counts as used.
+The core keeps everything that the manager reported before. When the manager reports an object again, the object is removed from
+these tables. The objects that are still in the tables at the end of the sync count as ended. Until then nothing is placed or
+evicted, and timers wait. The capacity of pods that may be gone counts as used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
 
 _Object = TypeVar("_Object")
 HeldTimer = tuple[int, int, str, str, str]
-"""A timer as `server.core.state.Timer`."""
+"""A timer, with the fields of `server.core.state.Timer`."""
 
 
 class Resumption:
-    """The objects that a manager has not reported again, and the work that waits for the end of its sync.
+    """The objects that a manager has not reported again, and the work that waits for the end of the manager's sync.
 
-    - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` are the objects that were not reported again yet.
-      These tables may still have an object that was removed meanwhile, or whose name now belongs to another object. Therefore
-      compare identities (`still_there`).
-    - ``announced`` has the nodes that were reported as draining, as long as the manager has neither drained nor enabled them
-      afterwards.
-    - ``unseen`` are the allocations that the manager reported as waiting asks, because it did not receive their placements.
-    - ``unordered`` are the allocations that were being released or replaced, and are now reported without a mark.
-    - ``withdrawn`` has by key the decision of each soft eviction that the core had withdrawn, but whose mark the manager reports.
-    - ``unchecked`` has the nodes whose pledges may no longer fit. The value says whether the node itself changed.
-    - ``grown`` has the allocations that are new or larger, each with its former demand, for the timers of quota runs (Q7).
-    - ``vacated`` are the replacements whose placeholders have ended during the sync. Their asks can be placed at its end.
-    - ``timers`` are the timers that came due during the sync.
-    - ``keeps_quota`` says that the timers of quota runs go on (Q7).
+    - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` have the objects that were not reported again
+      yet. Meanwhile, an object in these tables may have been removed, or another object may have got its name. Therefore
+      `still_there` checks that the object of the name is the same object.
+    - ``announced`` has the nodes that were reported as draining, until the manager drains or enables them.
+    - ``unseen`` has the allocations that the manager reported as waiting asks, because it did not receive the placements.
+    - ``unordered`` has the allocations that were being released or replaced, and that the manager now reports without a mark.
+    - ``withdrawn`` has the soft evictions that the core withdrew although the manager still reports their marks: the decision
+      by key.
+    - ``unchecked`` has the nodes whose pledges may no longer fit. The value of a node says whether the node itself changed.
+    - ``grown`` has the allocations that are new or larger, each with its earlier demand, for the timers of quota runs (Q7).
+    - ``vacated`` has the replacements whose placeholders ended during the sync. Their asks can be placed at the end of the
+      sync.
+    - ``timers`` has the timers that came due during the sync.
+    - ``keeps_quota`` says that the timers of quota runs continue (Q7).
     """
 
     __slots__ = (
@@ -75,7 +76,7 @@ class Resumption:
         self.unchecked[node.node_id] = known or changed
 
     def reported(self, ask: "Ask") -> None:
-        """Note that an ask or allocation is reported again. The caller notes what else the report says."""
+        """Note that an ask or allocation was reported again. The caller notes the other facts of the report."""
         self.asks.pop(ask.key, None)
         self.unseen.pop(ask.key, None)
         self.unordered.pop(ask.key, None)
@@ -83,7 +84,7 @@ class Resumption:
 
 
 def still_there(table: Mapping[str, _Object], present: Mapping[str, _Object]) -> Iterator[_Object]:
-    """Yield those objects of a table of `Resumption` that were not removed, given what is ``present`` now under each name."""
+    """Yield the objects of a table of `Resumption` that still exist. ``present`` has the object that each name has now."""
     for name, one in list(table.items()):
         if present.get(name) is one:
             yield one

@@ -1,7 +1,7 @@
 """The state of the round loop between ticks: where the loop stopped, and which asks it need not check again (design 6.2).
 
-Most of this state only saves work, and losing it changes no decision. Two items are different, because they delay the next rounds
-(P1, P5). These are the start of the last round of claims, and the releases of earlier rounds. A restart of the core forgets both.
+Most of this state only saves work, and a loss of it changes no decision. Two parts of the state delay the next rounds: the
+start of the last round of claims, and the releases of earlier rounds (P1, P5). A restart of the core forgets both parts.
 """
 
 from collections import Counter
@@ -21,10 +21,10 @@ InTurn: TypeAlias = "tuple[tuple[int, int, int, int], Ask]"
 
 @dataclass(slots=True)
 class RoundReleases:
-    """The releases that the claims of one round ordered: see `server.snapshot.pace.Taken`.
+    """The releases that the claims of one round ordered (see `server.snapshot.pace.Taken`).
 
-    ``over`` has the amounts by which queues were over their entitlements when the round began. It is None until it is needed
-    (P9).
+    ``over`` has the amounts by which queues were above their entitlements when the round began. ``over`` is None until it is
+    needed (P9).
     """
 
     began_ms: int
@@ -34,11 +34,11 @@ class RoundReleases:
 
 @dataclass(slots=True)
 class Look:
-    """A *look*: a search for asks that may reserve, which takes several ticks because there are many groups.
+    """A search for asks that may reserve, which takes several ticks if there are many groups.
 
-    ``mark`` has the counters of the state when the look began. ``groups`` has the groups that are still to be searched. ``found``
-    has, in order, the first asks that may reserve and that the round has not tried yet. ``due_ms`` is the next instant at which
-    another ask may reserve. ``cut`` says that more asks were found than ``found`` keeps.
+    ``mark`` has the counters of the state when the search began. ``groups`` has the groups that are not searched yet. ``found``
+    has the first asks that may reserve and that the round has not tried yet, in order. ``due_ms`` is the next instant at which
+    another ask may reserve. ``cut`` says that the search found more asks than ``found`` keeps.
     """
 
     mark: tuple[int, ...]
@@ -49,18 +49,18 @@ class Look:
 
     @property
     def is_over(self) -> bool:
-        """Return whether every group was examined, and every ask that was found has been tried."""
+        """Return whether every group was searched, and every ask that was found was tried."""
         return not (self.groups or self.found)
 
 
 @dataclass(slots=True)
 class ClaimsLook:
-    """A look for asks that may claim: a search that takes several ticks because there are many groups.
+    """A search for asks that may claim, which takes several ticks if there are many groups.
 
-    ``spec`` is the configuration when the look began. ``mark`` has the counters of the state at that time. ``groups`` are the
-    groups that are still to be searched. ``found`` has the asks that may claim, by leaf. The first one in order is at the end of
-    the list. ``untried`` has, by leaf, the asks that a tick took from ``found`` but did not try, because its budget ended.
-    ``again_ms`` is the next instant at which another ask may claim.
+    ``spec`` is the configuration when the search began. ``mark`` has the counters of the state at that time. ``groups`` has the
+    groups that are not searched yet. ``found`` has the asks that may claim, by leaf. In each list, the ask that comes first in
+    order is the last element. ``untried`` has, by leaf, the asks that a tick removed from ``found`` but did not try, because
+    the budget of the tick ended. ``again_ms`` is the next instant at which another ask may claim.
     """
 
     spec: "PartitionSpec"
@@ -72,16 +72,17 @@ class ClaimsLook:
 
     @property
     def is_over(self) -> bool:
-        """Return whether every group was examined, and every ask that was found has been tried."""
+        """Return whether every group was searched, and every ask that was found was tried."""
         return not (self.groups or self.found or self.untried)
 
 
 @dataclass(slots=True)
 class GroupsLook:
-    """A look at groups, in several ticks, for asks that may replace other pods and for single asks that count as gangs.
+    """A search for asks that may replace other pods, and for single asks that count as gangs.
 
-    ``spec``, ``mark`` and ``again_ms`` are those of `ClaimsLook`. ``groups`` are the groups that are still to be planned for. The
-    first one in order is at the end of the list. ``began_ms`` is the instant at which the look began.
+    The search takes several ticks if there are many groups. ``spec``, ``mark`` and ``again_ms`` are those of `ClaimsLook`.
+    ``groups`` has the groups for which no policy has planned yet. The group that comes first in order is the last element.
+    ``began_ms`` is the instant at which the search began.
     """
 
     spec: "PartitionSpec"
@@ -94,33 +95,35 @@ class GroupsLook:
 class Round:
     """The state of the rounds of one partition.
 
-    - ``due_ms`` is the next instant at which time alone lets an ask reserve: it has then waited long enough.
-    - ``claims_ms`` is the instant from which an ask may claim in a round. ``began_ms`` is when the last round of claims began.
-      ``arrivals`` is the number of the last ask that had arrived when that round began. ``goes_on`` says whether the step budget
-      ended that round early.
-    - ``released`` has the releases of that round and of earlier rounds within the pace's window.
-    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, have changed. Asks of higher priority are
-      then tried on these nodes again. ``reservations_offered`` has the sets of reservations that were already offered to such asks
-      when the step budget ended. The next tick continues with the other sets.
-    - ``reservations_untold`` says that reservations changed after the asks that they block were last sent their reasons.
-      ``reserved_told`` has the groups whose last reason names a reservation, with the reservation's id and the instant.
-    - ``observed`` has the plan that was last shown, by subject, in a partition that only observes (P8). The subject of a plan is
-      its first preemptor, or the queue whose usage it reduces.
-    - ``cycles`` counts the scheduling cycles in which placement ended within its budget. An ask that still waits has missed each
-      such cycle since it arrived (P2).
-    - ``seen`` has the counters of the state (relief, nodes) when the last round began. ``open`` says that the round continues in
-      the next tick, because its step budget ended, a plan or takeover was made, or a look is still open. ``masked`` has the asks
-      that were refused since the round began, by policy and key.
-    - ``hopeless`` has the numbers of classes that no node could hold. These numbers are valid while ``hopeless_seen``
-      (`NodeIndex.entered` and the number of ended pledges) stays the same.
-    - ``barren`` has the numbers of groups in which no ask may reserve. A number is valid until an ask joins its group.
-    - ``unsuited`` has the numbers of groups whose asks are too large for each reserved node that they could take over. These
-      numbers are valid while ``unsuited_seen`` (`NodeIndex.entered` and the ids of the reservations) stays the same.
-    - ``look`` is the latest look for asks that may reserve. ``claims_look`` is the latest look for asks that may claim.
-      ``groups_look`` is the latest look at groups beside the claims. Each is None if there is none.
-    - ``looked`` is the value of `Partition.relief` when open decisions were last checked for marked victims that are no longer
+    - ``due_ms`` is the next instant at which an ask has waited long enough to reserve.
+    - ``claims_ms`` is the first instant at which an ask may claim in a round. ``began_ms`` is the instant at which the last
+      round of claims began. ``arrivals`` is the number of the newest ask when that round began. ``goes_on`` says that the step
+      budget ended that round early.
+    - ``released`` has the releases of that round, and those of earlier rounds within the window of the pace.
+    - ``reservations_moved`` says that reserved nodes have changed, or the asks that wait for these nodes. The rounds then try
+      asks of higher priority on these nodes again. ``reservations_offered`` has the sets of reservations that were already
+      offered to such asks when the step budget ended. The next tick continues with the other sets.
+    - ``reservations_untold`` says that reservations changed after the blocked asks were last sent their reasons.
+      ``reserved_told`` has each group whose last reason names a reservation, with the id of the reservation and the instant.
+    - ``observed`` has the plan that was last shown for each subject, in a partition that only observes (P8). The subject of a
+      plan is its first preemptor, or the queue whose usage the plan reduces.
+    - ``cycles`` is the number of scheduling cycles in which placement ended within its budget. An ask that still waits has
+      missed each of these cycles since the ask arrived (P2).
+    - ``seen`` has two counters of the state, relief and nodes, when the last round began. ``open`` says that the round
+      continues in the next tick. The reason is that its step budget ended, that a plan or takeover was made, or that a search
+      is not over. ``masked`` has the policy and the key of each ask that was refused since the round began.
+    - ``hopeless`` has the numbers of the classes that no node could hold. These numbers are valid while ``hopeless_seen`` stays
+      the same: `NodeIndex.entered` and the number of ended pledges.
+    - ``barren`` has the numbers of the groups in which no ask may reserve. The number of a group is valid until an ask joins
+      the group.
+    - ``unsuited`` has the numbers of the groups whose asks are too large for every reserved node that they could take over.
+      These numbers are valid while ``unsuited_seen`` stays the same: `NodeIndex.entered` and the ids of the reservations.
+    - ``look`` is the latest search for asks that may reserve (`Look`). ``claims_look`` is the latest search for asks that may
+      claim (`ClaimsLook`). ``groups_look`` is the latest search for asks that may replace other pods or count as gangs
+      (`GroupsLook`). Each of the three is None if there is no such search.
+    - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
       needed (J11).
-    - ``tries`` is the planners' memory of asks that they refused.
+    - ``tries`` is the planners' memory of the asks that they refused.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
-"""The memory of a shadow: the decisions that it would have open, its records, and the asks that it refused.
+"""The memory of a shadow: the decisions that the shadow would have open, its records, and the asks that it refused.
 
-The memory belongs to one configuration. It is forgotten when another configuration comes into force, and at a restart. A shadow
-changes no other state.
+The memory belongs to one configuration. The memory is forgotten when another configuration comes into force, and at a restart.
+A shadow changes no other state.
 """
 
 from collections import Counter
@@ -14,9 +14,9 @@ from server.state.backoff import ShadowTries
 from server.state.rounds import Round, RoundReleases
 
 HELD_MAX: Final = 1_000
-"""The largest number of open decisions of a shadow. A shadow with so many decides nothing until one of them ends."""
+"""The largest number of open decisions of a shadow. At this number, the shadow decides nothing until one of its decisions ends."""
 RECORDS_MAX: Final = 2_000
-"""The largest number of records that are kept. Ended records are forgotten first, then the oldest ones."""
+"""The largest number of records that are kept. If there are more, ended records are forgotten first, and then the oldest records."""
 
 
 class ShadowPlacement(NamedTuple):
@@ -28,10 +28,10 @@ class ShadowPlacement(NamedTuple):
 
 
 class OpenShadowDecision(NamedTuple):
-    """An open decision of the shadow. Only the shadow's own rounds count its places as pledged and its victims as evicted.
+    """An open decision of the shadow. Only the rounds of the shadow count the places as pledged and the victims as evicted.
 
-    ``victims`` are keys, each with the rules that chose it. ``shrink`` has the numbers of a trim (surplus reclaim), which has
-    no preemptor.
+    ``victims`` has the key of each victim, with the rules that chose it. ``shrink`` has the numbers of a surplus reclaim
+    (trim), which has no preemptor.
     """
 
     policy: str
@@ -41,7 +41,7 @@ class OpenShadowDecision(NamedTuple):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Return the asks that the decision is for, or the queue that it trims."""
+        """Return the keys of the asks that the decision serves, or the queue that the decision trims."""
         if self.shrink is not None:
             return (self.shrink.queue,)
         return tuple(one.key for one in self.places)
@@ -50,12 +50,15 @@ class OpenShadowDecision(NamedTuple):
 class Shadow:
     """The memory of one shadow. ``live`` is the specification in force. ``spec`` is the specification with the shadow's settings.
 
-    - ``round`` has the pace of the shadow's own rounds.
-    - ``held`` has its open decisions by first subject. ``checked`` is the decision that was last checked against the rules after it
-      was made. ``checked_ms`` is the instant of that check.
-    - ``records`` has the records by subject, oldest first. ``forgotten`` is the number of records that were dropped.
-    - ``sums`` has totals by policy and side (live or shadow). ``told`` counts the records by how live and shadow differ.
-    - ``seen`` has the counters of the state at which ended decisions were last looked for.
+    - ``round`` is the state of the shadow's own rounds, with their pace.
+    - ``held`` has the open decisions of the shadow by first subject. ``checked`` is the decision that was last checked against
+      the rules after the shadow made it. ``checked_ms`` is the instant of that check.
+    - ``records`` has the records by subject, with the oldest record first. ``forgotten`` is the number of records that were
+      dropped.
+    - ``sums`` has the totals of decisions by policy and side (live or shadow). ``told`` has the number of records of each
+      difference between live and shadow.
+    - ``seen`` has the counters of the partition at the last sweep of decisions that no longer stand. Equal counters mean that
+      no sweep is needed.
     """
 
     __slots__ = (
@@ -76,9 +79,9 @@ class Shadow:
     def __init__(
         self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
     ) -> None:
-        """Start with the pace of ``paced``, the live side's round.
+        """Begin with the pace of ``paced``, which is the round state of the live side.
 
-        Thus the evictions that earlier live rounds ordered use up the shadow's budgets too.
+        The evictions that earlier live rounds ordered thus use up the budgets of the shadow too.
         """
         self.live = live
         self.spec = spec
@@ -100,9 +103,9 @@ class Shadow:
         self.checked_ms = since_ms
 
     def keep(self, record: ShadowRecord) -> None:
-        """Keep a record as the latest of its subject, and count it in ``told`` unless it reports an end.
+        """Keep a record as the latest record of its subject. Count the record in ``told`` unless it reports an end.
 
-        Beyond RECORDS_MAX records, one is forgotten.
+        If there are more than RECORDS_MAX records, forget one record.
         """
         self.records.pop(record.key, None)
         self.records[record.key] = record

@@ -7,12 +7,15 @@ from server.state.queues import Queue
 
 
 def is_shared_out(partition: Partition) -> bool:
-    """Return whether the partition is shared in proportion to weights."""
+    """Return whether the queues of the partition are entitled to shares by weight."""
     return partition.spec.preemption.entitlement == "proportional"
 
 
 def total(partition: Partition) -> FrozenAmounts:
-    """Return the allocatable amounts of nodes that take placements, less what foreign pods occupy there (W2). Ports are left out."""
+    """Return the allocatable amounts of the nodes that take placements, minus the amounts that foreign pods use there (W2).
+
+    Host ports are left out.
+    """
     sums = _whole(partition)
     for node in partition.index.nodes.values():
         if not node.schedulable:
@@ -25,7 +28,7 @@ def total(partition: Partition) -> FrozenAmounts:
 
 
 def whole(partition: Partition) -> FrozenAmounts:
-    """Return the total with drained nodes included, because pods that run on drained nodes need no other capacity (W3)."""
+    """Return the total, drained nodes included, because pods that run on drained nodes need no other capacity (W3)."""
     return _without_ports(partition, _whole(partition))
 
 
@@ -40,9 +43,9 @@ def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
 
 
 def is_too_much_used(partition: Partition) -> bool:
-    """Return whether usage exceeds capacity in some type, after a race or because nodes shrank (W3).
+    """Return whether usage exceeds capacity in some type. This happens after a race, or if nodes became smaller (W3).
 
-    Victims that are releasing do not count as usage, and the capacity is that of `whole`.
+    The usage of releasing victims does not count. The capacity is the result of `whole`.
     """
     root = partition.root
     lines = zip(root.usage, root.releasing, whole(partition), strict=True)
@@ -50,9 +53,9 @@ def is_too_much_used(partition: Partition) -> bool:
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """Return the requests of each leaf's waiting asks (W1).
+    """Return, for each leaf, the amounts that its waiting asks request (W1).
 
-    Capacity that is pledged to these asks and counts as used is subtracted.
+    Pledges for these asks that count as used are subtracted.
 
     Leaves without waiting asks are left out. Pledges that give way to claims do not count as used.
     """

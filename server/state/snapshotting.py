@@ -1,4 +1,4 @@
-"""Snapshots of partitions, through which all planners read the mutable state (design 6.1)."""
+"""Snapshots of partitions, from which all planners read the mutable state (design 6.1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ from server.state.queues import Queue, QueueState
 
 
 class JobDue(NamedTuple):
-    """A job that a snapshot is to contain.
+    """A job that the snapshot must contain.
 
-    ``members`` wait, or have a pledge that gives way. ``placed`` is the number of running members.
+    The asks in ``members`` wait, or have a pledge that gives way. ``placed`` is the number of running members.
     """
 
     key: str
@@ -40,9 +40,10 @@ class JobDue(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The waiting asks that a snapshot is to contain: for reservations, for claims, and for the nodes that they require.
+    """The waiting asks that the snapshot must contain.
 
-    Each job in ``jobs`` is planned for as a whole. The asks in ``replacing`` may replace allocations of their own queue.
+    The asks are listed for reservations, for claims, and for nodes that they require. The policies plan for each job in
+    ``jobs`` as a whole. The asks in ``replacing`` may replace allocations of their own queue.
     """
 
     reserving: Sequence[Ask] = ()
@@ -55,7 +56,7 @@ class Due(NamedTuple):
 def take(
     partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | None = None
 ) -> Snapshot:
-    """Return a snapshot of the partition as it is now, with the given waiting asks.
+    """Return a snapshot of the present state of a partition, with the given waiting asks.
 
     The cost is proportional to the changes since the last snapshot, plus a copy of the columns that changed.
     """
@@ -96,7 +97,7 @@ def take(
 
 
 def catch_up(partition: Partition) -> None:
-    """Write the changes of the state to the columns."""
+    """Write the changes of the state since the last snapshot to the columns."""
     columns, index = partition.columns, partition.index
     wider = columns.widen(len(partition.types))
     changed = index.changed_slots()
@@ -108,9 +109,9 @@ def catch_up(partition: Partition) -> None:
 
 
 def _pace(partition: Partition, now: int) -> Pace:
-    """Return the releases of the last round, and of earlier rounds that began within the pace's window (P5).
+    """Return the releases of the last round, and those of earlier rounds that began within the window of the pace (P5).
 
-    For losses of queues only the last round counts, because over-use is measured again in each round (P9).
+    Only the last round counts for the losses of queues, because over-use is measured again in each round (P9).
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if not state.released:
@@ -127,7 +128,7 @@ def _pace(partition: Partition, now: int) -> Pace:
 
 
 def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
-    """Return the facts of all queues. A queue that did not change has the same object as before."""
+    """Return the facts of all queues. The facts of a queue that did not change are the same object as before."""
     before = partition.columns.queues
     weak = reserved(partition)
     nothing = (0,) * len(partition.types)
@@ -141,9 +142,9 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 
 
 def reserved(partition: Partition) -> dict[str, Amounts]:
-    """Return by queue the promised amounts that give way to claims.
+    """Return, for each queue, the promised amounts that give way to claims.
 
-    These amounts do not count when a queue is compared with its entitlement.
+    A comparison of a queue with its entitlement leaves these amounts out.
     """
     sums: dict[str, Amounts] = {}
     for held in partition.decisions.pledges.values():
@@ -200,9 +201,9 @@ def _most(partition: Partition, queue: Queue) -> Bounds:
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """Return how many more evictions each disruption group allows (V5).
+    """Return, for each disruption group, how many more evictions the group allows (V5).
 
-    Victims that were ordered to be evicted and still run are subtracted. A number may thus be negative.
+    Victims whose eviction is ordered and that still run are subtracted. The number of a group may thus be negative.
     """
     left = dict(partition.disruptions)
     for ask in partition.decisions.leaving.values():
@@ -229,7 +230,7 @@ def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]
 
 
 class _Shared(NamedTuple):
-    """The facts that asks of one group have in common."""
+    """The facts that all asks of one group and class share."""
 
     kind: ClassFacts
     leaf: str
@@ -278,12 +279,12 @@ def _job(partition: Partition, due: JobDue) -> WaitingJob:
 
 
 def job_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
-    """Return the sort key by which the members of a job get their nodes (J8): priority, age, key."""
+    """Return the sort key by which the members of a job get their nodes: priority, age, allocation key (J8)."""
     return -ask.spec.priority, ask.pending_since, ask.key
 
 
 def _within_limits(members: Sequence[Ask]) -> bool:
-    """Return whether the limits of the members' user and group have headroom for all of them together."""
+    """Return whether the limits of the members' user and group have headroom for all members together."""
     wanted: Counter[int] = Counter()
     for ask in members:
         for index, quantity in ask.ask_class.demand:
@@ -293,17 +294,17 @@ def _within_limits(members: Sequence[Ask]) -> bool:
 
 
 def first_blocker(ask: Ask) -> Limiter | None:
-    """Return the first of an ask's limits without headroom for it. Return None if all have headroom.
+    """Return the first limit of an ask that has too little headroom for the ask. Return None if all limits have enough headroom.
 
-    For a firm ask, the limits of firm use come first, from the leaf up. Then come the limits of queues, from the leaf up, then
-    those of the user, and last those of the group.
+    For a firm ask, the limits of firm use come first, from the leaf up. The limits of queues come next, from the leaf up. The
+    limits of the user and of the group come last.
     """
     limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_headroom(ask.ask_class)), None)
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:
-    """Return the code of the reason why the ask waits, as far as it is known without testing nodes."""
+    """Return the code of the reason why the ask waits, without a test of nodes."""
     if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
         return Code.QUEUE_STOPPED
     if isinstance(ask.group, Job):
@@ -362,7 +363,8 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
 def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
     """Return the firm use of each queue (J4). Return {} if asks have no classes.
 
-    The amounts held are those after all ordered releases. Firm asks whose pledges give way to claims count as waiting.
+    The amounts that firm asks hold are those after all ordered releases. Firm asks count as waiting if their pledges give way
+    to claims.
     """
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}
@@ -381,7 +383,7 @@ def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
 
 
 def _demands_by_queue(partition: Partition, asks: Iterable[Ask]) -> dict[str, Amounts]:
-    """Return by queue the sum of the demands of asks in it and below it."""
+    """Return, for each queue, the sum of the demands of those asks that are in that queue or below it."""
     sums: dict[str, Amounts] = {}
     for ask in asks:
         for queue in ask.application.leaf.path_up():

@@ -1,6 +1,7 @@
 """The memory of a partition's thrashing monitor: deficits after claims, strikes, frozen pairs (invariant 18).
 
-Each table is bounded: its oldest entries are forgotten first. `preemption.thrash_guard` decides what is written here.
+Each table has a largest size, and its oldest entries are forgotten first. `preemption.thrash_guard` decides which entries are
+written.
 """
 
 from collections.abc import Iterable
@@ -16,10 +17,10 @@ _Value = TypeVar("_Value")
 
 
 class Deficit(NamedTuple):
-    """The amount by which a queue was below its entitlement in one type after its last claim was fulfilled.
+    """The deficit of a queue in one type after the last claim of the queue was fulfilled.
 
-    ``entitled`` is the queue's entitlement at that time. ``lost`` is the total that the queue had lost until then by external
-    events (`Queue.lost`).
+    ``left`` is the amount by which the queue was below its entitlement. ``entitled`` is the queue's entitlement at that time.
+    ``lost`` is the total amount that the queue had lost by external events until that time (`Queue.lost`).
     """
 
     left: int
@@ -28,7 +29,7 @@ class Deficit(NamedTuple):
 
 
 class Strikes(NamedTuple):
-    """The unexplained claims of a pair: their number, and the instant of the last one."""
+    """The claims of a pair without an external cause: their number, and the instant of the last claim."""
 
     number: int
     last_ms: int
@@ -37,8 +38,8 @@ class Strikes(NamedTuple):
 class ThrashingTables:
     """The tables of the thrashing monitor.
 
-    ``deficits`` has the deficits by queue and type. ``taken`` has the instant of the last replacement (I2), by pair within one
-    queue. ``total`` counts how often pairs were frozen.
+    ``deficits`` has the deficits by queue and type. ``taken`` has, for each pair within one queue, the instant of the last
+    replacement (I2). ``total`` is the number of times that a pair was frozen.
     """
 
     __slots__ = ("deficits", "frozen", "strikes", "taken", "total")
@@ -55,7 +56,7 @@ class ThrashingTables:
         return frozenset(pair for pair, one in self.frozen.items() if one.until_ms > now)
 
     def forget_old(self, now: int) -> None:
-        """Forget freezes that are over, old strikes, and old entries of ``taken``."""
+        """Forget the freezes that are over, the old strikes, and the old entries of ``taken``."""
         for pair in [pair for pair, one in self.frozen.items() if one.until_ms <= now]:
             del self.frozen[pair]
         for pair in [
@@ -66,7 +67,7 @@ class ThrashingTables:
             del self.taken[pair]
 
     def forget_queues(self, paths: Iterable[str]) -> None:
-        """Forget the deficits of queues that are gone, because new queues with the same names have lost nothing yet."""
+        """Forget the deficits of removed queues, because new queues with the same names have lost nothing yet."""
         gone = frozenset(paths)
         for key in [key for key in self.deficits if key[0] in gone]:
             del self.deficits[key]
@@ -78,13 +79,13 @@ class ThrashingTables:
         self.taken.clear()
 
     def reset(self) -> None:
-        """Forget everything, because queues and entitlements changed and earlier measurements mean nothing."""
+        """Forget all entries, because queues and entitlements changed and the earlier measurements are no longer valid."""
         self.thaw()
         self.deficits.clear()
 
 
 def keep(table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    """Write an entry as the youngest. If there are too many entries, delete the oldest one."""
+    """Write an entry as the newest entry of a table. If the table then has too many entries, delete the oldest entry."""
     table.pop(key, None)
     table[key] = value
     if len(table) > ENTRIES_MAX:

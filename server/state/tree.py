@@ -1,4 +1,7 @@
-"""The queue tree, which configuration and applications change: limits and dynamic queues. `reranking` rebuilds measures and order."""
+"""The queue tree: its limits and its dynamic queues, which configurations and applications change.
+
+`reranking` rebuilds the measures and the order.
+"""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -27,11 +30,14 @@ from server.state.queues import Queue, QueueState
 _TAGGED: Final = {"guaranteed": "guaranteed", "max": "max", "maxapplications": "max_applications"}
 """The properties that tags may set, each with its field of `QueueSpec` and of `ChildTemplate`."""
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
-"""One spec for each class that owners may declare for a pod, and one without a class. The settings decide whether it is firm (J2)."""
+"""One spec for each class that owners may declare for a pod, and one without a class.
+
+The settings decide whether a pod without a class is firm (J2).
+"""
 
 _ACTIVE: Final = QueueState.ACTIVE
 _DRAINING: Final = QueueState.DRAINING
-"""The enumeration members, looked up once, because each look-up in the enumeration is slow."""
+"""The enumeration members, stored here because each access through the enumeration is slow."""
 
 
 def apply_spec_in_parts(
@@ -39,9 +45,9 @@ def apply_spec_in_parts(
 ) -> Parts[list[str]]:
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
-    Return the paths of queues that were deleted because they were empty. If the specification equals the one in force, the latter
-    stays, so that a shadow, which belongs to it, continues. What was ``prepared`` for the specification makes this faster and
-    changes nothing else.
+    Return the paths of the queues that were deleted because they were empty. If the new specification equals the specification
+    in force, the latter object stays. A shadow, which belongs to that object, thus continues. The results in ``prepared`` make
+    the change faster and do not affect its result.
     """
     if prepared is not None and prepared.before is partition.spec:
         is_same = prepared.is_same
@@ -70,7 +76,7 @@ def apply_spec_in_parts(
 
 
 def _apply_queues(partition: Partition, spec: QueueSpec, prepared: Prepared | None) -> Parts[None]:
-    """Configure the root and all queues below it, parents first; add the queues that are new."""
+    """Configure the root and all queues below it, parents first, and add the new queues."""
     _configure(partition.root, spec)
     rest = [(partition.root, one) for one in reversed(spec.children)]
     for at in count():
@@ -93,7 +99,7 @@ def _apply_queues(partition: Partition, spec: QueueSpec, prepared: Prepared | No
 
 
 def _configure(queue: Queue, spec: QueueSpec) -> None:
-    """Apply a specification to a queue, and drain the children that it no longer has."""
+    """Apply a specification to a queue, and drain the children that are no longer in the specification."""
     queue.configure(spec)
     queue.managed = True
     queue.state = _ACTIVE
@@ -102,7 +108,7 @@ def _configure(queue: Queue, spec: QueueSpec) -> None:
 
 
 def _drain_missing(queue: Queue, spec: QueueSpec) -> None:
-    """Drain the children that a queue's specification no longer has."""
+    """Drain the children of a queue that are no longer in its specification."""
     named = {child.name for child in spec.children}
     for name, child in queue.children.items():
         if name not in named and child.managed:
@@ -113,7 +119,7 @@ def _drain_missing(queue: Queue, spec: QueueSpec) -> None:
 
 
 def _intern_all(partition: Partition, spec: QueueSpec) -> None:
-    """Register the resource types that a specification and those below it name."""
+    """Register the resource types that a specification and the specifications below it name."""
     _intern(partition, spec)
     for child in spec.children:
         _intern_all(partition, child)
@@ -149,7 +155,7 @@ def stop(partition: Partition) -> None:
 
 
 def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
-    """Add a new queue below a parent and return it. The caller calls `relimit` or `limit_queue` next, to set limits and order."""
+    """Add a new queue below a parent and return it. The caller then calls `relimit` or `limit_queue` to set the limits and the order."""
     queue = Queue(spec, parent, 0, partition.types.zeros())
     _enter(partition, parent, queue)
     return queue
@@ -162,9 +168,11 @@ def _enter(partition: Partition, parent: Queue, queue: Queue) -> None:
 
 
 def create_path(partition: Partition, path: str) -> Queue:
-    """Return the leaf at a path. Create it and missing parents as dynamic queues.
+    """Return the leaf at a path.
 
-    A new leaf gets the settings of the nearest template above it. New parents have no limits.
+    If the leaf or a parent is missing, create it as a dynamic queue.
+
+    A new leaf gets the settings of the nearest template above the leaf. New parents have no limits.
     """
     names = path.split(".")
     queue = partition.root
@@ -184,7 +192,7 @@ def create_path(partition: Partition, path: str) -> Queue:
 
 
 def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
-    """Return the specification of a new dynamic queue. A leaf gets that of the nearest template, and a parent one without limits."""
+    """Return the specification of a new dynamic queue. A leaf gets the settings of the nearest template. A parent gets no limits."""
     template = nearest_template(parent)
     properties = inherited(parent.spec.properties)
     if not leaf:
@@ -204,7 +212,7 @@ def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
 
 
 def nearest_template(queue: Queue) -> ChildTemplate | None:
-    """Return the child template of the queue or of its nearest ancestor that has one. Return None if there is none."""
+    """Return the child template of the queue, or of its nearest ancestor with a template. Return None if no template exists."""
     return next((one.spec.template for one in queue.path_up() if one.spec.template), None)
 
 
@@ -218,8 +226,8 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
 ) -> None:
     """Set the quota of a dynamic leaf from its application's tags (docs/yunikorn/migrate.md).
 
-    An empty ``guaranteed``, a ``maximum`` of None and a ``max_applications`` of 0 leave the value as it is. ``names`` are the
-    properties that the tags set. The caller rebuilds limits and order afterwards.
+    A value stays as it is if ``guaranteed`` is empty, if ``maximum`` is None, or if ``max_applications`` is 0. ``names`` has
+    the properties that the tags set. The caller then rebuilds the limits and the order.
     """
     queue.spec = replace(
         queue.spec,
@@ -233,9 +241,9 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
 
 
 def untag_queue(queue: Queue, names: Set[str]) -> None:
-    """Set properties of a dynamic leaf, which tags had changed, back to the values of its template.
+    """Set the properties of a dynamic leaf that tags had changed back to the values of the leaf's template.
 
-    ``names`` are the names of the properties in `QueueSpec.tagged`. The caller rebuilds limits and order afterwards.
+    ``names`` has the names of these properties, as in `QueueSpec.tagged`. The caller then rebuilds the limits and the order.
     """
     spec, origin = queue.spec, queue.spec.origin or ChildTemplate()
     gone = spec.tagged & names
@@ -249,14 +257,14 @@ def untag_queue(queue: Queue, names: Set[str]) -> None:
 
 
 def relimit(partition: Partition) -> None:
-    """Rebuild all limiters at once; see `relimit_in_parts`."""
+    """Rebuild all limiters at once: see `relimit_in_parts`."""
     whole(relimit_in_parts(partition))
 
 
 def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[None]:
-    """Rebuild all limiters from usage and the limits in force. The order is rebuilt before its next use (`ranking_stale`).
+    """Rebuild all limiters from the usage and the limits in force. The order is rebuilt before it is used again (`ranking_stale`).
 
-    The ``prepared`` limiters are used for empty queues without a bound by a deserved share.
+    If the partition has no deserved shares in force, empty queues get their ``prepared`` limiters.
     """
     has_classes = _has_classes(partition)
     usable = None if partition.deserved else prepared
@@ -293,7 +301,7 @@ def _limit_applications(partition: Partition) -> Parts[None]:
 
 
 def limit_queue(partition: Partition, queue: Queue) -> None:
-    """Rebuild the limiter of a queue whose limits are new or changed. Classes that the old limiter blocked are tried again."""
+    """Rebuild the limiter of a queue whose limits are new or changed. The classes that the old limiter blocked are tried again."""
     before = queue.limiter
     queue.blocked_asks = 0
     _make_limiter(partition, queue, has_classes=_has_classes(partition))
@@ -324,10 +332,12 @@ def _make_limiter(partition: Partition, queue: Queue, *, has_classes: bool) -> N
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """Return how much a queue may use, by type (W2): its max. For a leaf that shares by weights, this is at most its deserved share.
+    """Return the amounts that a queue may use, by type: its max (W2).
 
-    NO_LIMIT means that a type has no limit. None means that no type has one. The root has no max, even if its specification has
-    one.
+    If a leaf has a deserved share, the amounts are at most that share.
+
+    NO_LIMIT means that the type has no limit. Return None if no type has a limit. The root has no max, even if its
+    specification has one.
     """
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
@@ -340,7 +350,10 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
 
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
-    """Return the limiter that bounds firm use by the queue's guarantee (J4). Return None if the queue guarantees nothing."""
+    """Return the limiter that keeps the firm use of a queue within the queue's guarantee (J4).
+
+    Return None if the queue has no guarantee.
+    """
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
     if not named:
         return None
@@ -351,7 +364,7 @@ def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
 
 
 def _reclass(partition: Partition, before: PreemptionSettings) -> Parts[None]:
-    """Give all asks their new class, because the settings that say which asks are firm may have changed (J2)."""
+    """Give all asks their new classes, because a change of the settings may have changed which asks are firm (J2)."""
     now = partition.spec.preemption
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
@@ -379,7 +392,10 @@ def _limits(partition: Partition, limit: Limit) -> Amounts:
 
 
 def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
-    """Return all limits of an application: of queues from the leaf up, then of its user and of its group at each level."""
+    """Return the limits of an application: first those of the queues, from the leaf up.
+
+    The limits of its user come next, from the leaf up, and then those of its group, from the leaf up.
+    """
     path = list(application.leaf.path_up())
     limiters = [queue.limiter for queue in path if queue.limiter is not None]
     group = matched_group(application.leaf, application.user_groups)
@@ -407,7 +423,7 @@ def _person(partition: Partition, queue: Queue, kind: str, name: str, entry: Use
 
 
 def _count_in(application: Application) -> None:
-    """Charge the user and group limiters of an application with its present usage."""
+    """Charge the user and group limiters of an application with the usage that the application has now."""
     people = [limiter for limiter in application.limiters if limiter.kind != "queue"]
     if not people:
         return
@@ -442,7 +458,10 @@ def sweep_in_parts(partition: Partition, kept: list[Queue] | None = None) -> Par
 
 
 def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
-    """Remove a leaf and its ancestors as long as they are empty and dynamic or draining. Return their paths."""
+    """Remove a leaf and then its ancestors, each while it is empty and is dynamic or draining: stop at the first other queue.
+
+    Return the paths of the removed queues.
+    """
     removed: list[str] = []
     _remove_path(partition, leaf, removed)
     _forget_paths(partition, removed)
@@ -469,7 +488,7 @@ def _remove_path(
 
 
 def _forget_paths(partition: Partition, removed: list[str]) -> None:
-    """Forget what the totals of lost work and the thrashing monitor know of removed queues."""
+    """Remove removed queues from the totals of lost work and from the thrashing monitor."""
     if removed:
         partition.lost.by_queue.forget(removed)
         partition.lost.by_owner.forget(removed)
@@ -477,5 +496,5 @@ def _forget_paths(partition: Partition, removed: list[str]) -> None:
 
 
 def _is_unwanted(queue: Queue) -> bool:
-    """Return whether no configuration in force has the queue."""
+    """Return whether a queue is dynamic or draining, so that no configuration in force has it."""
     return queue.state is _DRAINING or not queue.managed

@@ -10,7 +10,10 @@ NO_LIMIT: Final = 1 << 80
 """The headroom in a type without a limit. No sum of quantities is this large."""
 
 PORT_CAPACITY: Final = 1 << 20
-"""The capacity of a host port's type on a node. A port on all addresses takes all of it, a port on one address takes one unit."""
+"""The capacity of a host port's type on a node.
+
+A port on all addresses takes the whole capacity, and a port on one address takes one unit.
+"""
 
 
 class ResourceTypes:
@@ -30,9 +33,9 @@ class ResourceTypes:
         return len(self.names)
 
     def intern(self, name: str, synthetic: int = 0) -> int:
-        """Return the index of a type, which is registered if it is new.
+        """Return the index of a type. Register the type if it is new.
 
-        ``synthetic`` is each node's capacity of a synthetic type, else 0.
+        ``synthetic`` is the capacity that each node has of a synthetic type, and 0 for other types.
         """
         found = self.index.get(name)
         if found is None:
@@ -42,7 +45,7 @@ class ResourceTypes:
         return found
 
     def demand(self, resource: Resource) -> Demand:
-        """Return the resource with indices in place of names. New types are registered."""
+        """Return the resource with type indices in place of names. New types are registered."""
         return tuple((self.intern(name), quantity) for name, quantity in resource)
 
     def zeros(self) -> Amounts:
@@ -50,7 +53,7 @@ class ResourceTypes:
         return [0] * len(self.names)
 
     def named(self, amounts: Iterable[int]) -> dict[str, int]:
-        """Return amounts as a mapping of the types that are not zero, synthetic ones left out, in name order."""
+        """Return the amounts above or below zero by type name, in name order, without synthetic types."""
         pairs = (
             (name, amount)
             for name, amount, capacity in zip(self.names, amounts, self.synthetic, strict=False)
@@ -59,7 +62,10 @@ class ResourceTypes:
         return dict(sorted(pairs))
 
     def amounts(self, quantities: Mapping[str, int], missing: int = 0) -> Amounts:
-        """Return the quantities as an amount list. New types are registered, and types without a quantity get ``missing``."""
+        """Return the quantities as a list of amounts by type index.
+
+        New types are registered, and types without a quantity get ``missing``.
+        """
         for name in quantities:
             self.intern(name)
         return [quantities.get(name, missing) for name in self.names]
@@ -68,7 +74,10 @@ class ResourceTypes:
 def replaced(
     amounts: Amounts, quantities: Iterable[tuple[str, int]] | None, index: Mapping[str, int]
 ) -> Amounts:
-    """Return a copy of amounts in which these quantities replace those of their types. ``index`` has the index of each type."""
+    """Return a copy of the amounts in which each given quantity replaces the amount of its type.
+
+    ``index`` maps each type name to its index.
+    """
     made = amounts.copy()
     if quantities:
         for name, quantity in quantities:

@@ -1,4 +1,4 @@
-"""The classes of asks that no node takes now, with their demands as an array."""
+"""The classes of asks that no node can take now, with an array of their demands."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -9,17 +9,20 @@ if TYPE_CHECKING:
     from server.state.equivalence import AskClass
 
 NOT_WANTED: Final = -(1 << 63)
-"""The demand for a type that a class does not ask for. This demand fits even a node whose free amount is negative."""
+"""The entry in the array for a type that the class does not request. The entry fits even a node whose free amount is negative."""
 GAPS_MIN: Final = 64
-"""The number of gaps above which a table is rebuilt without gaps when it has to grow. There must also be more gaps than classes."""
+"""The number of gaps above which a table that has to grow is rebuilt without gaps.
+
+The table is only rebuilt if it also has more gaps than classes.
+"""
 
 
 class Unschedulable:
-    """The classes that no node takes now, in the order in which they came.
+    """The classes that no node can take now, in the order in which they were added.
 
-    There may be many such classes. Testing each of them whenever a pod ends would be slow. Therefore `within` compares all demands
-    with free capacity at once. Each class has a row. When a class is removed, its row stays empty. ``requiring`` has the classes
-    whose asks require one node by name.
+    There may be many such classes, so that a test of each class at the end of a pod would be slow. Therefore `within` compares
+    all demands with the free capacity at once. Each class has a row. The row of a removed class stays empty. ``requiring`` has
+    the classes whose asks require one node by name.
     """
 
     __slots__ = ("_classes", "_demands", "_rows", "_used", "requiring")
@@ -32,7 +35,7 @@ class Unschedulable:
         self.requiring: dict[AskClass, None] = {}
 
     def __contains__(self, ask_class: "AskClass") -> bool:
-        """Return whether no node takes the class."""
+        """Return whether the table has the class."""
         return ask_class in self._rows
 
     def __iter__(self) -> "Iterator[AskClass]":
@@ -58,7 +61,7 @@ class Unschedulable:
             self.requiring[ask_class] = None
 
     def discard(self, ask_class: "AskClass") -> None:
-        """Remove a class, if it is there."""
+        """Remove a class if the table has it."""
         row = self._rows.pop(ask_class, None)
         if row is not None:
             self._classes[row] = None
@@ -68,7 +71,7 @@ class Unschedulable:
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
         """Return the classes whose demand is at most ``most`` in every type.
 
-        Also return the classes of ``also`` that are in the table.
+        Also return the classes in ``also`` that the table has.
         """
         count = len(self._classes)
         found = self._used[:count].copy()

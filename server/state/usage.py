@@ -20,7 +20,10 @@ _ALIKE: Final = attrgetter("application", "ask_class")
 
 
 def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
-    """Add a demand to the amounts and return the new share, as `share` would. Only the types that grew can raise the share."""
+    """Add a demand to the amounts, and return the new share, which is the share that `share` would compute.
+
+    Only the types that grew can raise the share.
+    """
     largest = before
     for index, quantity in demand:
         used = amounts[index] = amounts[index] + quantity
@@ -55,7 +58,7 @@ def charge(application: Application, demand: Demand) -> None:
 
 
 def discharge(partition: Partition, application: Application, demand: Demand) -> None:
-    """Subtract a demand from the usage on the whole path. Asks that wait for that headroom are tested at the next tick."""
+    """Subtract a demand from the usage on the whole path. The next tick tests the asks that wait for the freed headroom."""
     leaf = application.leaf
     _lessen(application.usage, demand)
     _rank_application(application)
@@ -68,7 +71,7 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
 
 
 def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
-    """Discharge many allocations at once, and count them as lost by an external event (invariant 18)."""
+    """Discharge many allocations at once, and count their amounts as lost by an external event (invariant 18)."""
     charged = _alike(asks)
     for (application, ask_class), many in charged.items():
         demand = ask_class.demand
@@ -103,7 +106,7 @@ def _rank_queue(parent: Queue, queue: Queue) -> None:
 
 
 def _give(partition: Partition, application: Application, demand: Demand) -> None:
-    """Give a demand back to all limits of an application."""
+    """Return a demand to the headroom of all limits of an application."""
     for limiter in application.limiters:
         limiter.give(demand)
         relieve(partition, limiter)
@@ -115,28 +118,31 @@ def _lessen(amounts: Amounts, demand: Demand) -> None:
 
 
 def relieve(partition: Partition, limiter: Limiter) -> None:
-    """List a limiter that may have headroom for classes that it blocks, so that the next tick tests it."""
+    """List a limiter for a test at the next tick, because it may have headroom for classes that it blocks."""
     if limiter.blocked and not limiter.relieved:
         limiter.relieved = True
         partition.limits.relieved.append(limiter)
 
 
 def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
-    """Count in the queues the allocations that were just marked as releasing. Their amounts are summed by queue first."""
+    """Add allocations that were just marked as releasing to the releasing amounts of their queues.
+
+    The amounts are summed for each queue first.
+    """
     for queue, amounts in _of_queues(partition, _alike(asks)).items():
         for index, quantity in enumerate(amounts):
             queue.releasing[index] += quantity
 
 
 def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
-    """Return the number of allocations by application and class. Allocations of one application and class are charged together."""
+    """Return the number of allocations of each application and class, which are charged together."""
     return Counter(map(_ALIKE, asks))
 
 
 def _of_queues(
     partition: Partition, charged: Mapping[tuple[Application, AskClass], int]
 ) -> dict[Queue, Amounts]:
-    """Return by queue the sum of the demands of these allocations in it and below it."""
+    """Return, for each queue, the sum of the demands of the allocations that are in that queue or below it."""
     leaves: dict[Queue, Amounts] = {}
     for (application, ask_class), many in charged.items():
         amounts = leaves.get(application.leaf)
@@ -153,7 +159,10 @@ def _of_queues(
 
 
 def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
-    """Add a demand to the promises on the path and subtract it from the headroom there. A ``sign`` of -1 does the reverse."""
+    """Add a demand to the promises of the queues on the path, and subtract the demand from their headroom.
+
+    If ``sign`` is -1, do the reverse.
+    """
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.promised[index] += sign * quantity
@@ -167,7 +176,7 @@ def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
 
 
 def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Add a demand to the firm usage and promises on the path. A ``sign`` of -1 subtracts it."""
+    """Add a demand to the firm usage and promises of the queues on the path. If ``sign`` is -1, subtract the demand."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_held[index] += sign * quantity
@@ -176,14 +185,20 @@ def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
 
 
 def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Add a demand to the requests of waiting firm asks without a pledge, on the path. A ``sign`` of -1 subtracts it."""
+    """Add a demand to the requests of waiting firm asks without a pledge, in each queue on the path.
+
+    If ``sign`` is -1, subtract the demand.
+    """
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_waiting[index] += sign * quantity
 
 
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
-    """List the limits on the path for a test at the next tick. Firm asks hold or request less, so that other asks may fit."""
+    """List the limiters on the path for a test at the next tick.
+
+    Firm asks hold or request less than before, so that other asks may fit.
+    """
     for queue in leaf.path_up():
         for limiter in (queue.firm, queue.limiter):
             if limiter is not None:

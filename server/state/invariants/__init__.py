@@ -1,1 +1,1 @@
-"""The invariants of the state. Each check recomputes a value from the data that it summarizes (design 5)."""
+"""The invariants of the state. Each check computes a value again from the data that the value summarizes (design 5)."""

@@ -1,4 +1,4 @@
-"""Checks of queues: they form one tree, and every amount and count is the sum over the level below (invariant 1)."""
+"""Checks of queues: they form one tree, and every amount and every number is the sum over the level below (invariant 1)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def check_tree(partition: Partition) -> None:
 
 
 def check_amounts(partition: Partition) -> None:
-    """Assert usage, promises, releases, pending asks and reservations of applications and queues."""
+    """Assert the usage, promises, releases, pending asks and reservations of applications and queues."""
     held = _promised_by_leaf(partition)
     for queue in reversed(list(partition.root.walk())):
         for application in queue.applications.values():

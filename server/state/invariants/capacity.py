@@ -12,11 +12,11 @@ from server.state.queues import Queue
 from server.state.types import NO_LIMIT
 
 Person = tuple[str, str, str]
-"""Path of the queue, kind and name: the key of a limit of a user or group."""
+"""The key of a limit of a user or group: path of the queue, kind and name."""
 
 
 def check_nodes(partition: Partition) -> None:
-    """Assert free capacity and slot of each node, and capacity and foreign usage of the whole partition."""
+    """Assert the free capacity and the slot of each node, and the capacity and the foreign usage of the whole partition."""
     types = partition.types
     capacity, foreign = types.zeros(), types.zeros()
     for name, node in partition.index.nodes.items():
@@ -102,7 +102,7 @@ def check_limits(partition: Partition) -> None:
 
 
 def all_limiters(partition: Partition) -> list[Limiter]:
-    """Return the limits of queues in path order, then those of users and groups."""
+    """Return the limits of queues in path order, then the limits of users and groups."""
     pairs = ((queue.limiter, queue.firm) for queue in partition.root.walk())
     own = [one for pair in pairs for one in pair if one is not None]
     return own + list(partition.limits.by_key.values())
@@ -124,7 +124,7 @@ def _limits(partition: Partition, limit: Limit) -> Amounts:
 
 
 def _bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """Return what a queue may use. For a leaf that shares by plain weights, this is at most its deserved share (W2)."""
+    """Return the amounts that a queue may use. For a leaf that shares by plain weights, this is at most its deserved share (W2)."""
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
@@ -149,7 +149,7 @@ def _check_queue_limit(partition: Partition, queue: Queue) -> None:
 
 
 def _persons(application: Application) -> list[Person]:
-    """Return the limits of the application's user, then of its group, from the leaf up."""
+    """Return the limits of the application's user and then of its group, each from the leaf up."""
     path = list(application.leaf.path_up())
     user, group = application.user, matched_group(application.leaf, application.user_groups)
     return [

@@ -1,4 +1,4 @@
-"""The invariants of the state in one call. Checks run in an order in which causes are found before effects."""
+"""The invariants of the state in one call. The order of the checks is such that causes are found before effects."""
 
 from server.state.invariants.amounts import check_amounts, check_tree
 from server.state.invariants.capacity import check_limits, check_nodes
@@ -12,10 +12,10 @@ from server.state.partition import Partition
 
 
 def validate(partition: Partition) -> None:
-    """Assert every invariant of a partition between two events (design 5). The message names the object.
+    """Assert every invariant of a partition between two events (design 5). The message of the AssertionError names the object.
 
-    Nothing is changed. While `ranking_stale` says that ranks are yet to be rebuilt, the checks of ranks and of parked groups
-    are left out.
+    Nothing is changed. While `ranking_stale` says that ranks must be rebuilt, the checks of ranks and of parked groups are left
+    out.
     """
     check_tree(partition)
     check_keys(partition)

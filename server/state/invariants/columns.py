@@ -1,4 +1,4 @@
-"""Checks of the columns: they agree with the objects, apart from changes that are still to be written to them (design 6.1)."""
+"""Checks of the columns. They agree with the objects, apart from changes that have not been written to them yet (design 6.1)."""
 
 from server.snapshot.columns import (
     NOT_STARTED,
@@ -14,7 +14,7 @@ from server.state.partition import Partition
 
 
 def check_columns(partition: Partition) -> None:
-    """Assert that each row agrees with its allocation or node, unless this has changed since.
+    """Assert that each row agrees with its allocation or node, unless the object has changed since.
 
     No other allocation row may be in use.
     """

@@ -1,4 +1,4 @@
-"""Checks of keys, classes and commitments: each key is in exactly one state, and all tables that have the key agree."""
+"""Checks of keys, classes and commitments: each key is in exactly one state, and all tables with the key agree."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ from server.state.partition import Partition
 def check_keys(partition: Partition) -> None:
     """Assert that each key waits in one application or is placed on one node.
 
-    No such key may also be the key of a foreign pod.
+    No foreign pod may have such a key.
     """
     waiting = 0
     for key, ask in partition.asks.items():
@@ -60,7 +60,10 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
-    """Assert that every listed ask is in the table of keys. Each key of the table was checked before, so that equal counts suffice."""
+    """Assert that every listed ask is in the table of keys.
+
+    Each key of the table was checked before, so that it suffices to compare the numbers of keys.
+    """
     for name, application in partition.applications.items():
         _check_application(partition, name, application)
     listed = sum(len(one.asks) for one in partition.applications.values())
@@ -116,7 +119,7 @@ def live_classes(partition: Partition) -> list[AskClass]:
 
 
 def check_classes(partition: Partition) -> None:
-    """Assert that each ask is in the class of its values, and that counts, masks and dead classes agree."""
+    """Assert that each ask belongs to its equivalence class, and that the counts, masks and dead classes agree."""
     asks = Counter(ask.ask_class for ask in partition.asks.values())
     pending = Counter(ask.ask_class for ask in partition.asks.values() if ask.node is None)
     for ask_class in asks:
@@ -171,9 +174,9 @@ def _demand(partition: Partition, resource: Resource) -> Demand:
 
 
 def _check_membership(partition: Partition, ask: Ask) -> None:
-    """Assert that an ask is in the class of its values.
+    """Assert that request, job class and constraints of an ask are those of its equivalence class.
 
-    A placed ask may still be in the class for the nodes that it avoided while it waited.
+    A placed ask may still be in the class that avoids nodes, which the ask had while it waited.
     """
     ask_class, spec = ask.ask_class, ask.spec
     assert ask_class.resource == spec.resource, (
@@ -210,7 +213,7 @@ def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
 def check_commitments(partition: Partition) -> None:
     """Assert that open decisions, pledges, nodes and asks refer to each other.
 
-    A victim has only one decision (8.10).
+    A victim has only one decision (invariant 10).
     """
     victims: Counter[str] = Counter()
     for name, commitment in partition.decisions.open.items():
@@ -246,7 +249,7 @@ def _check_commitment(partition: Partition, name: str, commitment: Commitment) -
     for key, ask in commitment.victims.items():
         assert partition.asks.get(key) is ask, f"{what}: victim {key} is gone"
         assert ask.released_by is commitment, f"{what}: victim {key} goes for another decision"
-        # A placeholder that is being replaced counts for the real ask in all usage.
+        # In all usage, a placeholder that is being replaced counts for the real ask.
         assert ask.releasing != commitment.replaces, f"{what}: victim {key} is not releasing"
 
 

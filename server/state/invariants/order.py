@@ -1,6 +1,6 @@
-"""Checks of the heaps of queues, applications and groups: shares are exact, priorities never too low (design 6.4).
+"""Checks of the heaps of queues, applications and groups: shares are exact, and priorities are never too low (design 6.4).
 
-The checks do not apply while `Partition.ranking_stale` says that the ranking is to be rebuilt before its next use.
+The checks do not apply while `Partition.ranking_stale` says that the ranking must be rebuilt before its next use.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from server.state.queues import Child, Queue, QueueState
 
 
 def check_order(partition: Partition) -> None:
-    """Assert entries, shares and priorities from the groups up to the root."""
+    """Assert the entries, shares and priorities from the groups up to the root."""
     for queue in partition.queues.values():
         _check_queue(partition, queue)
     for application in partition.applications.values():
@@ -95,7 +95,7 @@ def _check_entry(queue: Queue, child: Child) -> None:
 def _check_entries(application: Application) -> None:
     """Assert that groups and complete jobs have their entries.
 
-    Parked groups and jobs are excepted.
+    Parked groups and jobs have no entries.
     """
     name = f"application {application.application_id}"
     assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"
@@ -120,7 +120,7 @@ def _check_holder(one: Group | Job, want: tuple[int, int, int] | None, standing:
 
 
 def _placeable(application: Application) -> list[Group | Job]:
-    """Return the placeable groups and jobs: those that are not parked, and whose classes are neither dead nor blocked."""
+    """Return the placeable groups and jobs: they are not parked, and their classes are neither dead nor blocked."""
     blocked = [limiter.blocked for limiter in application.limiters if limiter.blocked]
     found: list[Group | Job] = [
         group

@@ -5,7 +5,7 @@ from server.state.partition import Partition
 
 
 def check_thrashing(partition: Partition) -> None:
-    """Assert that the thrashing monitor's tables are bounded, and that a queue's external losses never shrink (invariant 18)."""
+    """Assert that the thrashing monitor's tables are bounded, and that a queue's external losses never decrease (invariant 18)."""
     known = partition.thrashing
     for name in ("deficits", "taken", "strikes", "frozen"):
         entries = len(getattr(known, name))
@@ -39,7 +39,7 @@ def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
 
 
 def check_lost_work(partition: Partition) -> None:
-    """Assert that the tables are bounded and count whole victims.
+    """Assert that the tables are bounded, and that they count whole victims.
 
     Each pod with an eviction order must be releasing.
     """
@@ -67,7 +67,7 @@ def check_lost_work(partition: Partition) -> None:
 def check_shadow(partition: Partition) -> None:
     """Assert that a shadow's memory is bounded.
 
-    Each item has its own key, and each victim is in it only once.
+    Each item must have its own key, and each victim may be in the memory only once.
     """
     known = partition.shadow
     if known is None:

@@ -13,7 +13,7 @@ from server.state.nodes import NUMBER_MASK, LogReader, Node, NodeEntry, NodeInde
 from server.state.partition import Partition
 
 Sight = tuple[tuple[str | None, ...], tuple[Taint, ...]]
-"""The part of a node that one constraint looks at: values of label keys, and taints."""
+"""The part of a node that one constraint reads: values of label keys, and taints."""
 
 
 def check_search(partition: Partition) -> None:
@@ -40,7 +40,7 @@ def check_search(partition: Partition) -> None:
 
 
 def _check_index(index: NodeIndex) -> None:
-    """Assert that every schedulable node without an exclusive pledge has an entry of its present rank.
+    """Assert that every schedulable node without an exclusive pledge has an entry with its present rank.
 
     In fair order, the shared heap must have this entry.
     """
@@ -77,7 +77,7 @@ def _check_index(index: NodeIndex) -> None:
 def _takes(ask_class: AskClass, node: Node) -> bool:
     """Return whether the node can take an ask of the class now: it is open, the constraint allows it, and the capacity is free.
 
-    A pledge to the ask itself counts as free. If that pledge does not give way to claims, all pledges on its node count as
+    A pledge for the ask itself counts as free. If that pledge does not give way to claims, all pledges on its node count as
     free. Return False for an ask whose pledge is placed together with others, or replaces a placeholder.
     """
     held = ask_class.pledge
@@ -123,7 +123,7 @@ def _check_heap(
 
 
 def _ranked(index: NodeIndex, heap: list[NodeEntry], name: str) -> set[Node]:
-    """Return the nodes that have their rank or a better one in a heap. Assert that the heap is in order."""
+    """Return the nodes that have, in a heap, their own rank or a better one. Assert that the heap is in order."""
     assert is_heap(heap), f"the node heap of {name} is out of order"
     found = ((entry, index.numbered.get(entry & NUMBER_MASK)) for entry in heap)
     return {
@@ -154,7 +154,7 @@ def _check_all_ranked(
 def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node that fits ranks too low in the heap of a class with preferences.
 
-    A heap that will be built again is excepted.
+    A heap that will be built again is exempt.
     """
     preferred, takes = ask_class.preferred, _takers(ask_class)
     assert preferred is not None
@@ -179,7 +179,7 @@ def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _check_domains(partition: Partition) -> None:
-    """Assert that the counts by topology domain are those of the allocations and the labels of their nodes."""
+    """Assert that the counts by topology domain agree with the allocations and the labels of their nodes."""
     want = DomainCounts()
     for node in partition.index.nodes.values():
         for ask in node.allocations.values():
@@ -195,7 +195,7 @@ def _check_domains(partition: Partition) -> None:
 
 
 def _most_free(partition: Partition) -> Amounts:
-    """Return by type the largest free capacity of an open node, with pledges given back."""
+    """Return, by type, the largest free capacity of an open node if pledges count as free."""
     most = [-1] * len(partition.types)
     for node in partition.index.nodes.values():
         if not node.opened:
@@ -215,9 +215,9 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take a dead class.
 
-    There are two exceptions. The first: nodes whose capacity became free, as long as the dead classes are still to be tested on
-    them. The second: the class of an ask with a reservation, as long as other asks may use its node first. Both are tested again in
-    the next tick.
+    There are two exceptions. First, a node whose capacity became free may take a dead class, as long as the dead classes have
+    not been tested on it yet. Second, a node may take the class of an ask with a reservation, as long as other asks may use the
+    node first. Both kinds of classes are tested again in the next tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return

@@ -1,4 +1,4 @@
-"""Checks of waiting asks: groups and jobs hold them in order, and each parked group has a cause (design 6.4, 6.5, 6.11)."""
+"""Checks of waiting asks: groups and jobs have them in order, and each parked group has a cause (design 6.4, 6.5, 6.11)."""
 
 from collections import Counter
 from itertools import pairwise
@@ -145,9 +145,9 @@ def _check_size(partition: Partition, ask: Ask) -> None:
 
 
 def check_parked(partition: Partition) -> None:
-    """Assert that a parked group is in one list only, that of its own class.
+    """Assert that a parked group is in exactly one list, the list of its own class.
 
-    The cause for which it is parked must still hold.
+    The cause for which the group is parked must still exist.
     """
     lists = _waiting_lists(partition)
     seen = Counter(group for groups in lists.values() for group in groups if is_known(group))
