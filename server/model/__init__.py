@@ -1,1 +1,1 @@
-"""The shared vocabulary of Evenhand: plain values that every layer uses, and the one definition of fit."""
+"""The values that every layer of Evenhand uses, and the one definition of fit."""

@@ -1,4 +1,4 @@
-"""The values of an ask: those that all pods of one template share, and those that differ from pod to pod."""
+"""The values of an ask: the values that all pods of one template share, and the values that differ from pod to pod."""
 
 import enum
 from dataclasses import dataclass, fields
@@ -12,7 +12,10 @@ from server.model.resources import NOTHING, Resource
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
 AVOIDED_NODES_MAX: Final = 32
-"""The largest number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM (design 1.8). The oldest is dropped first."""
+"""The largest number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM (design 1.8).
+
+If there are more, the node that was added first is dropped.
+"""
 
 
 class Protection(enum.IntEnum):
@@ -25,7 +28,10 @@ class Protection(enum.IntEnum):
 
 
 class Generation(enum.IntEnum):
-    """The generation of the published interface in which a key arrived, and in which the core answers (design 1.1)."""
+    """The generation of the published interface (design 1.1).
+
+    The core answers for an allocation key in the generation in which the client sent it.
+    """
 
     ALLOCATION = 0
     ASK = 1
@@ -44,7 +50,7 @@ class Operator(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A node selector requirement on a label (or, in ``match_fields``, on ``metadata.name``)."""
+    """A node selector requirement on a label. In ``match_fields``, the requirement is on ``metadata.name``."""
 
     key: str
     operator: Operator
@@ -53,7 +59,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Requirements that must all hold. A constraint with several terms needs one of them."""
+    """Requirements that must all hold. A constraint with several terms holds if at least one term holds."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -61,7 +67,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration. An empty key with Exists tolerates all taints. An empty effect tolerates all effects.
+    """A toleration of taints. An empty key with the operator Exists tolerates all taints. An empty effect tolerates all effects.
 
     ``operator`` is Exists, Equal, Gt or Lt. Gt and Lt compare the taint's value with ``value`` as whole numbers.
     """
@@ -74,7 +80,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Taint:
-    """A node's taint. Only NoSchedule and NoExecute keep pods away."""
+    """A taint of a node. Only the effects NoSchedule and NoExecute repel pods."""
 
     key: str
     value: str
@@ -83,7 +89,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that a pod needs for itself. An address that is empty, `0.0.0.0` or `::` means all addresses."""
+    """A port of the node that no other pod on the node may use. An address that is empty, `0.0.0.0` or `::` means all addresses."""
 
     port: int
     protocol: str = "TCP"
@@ -92,7 +98,10 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """The node constraints of an ask (design 1.8 and 6.10). With all fields empty, any schedulable node without repelling taints may take it."""
+    """The node constraints of an ask (design 1.8 and 6.10).
+
+    If all fields are empty, every schedulable node without repelling taints may take the ask.
+    """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required_terms: tuple[Term, ...] = ()
@@ -117,10 +126,10 @@ class PreferredTerm:
 
 @dataclass(frozen=True, slots=True)
 class GroupPreference:
-    """A preference to run near the pods of a group (weight above 0) or apart from them (below 0).
+    """A preference to run near the pods of a group (positive weight) or apart from them (negative weight).
 
-    An allocation counts if it names the same group and topology key in its own preferences. It adds the weight to all nodes in
-    its topology domain: the nodes with the same value of the label ``topology_key``.
+    The preference applies to allocations that have a preference with the same group and topology key. Each such allocation adds
+    the weight to all nodes in its topology domain, which are the nodes with the same value of the label ``topology_key``.
     """
 
     group: str
@@ -139,22 +148,22 @@ class Preferences:
 NO_PREFERENCES: Final = Preferences()
 
 UNSIZED: Final = 1 << 30
-"""The ``min_members`` of a gang without a declared size, as long as more members are awaited.
+"""The ``min_members`` of a gang without a declared size while more members are awaited.
 
-The number is larger than any gang, so that the gang does not count as complete (J1).
+The number is larger than the size of any gang, so that the gang does not count as complete (J1).
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskSpec:
-    """The part of an ask that pods of one template share. Specs compare by identity: the codec interns them.
+    """The values of an ask that all pods of one template share. Specs compare by identity, because the codec interns them.
 
-    ``min_members`` is the size of the ask's gang, 0 for an ask that is not a gang member (J1). ``counted`` says that the owner
-    declared no size. The size is then the number of members that had arrived when the wait for members ended. ``lendable`` is
-    the class that the owner wrote, False for firm (J2). ``may_trigger`` says whether others may be evicted for the ask (J3). In
-    both, None means that the partition's default applies. ``rm_check`` says that the ask's manager checks a node before it
-    binds the ask, and may refuse the node. ``plan_checks`` says that the manager also answers plan checks. Pods may then be
-    evicted for the ask (design 1.8).
+    ``min_members`` is the size of the ask's gang. It is 0 if the ask is not a gang member (J1). ``counted`` says that the owner
+    declared no size for the gang. The size is then the number of members that had arrived when the wait for members ended.
+    ``lendable`` is the class that the owner declared, and is False for firm (J2). ``may_trigger`` says whether other pods may
+    be evicted for the ask (J3). If ``lendable`` or ``may_trigger`` is None, the default of the partition applies. ``rm_check``
+    says that the manager of the ask checks a node before it binds the ask, and may refuse the node. ``plan_checks`` says that
+    the manager also answers plan checks. If it does, pods may be evicted for the ask (design 1.8).
     """
 
     resource: Resource
@@ -180,19 +189,19 @@ class AskSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether only the ask's queue has to check and record it.
+        """Return whether only the queue of the ask has to check and record the ask.
 
-        Such an ask names no gang and is not a placeholder. It has no timeout, and a priority within the limits. It names no
-        group that it prefers to be near or apart from.
+        Such an ask names no gang and is not a placeholder. The ask has no timeout, and its priority is within the limits. The
+        ask has no preference to run near a group or apart from a group.
         """
         special = self.job_key or self.placeholder or self.timeout_ms > 0 or self.preferences.groups
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
 
     @property
     def may_fail_to_bind(self) -> bool:
-        """Return whether a node may be refused to the ask even after pods were evicted for it.
+        """Return whether the manager may refuse a node for the ask even after pods were evicted for the ask.
 
-        Then no pod may be evicted for the ask (design 1.8).
+        If so, no pod may be evicted for the ask (design 1.8).
         """
         return self.rm_check and not self.plan_checks
 
@@ -200,15 +209,15 @@ class AskSpec:
     def leads(self) -> bool:
         """Return whether the ask is its application's originator.
 
-        A placeholder never is one, even when it is marked as an originator.
+        A placeholder is never an originator, even if it is marked as one.
         """
         return self.originator and not self.placeholder
 
     @property
     def opted_out(self) -> bool:
-        """Return whether the owner wishes that other pods be evicted first.
+        """Return whether the owner wishes that other pods are evicted first.
 
-        The core need not follow this wish (V3, level 1).
+        The core does not have to follow this wish (V3, level 1).
         """
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
 
@@ -217,19 +226,19 @@ _ALL_VALUES: Final = attrgetter(*(field.name for field in fields(AskSpec)))
 
 
 def values(spec: AskSpec) -> tuple[object, ...]:
-    """Return all values of a spec, to compare specs by value: specs themselves compare by identity."""
+    """Return all values of a spec. They are compared where equal specs must be found, because specs compare by identity."""
     found: tuple[object, ...] = _ALL_VALUES(spec)
     return found
 
 
 def resized(spec: AskSpec, resource: Resource) -> AskSpec:
-    """Return the spec with another resource. This is quicker than `dataclasses.replace`."""
+    """Return the spec with another resource. This function is faster than `dataclasses.replace`."""
     _, *others = _ALL_VALUES(spec)
     return AskSpec(resource, *others)
 
 
 class JobClass(enum.StrEnum):
-    """The class of a pod (J2). A firm pod is never evicted. A lendable pod may use capacity that other queues do not use."""
+    """The class of a pod (J2). A firm pod is never evicted. A lendable pod may use the capacity that other queues do not use."""
 
     FIRM = "firm"
     LENDABLE = "lendable"
@@ -238,7 +247,8 @@ class JobClass(enum.StrEnum):
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
     """Return the class of an ask (J2).
 
-    It is firm if the ask's protection is FIRM, else the class that its owner wrote, else the partition's default.
+    A protection of FIRM makes the ask firm. Otherwise the class is the one that the owner declared, and without a declaration
+    the default of the partition.
 
     Return None if the partition has no classes (J4).
     """
@@ -255,17 +265,17 @@ PLAIN: Final = AskSpec(resource=NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMark:
-    """The mark of an ordered release, which the shim found on a victim after a restart (C8)."""
+    """The mark of an ordered release that the shim found on a victim after a restart (C8)."""
 
     termination: int
     decision_id: str
     released_for: str
     node_id: str
     delivery: str = ""
-    """The way in which the pod ends: "soft" if another operator has to delete it, "" if the way is not known."""
+    """The way in which the pod ends: "soft" if another operator has to delete the pod, and "" if the way is not known."""
 
 
 Tags = tuple[bytes, ...]
-"""The wire bytes of the tag entries, decoded only when a reader needs them (design 6.14)."""
+"""The encoded tag entries as they arrived, decoded only when a reader needs the tags (design 6.14)."""
 
 NO_TAGS: Final[Tags] = ()

@@ -1,4 +1,4 @@
-"""The keys by which victims are compared, and each policy's list of keys (V1, V2)."""
+"""The keys by which victims are compared, and the list of keys of each policy (V1, V2)."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
@@ -20,15 +20,15 @@ Key = Literal[
     "kind",
     "job",
 ]
-"""The name of a key in a policy's list. `server.preemption.victim_order` defines each key."""
+"""The name of a key in the list of a policy. `server.preemption.victim_order` defines each key."""
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 
 FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in ORDERS}
-"""The keys with which the list of each policy begins. A partition cannot change them."""
+"""The keys with which the list of each policy begins. A partition cannot change these keys."""
 
 TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in ORDERS}
-"""The keys that follow the fixed ones if the partition sets no keys."""
+"""The keys that follow the fixed keys if the partition sets no keys."""
 
 PROPORTIONAL: Final = ("not-running", "running-time")
-"""The keys after the fixed ones for claims with `entitlement: proportional`, if the partition sets no keys (W8)."""
+"""The keys that follow the fixed keys for claims with `entitlement: proportional`, if the partition sets no keys (W8)."""

@@ -15,7 +15,7 @@ from server.model.shadow import ShadowRecord
 
 
 class Termination(enum.IntEnum):
-    """The reason why an allocation ends: the TerminationType of the published interface, with its numbers."""
+    """The reason why an allocation ends: the TerminationType of the published interface, with the same numbers."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1
@@ -40,14 +40,14 @@ class ApplicationState(enum.StrEnum):
 
 
 class AskState(enum.IntEnum):
-    """The scheduling state of an ask towards the shim, sent when it changes (design 6.9)."""
+    """The scheduling state of an ask, which is sent to the shim when it changes (design 6.9)."""
 
     SKIPPED = 1
     FAILED = 4
 
 
 class Placed(NamedTuple):
-    """An ask that got its node."""
+    """An ask that received its node."""
 
     rm_id: str
     partition: str
@@ -74,11 +74,11 @@ class Released(NamedTuple):
     nodes: tuple[str, ...] = ()
     generation: Generation = Generation.ALLOCATION
     delivery: str = ""
-    """The way in which a victim is to end: "delete", "evict" or "soft". It is "" for a release that preemption did not order."""
+    """The way in which the victim is ended: "delete", "evict" or "soft". The field is "" if preemption did not order the release."""
 
 
 class Withdrawn(NamedTuple):
-    """A withdrawn eviction: the victim was marked, but its eviction is no longer needed, and the pod stays (J11)."""
+    """A withdrawn eviction: the victim was marked, but the eviction is no longer needed, so that the pod stays (J11)."""
 
     rm_id: str
     partition: str
@@ -88,7 +88,10 @@ class Withdrawn(NamedTuple):
 
 
 class PlanCheckRequested(NamedTuple):
-    """A question to a manager: would these asks fit on their nodes if the victims were gone? Nothing is evicted before the answer (design 1.8)."""
+    """A question to a manager, whether these asks would fit on their nodes if the victims were gone.
+
+    Nothing is evicted before the manager answers (design 1.8).
+    """
 
     rm_id: str
     partition: str
@@ -100,7 +103,7 @@ class PlanCheckRequested(NamedTuple):
 
 
 class PlanCheckEnded(NamedTuple):
-    """The end of a plan check. The manager may give up the places of its asks, and need not answer any more."""
+    """The end of a plan check. The manager may give up the places of the asks, and does not have to answer any more."""
 
     rm_id: str
     partition: str
@@ -109,9 +112,9 @@ class PlanCheckEnded(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A decision of preemption: the whole record, sent before the releases that the decision orders.
+    """A decision of preemption: the whole record, which is sent before the releases that the decision orders.
 
-    A decision that is planned again is sent again, with its further victims.
+    A decision that is planned again is sent again with the added victims.
     """
 
     rm_id: str
@@ -119,7 +122,7 @@ class Decided(NamedTuple):
 
 
 class DecisionMoved(NamedTuple):
-    """A change of a decision's state, or the veto of the victim ``key``."""
+    """A change in the state of a decision, or the veto of the victim ``key``."""
 
     rm_id: str
     partition: str
@@ -131,16 +134,19 @@ class DecisionMoved(NamedTuple):
 
 
 class ShadowDecided(NamedTuple):
-    """A decision of a partition's shadow and the live decision beside it, with their difference. Nothing is ordered."""
+    """A decision of a partition's shadow, and the live decision for the same ask or queue, with their difference.
+
+    The shadow orders nothing.
+    """
 
     rm_id: str
     record: ShadowRecord
 
 
 class AskReleased(NamedTuple):
-    """A waiting ask that ended without a node, for a client of the `Generation.ASK` interface.
+    """A waiting ask that ended without a node, sent to a client of the `Generation.ASK` interface.
 
-    Either TIMEOUT, or its application is gone.
+    The ask timed out (TIMEOUT), or its application has ended.
     """
 
     rm_id: str
@@ -153,7 +159,7 @@ class AskReleased(NamedTuple):
 
 
 class AskRejected(NamedTuple):
-    """An ask or existing allocation that is refused. The core has kept nothing of it."""
+    """An ask or existing allocation that the core refused. The core keeps no part of a refused ask or allocation."""
 
     rm_id: str
     partition: str
@@ -173,7 +179,7 @@ class ApplicationAccepted(NamedTuple):
 
 
 class ApplicationRejected(NamedTuple):
-    """An application that is refused. The reason names the rule or field."""
+    """An application that the core refused. ``reason`` names the rule or field."""
 
     rm_id: str
     application_id: str
@@ -182,7 +188,7 @@ class ApplicationRejected(NamedTuple):
 
 
 class ApplicationUpdateRejected(NamedTuple):
-    """A change of an application that is refused. The application and its queue are as before. The reason names the field."""
+    """A change of an application that the core refused. The application and its queue are unchanged. ``reason`` names the field."""
 
     rm_id: str
     application_id: str
@@ -191,7 +197,7 @@ class ApplicationUpdateRejected(NamedTuple):
 
 
 class ApplicationUpdated(NamedTuple):
-    """The state of an application that changed at ``at_ms``."""
+    """The state of an application, which changed at ``at_ms``."""
 
     rm_id: str
     application_id: str
@@ -209,7 +215,10 @@ class NodeAccepted(NamedTuple):
 
 
 class NodeRejected(NamedTuple):
-    """A node event that is refused. The state is unchanged. ``code`` is a stable word if a client may act on the refusal, else ""."""
+    """A node event that the core refused.
+
+    The state is unchanged. ``code`` is a stable word if a client may act on the refusal, and "" otherwise.
+    """
 
     rm_id: str
     node_id: str
@@ -218,9 +227,9 @@ class NodeRejected(NamedTuple):
 
 
 class AskStateChanged(NamedTuple):
-    """The new waiting state of an ask.
+    """The new state of a waiting ask.
 
-    It is SKIPPED while a limit, its gang, a placeholder or a stopped queue holds it up, else FAILED.
+    The state is SKIPPED while a limit, a gang, a placeholder or a stopped queue holds the ask up, and FAILED otherwise.
     """
 
     rm_id: str
@@ -229,11 +238,11 @@ class AskStateChanged(NamedTuple):
     state: AskState
     reason: str
     code: str = ""
-    """The code of the reason for waiting, such as `queue-limit`."""
+    """The code of the reason why the ask waits, such as `queue-limit`."""
 
 
 class Noted(NamedTuple):
-    """A note for operators. It becomes an event, a metric or a log line, never an order.
+    """A note for operators. A note becomes an event, a metric or a log line, and never an order.
 
     ``kind`` is one of queue, application, node, ask, allocation, configuration, manager.
     """
@@ -269,9 +278,10 @@ Decision = (
 
 
 BARRIER: Final = "evenhand.io/barrier"
-"""An application that never exists: asks for it are refused, in the order of their stream.
+"""The id of an application that never exists. The core refuses asks for it, in the order of their stream.
 
-A client sends such an ask to learn from the refusal that everything sent before was processed. Counts of refusals leave it out.
+A client that sends such an ask learns from the refusal that the core has processed everything that the client sent before. The
+numbers of refusals leave these asks out.
 """
 
 
@@ -284,7 +294,7 @@ _Kind = TypeVar("_Kind")
 
 
 class Run(NamedTuple):
-    """Consecutive decisions of one kind in a batch: positions ``begin`` up to, and without, ``end``."""
+    """Consecutive decisions of one kind in a batch, from position ``begin`` to the last position before ``end``."""
 
     kind: type
     begin: int
@@ -294,7 +304,7 @@ class Run(NamedTuple):
 class Decisions:
     """The decisions of one batch, in order, with their runs.
 
-    A search for a kind among tens of thousands of decisions skips from run to run.
+    A search for one kind among tens of thousands of decisions then skips the runs of other kinds.
     """
 
     __slots__ = ("all", "kinds", "runs")
@@ -326,7 +336,7 @@ def _runs(decisions: Sequence[Decision]) -> Iterator[Run]:
 
 
 class Tick(NamedTuple):
-    """The decisions of one tick, in order. ``more`` says that another tick has to follow at once."""
+    """The decisions of one tick, in order. ``more`` says that another tick must follow at once."""
 
     decisions: list[Decision]
     more: bool = False

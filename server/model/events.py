@@ -1,6 +1,6 @@
-"""The events that the core handles, as values. `Core.handle` takes one event with the instant at which it is seen.
+"""The events that the core handles, as values. `Core.handle` takes one event, with the instant at which the core sees the event.
 
-Every event carries the ``rm_id`` of the resource manager (shim) that sent it. Replies go back to that manager.
+Every event carries the ``rm_id`` of the resource manager (shim) that sent it. The replies go back to that manager.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,9 @@ from server.model.revisions import ANY_BASE, Base
 class ManagerRegistered(NamedTuple):
     """The registration of a shim (design 1.10).
 
-    A second one with the same id removes what the first one had reported, unless it has an explicit sync and not ``forget``: what
-    is reported in that sync is then compared with what was there.
+    A second registration with the same id removes the objects that the manager reported before. They stay if the second
+    registration has an explicit sync and not ``forget``. The core then compares them with the objects that are reported in that
+    sync.
     """
 
     rm_id: str
@@ -25,17 +26,17 @@ class ManagerRegistered(NamedTuple):
     policy_group: str = ""
     explicit_sync: bool = False
     configuration: Configuration | None = None
-    """The configuration of the shim. A registration's configuration is not applied in three cases.
+    """The configuration of the shim. The core does not apply this configuration in three cases.
 
-    A file configures the core (`serve --config`). Another manager was the first to bring a configuration. Or the text is the
-    one that this manager sent last, and another configuration was applied since.
+    A file configures the core (`serve --config`). Another manager was the first to bring a configuration. The text equals the
+    text that this manager sent last, and another configuration was applied since.
     """
     by: str = ""
     """The name of the caller."""
     epoch: int = 0
-    """The term in which the shim acts, if several processes elect one. Otherwise 0 (design 7.2)."""
+    """The term in which the shim acts, if several processes elect a leader. Otherwise the epoch is 0 (design 7.2)."""
     instance: str = ""
-    """The name of the process."""
+    """The name of the process that registers."""
     forget: bool = False
     """Whether to remove what the manager had reported before, although it has an explicit sync."""
     session: str = ""
@@ -43,7 +44,7 @@ class ManagerRegistered(NamedTuple):
 
     @property
     def resumes(self) -> bool:
-        """Return whether what the manager had reported before is kept and compared with what it reports in its sync."""
+        """Return whether the objects that the manager reported before stay until its sync ends."""
         return self.explicit_sync and not self.forget
 
 
@@ -68,10 +69,10 @@ class MessagesTaken(NamedTuple):
 
 
 class ManagerWiped(NamedTuple):
-    """The removal of a shim's former asks and allocations before it registers again. At most ``most`` of them are removed.
+    """The removal of a shim's earlier asks and allocations before the shim registers again. At most ``most`` of them are removed.
 
-    The bound keeps the event short. The remaining objects are removed with the registration itself. Nothing is removed for an
-    ``epoch`` lower than the one in which the shim registered.
+    The bound keeps the event short. The registration itself removes the remaining objects. Nothing is removed if ``epoch`` is
+    lower than the epoch in which the shim registered.
     """
 
     rm_id: str
@@ -80,7 +81,7 @@ class ManagerWiped(NamedTuple):
 
 
 class ManagerForgotten(NamedTuple):
-    """The end of a registration whose shim is gone and left no object behind.
+    """The end of a registration whose shim is gone and has no objects left.
 
     The registration stays if the shim registered again after ``since``.
     """
@@ -90,21 +91,23 @@ class ManagerForgotten(NamedTuple):
 
 
 class LeadershipTaken(NamedTuple):
-    """The start of a core with the state of another process. Every manager has to register again before anything is decided for it.
+    """The start of a core that has the state of another process.
 
-    ``rm_id`` is empty: the event comes from no manager.
+    Every manager must register again before the core decides anything for that manager.
+
+    ``rm_id`` is empty because the event comes from no manager.
     """
 
     rm_id: str = ""
 
 
 class ConfigurationApplied(NamedTuple):
-    """The application of a checked configuration. ``source`` says where it came from.
+    """The application of a checked configuration. ``source`` says where the configuration came from.
 
-    An event with a ``base`` is refused unless that revision is in force, or the configuration of the event itself. An event
-    with an ``rm_id`` carries the text that this manager sends in each of its sessions. Such an event is refused if it has the
-    text that the manager sent last, and another configuration was applied since. If no text of the manager is known, the event
-    is refused while an operator's configuration is in force.
+    An event with a ``base`` is refused if the configuration in force is neither the base nor the configuration of the event. An
+    event with an ``rm_id`` has the text that this manager sends in each of its sessions. Such an event is refused if the text
+    equals the text that the manager sent last, and another configuration was applied since. If the core knows no text of the
+    manager, the event is refused while an operator's configuration is in force.
     """
 
     configuration: Configuration
@@ -116,7 +119,10 @@ class ConfigurationApplied(NamedTuple):
 
 
 class SyncCompleted(NamedTuple):
-    """The end of a shim's sync: everything that it knew has been sent. The counts are checked and reported."""
+    """The end of a shim's sync: the shim has sent all objects that it knows.
+
+    The core checks the numbers of objects and reports differences.
+    """
 
     rm_id: str
     nodes: int = 0
@@ -126,7 +132,7 @@ class SyncCompleted(NamedTuple):
 
 
 class NodeAdded(NamedTuple):
-    """CREATE or CREATE_DRAIN (``schedulable`` False) of a node."""
+    """The event CREATE of a node, or CREATE_DRAIN if ``schedulable`` is False."""
 
     rm_id: str
     node_id: str
@@ -139,7 +145,7 @@ class NodeAdded(NamedTuple):
 
 
 class NodeUpdated(NamedTuple):
-    """UPDATE: capacity, labels or taints changed. None leaves a part as it is."""
+    """The event UPDATE of a node: its capacity, labels or taints changed. A field that is None stays as it is."""
 
     rm_id: str
     node_id: str
@@ -150,7 +156,7 @@ class NodeUpdated(NamedTuple):
 
 
 class NodeDrained(NamedTuple):
-    """DRAIN_NODE: the node takes no new placements, and its pods keep running."""
+    """The event DRAIN_NODE: the node takes no new placements, and its pods continue to run."""
 
     rm_id: str
     node_id: str
@@ -158,7 +164,7 @@ class NodeDrained(NamedTuple):
 
 
 class NodeEnabled(NamedTuple):
-    """DRAIN_TO_SCHEDULABLE: the node takes placements from now on."""
+    """The event DRAIN_TO_SCHEDULABLE: the node takes placements from now on."""
 
     rm_id: str
     node_id: str
@@ -166,7 +172,7 @@ class NodeEnabled(NamedTuple):
 
 
 class NodeRemoved(NamedTuple):
-    """DECOMISSION: the node is gone. The core releases everything on it and reports the releases."""
+    """The event DECOMISSION: the node is gone. The core releases all allocations on the node and reports the releases."""
 
     rm_id: str
     node_id: str
@@ -174,11 +180,11 @@ class NodeRemoved(NamedTuple):
 
 
 class ApplicationAdded(NamedTuple):
-    """The submission of an application. Placement rules decide its queue.
+    """The submission of an application. The placement rules decide the queue of the application.
 
-    With ``placeholder_ask`` no other pod of the application is placed before its placeholders sum up to that resource
-    (docs/gang-placeholders.md). ``execution_timeout_ms`` is how long the placeholders may take to sum up, and then to be
-    replaced. With ``gang_style`` Hard the application fails after that time.
+    If ``placeholder_ask`` is set, no other pod of the application is placed before its placeholders have this resource in total
+    (docs/gang-placeholders.md). ``execution_timeout_ms`` is the time that the placeholders may take to reach the total, and
+    also the time until they must be replaced. If ``gang_style`` is Hard, the application fails after that time.
     """
 
     rm_id: str
@@ -194,7 +200,10 @@ class ApplicationAdded(NamedTuple):
 
 
 class ApplicationRetagged(NamedTuple):
-    """The new tags of a known application. They replace its tags. The quota in them counts for its dynamic queue at once."""
+    """The new tags of a known application, in place of its old tags.
+
+    The quota in the tags applies to the dynamic queue of the application at once.
+    """
 
     rm_id: str
     application_id: str
@@ -203,7 +212,7 @@ class ApplicationRetagged(NamedTuple):
 
 
 class ApplicationRemoved(NamedTuple):
-    """The end of an application: its asks vanish, its allocations are released with STOPPED_BY_RM."""
+    """The end of an application: its asks are removed, and its allocations are released with STOPPED_BY_RM."""
 
     rm_id: str
     application_id: str
@@ -211,7 +220,7 @@ class ApplicationRemoved(NamedTuple):
 
 
 class AskAdded(NamedTuple):
-    """A new ask. If an ask or allocation with the key is known, the event updates it in place."""
+    """A new ask. If the core knows an ask or allocation with this key, the event updates it."""
 
     rm_id: str
     key: str
@@ -224,7 +233,7 @@ class AskAdded(NamedTuple):
 
 
 class AllocationAdded(NamedTuple):
-    """An existing allocation (recovery or update), which is accepted even if free capacity is too small (design 1.10)."""
+    """An existing allocation (recovery or update), which the core accepts even if the free capacity is too small (design 1.10)."""
 
     rm_id: str
     key: str
@@ -242,7 +251,7 @@ class AllocationAdded(NamedTuple):
 class ForeignAdded(NamedTuple):
     """A pod of another scheduler on a known node.
 
-    Such a pod occupies the node and belongs to no queue. A second event for a pod changes its size.
+    Such a pod occupies the node and belongs to no queue. A second event for the same pod changes the size of the pod.
     """
 
     rm_id: str
@@ -255,7 +264,7 @@ class ForeignAdded(NamedTuple):
 
 
 class ReleaseRequested(NamedTuple):
-    """The release of an ask or allocation by the shim, or its confirmation of a release that the core ordered.
+    """The release of an ask or allocation by the shim, or the shim's confirmation of a release that the core ordered.
 
     An empty key means every ask and allocation of the application.
     """
@@ -268,11 +277,11 @@ class ReleaseRequested(NamedTuple):
     message: str = ""
     generation: Generation = Generation.ALLOCATION
     asks_only: bool = False
-    """Whether only waiting asks are released (`allocationAsksToRelease`), and allocations stay."""
+    """Whether only waiting asks are released (`allocationAsksToRelease`) and the allocations stay."""
 
 
 class VictimVetoed(NamedTuple):
-    """The shim's report that it could not carry out a release (eviction refused, UID gone)."""
+    """The shim's report that it could not carry out a release, for example because the eviction was refused or the UID is gone."""
 
     rm_id: str
     decision_id: str
@@ -281,9 +290,9 @@ class VictimVetoed(NamedTuple):
 
 
 class PlanChecked(NamedTuple):
-    """The shim's answer to a plan check. ``refused`` has the key of each ask that does not fit, with the reason.
+    """The shim's answer to a plan check. ``refused`` has the key of each ask that does not fit, and the reason.
 
-    If the asks do not fit and ``refused`` is empty, all asks of the check are refused.
+    If ``fits`` is False and ``refused`` is empty, all asks of the check are refused.
     """
 
     rm_id: str
@@ -296,7 +305,7 @@ class PlanChecked(NamedTuple):
 class DisruptionsAllowed(NamedTuple):
     """The number of pods of a disruption group that may be evicted now. None means that the group has ended.
 
-    A group that the core does not know allows no eviction.
+    No eviction is allowed for a group that the core does not know.
     """
 
     rm_id: str

@@ -1,8 +1,8 @@
-"""The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a queue shows.
+"""The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a queue shows to its parent.
 
-Pure functions on whole numbers. The heaps call these functions on the live state, and the scan kernel on a trial. The tests'
-reference implementation calls them on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)``
-pairs, where the index is that of a resource type in its partition. Amounts are lists by index.
+All functions are pure and use whole numbers. The heaps call them on the live state, and the scan kernel calls them on a trial.
+The reference implementation of the tests calls them on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of
+``(index, quantity)`` pairs, where the index is that of a resource type in its partition. *Amounts* are lists by the same index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,13 +17,13 @@ Amounts = list[int]
 SHARE_BITS: Final = 32
 SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
-"""The scaled value of the share 1: usage equals its measure, the amount by which it is divided."""
+"""The scaled value of the share 1, which means that the usage equals its measure."""
 SHARE_UNBOUNDED: Final = 1 << 62
 """The share of a queue that uses a resource type of which its measure is 0."""
 
 
 def fits(demand: Demand, free: Sequence[int]) -> bool:
-    """Return whether ``free`` holds the demand in every type that it asks for. Other types may be negative."""
+    """Return whether ``free`` is large enough for the demand, in every type that the demand requests. The other types may be negative."""
     for index, quantity in demand:  # noqa: SIM110 - on the placement path, and all() costs a generator
         if free[index] < quantity:
             return False
@@ -31,7 +31,7 @@ def fits(demand: Demand, free: Sequence[int]) -> bool:
 
 
 def share(usage: Sequence[int], measure: Sequence[int]) -> int:
-    """Return the dominant share: the largest over used types of usage / measure, scaled by 2^32 (design 6.3)."""
+    """Return the dominant share (design 6.3)."""
     largest = 0
     for index, used in enumerate(usage):
         if used > 0:
@@ -43,9 +43,9 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
 
 
 Scale = tuple[int, int]
-"""The way in which a usage is divided by its measure: shift left by the first number of bits, then divide by the second number.
+"""The shift and the divisor that divide a usage by its measure: first shift left by that number of bits, then divide.
 
-The number to divide by is 0 if the type has no measure.
+The divisor is 0 if the type has no measure.
 """
 
 NO_SCALE: Final[Scale] = (SHARE_BITS, 0)
@@ -53,9 +53,12 @@ NO_SCALE: Final[Scale] = (SHARE_BITS, 0)
 
 
 def scales(measure: Iterable[int]) -> list[Scale]:
-    """Return for each type the `Scale` that yields (usage << 32) // measure. Common powers of 2 are removed to keep numbers small.
+    """Return, for each type, the `Scale` that yields (usage << 32) // measure.
 
-    Memory in whole MiB then needs no long division. The quotient is the same: rounding down twice equals rounding down once.
+    Common powers of 2 are removed so that the numbers stay small.
+
+    Memory in whole MiB thus needs no long division. The quotient is the same, because two successive roundings down equal one
+    rounding down.
     """
     return [_scale(base) for base in measure]
 
@@ -67,15 +70,15 @@ def _scale(base: int, bits: int = SHARE_BITS) -> Scale:
 
 
 Part = tuple[int, int, int, int, int]
-"""A type's part of a node's score: its index, its weight, the capacity, and the capacity as a `Scale`."""
+"""The values of one type in the score of a node: index, weight, capacity, and the capacity as a `Scale`."""
 
 
 @lru_cache(maxsize=1_024)
 def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
-    """Return the parts that `score` sums up for nodes of a capacity, each with the reduced numbers of `scales`.
+    """Return the parts whose sum is the score of a node with this capacity, with the reduced numbers of `scales`.
 
-    All nodes of one capacity share one object. Ten thousand nodes then have only a few objects, which stay in the processor's
-    cache.
+    All nodes of the same capacity share one object. Ten thousand nodes thus have only a few objects, which stay in the cache of
+    the processor.
     """
     return tuple(
         (index, weight, capacity[index], *_scale(capacity[index], SCORE_BITS))
@@ -85,7 +88,7 @@ def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tu
 
 
 def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:
-    """Return how full a node is: the weighted sum of used / capacity, scaled by 2^20. Promised capacity counts as used."""
+    """Return how full a node is: the weighted sum of used / capacity over the types, scaled by 2^20. Promised capacity counts as used."""
     points = 0
     for index, weight in weights:
         whole = capacity[index]
@@ -95,9 +98,9 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 
 
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
-    """Return how much a node lacks for a demand.
+    """Return how much capacity a node lacks for a demand.
 
-    This is the sum over resource types of missing / capacity, scaled by 2^20.
+    The result is the sum of missing / capacity over the types, scaled by 2^20.
     """
     points = 0
     for index, quantity in demand:
@@ -110,9 +113,9 @@ def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> i
 def adjusted(priority: int, offset: int, *, fence: bool) -> int:
     """Return the priority that a queue shows to its parent (G5).
 
-    With ``fence`` this is the offset alone, else the priority plus the offset.
+    With ``fence`` the result is the offset alone. Otherwise it is the priority plus the offset.
 
-    The sum is cut to the range from PRIORITY_MIN to PRIORITY_MAX.
+    The sum is limited to the range from PRIORITY_MIN to PRIORITY_MAX.
     """
     if fence:
         return offset

@@ -1,7 +1,7 @@
-"""The forecast of a configuration, as values: decisions with their instants, placements, and queues before and after.
+"""The values of a configuration's forecast: decisions with their instants, placements, and queues before and after.
 
-All instants are milliseconds after the configuration is applied. `queries.forecast` makes these values, and `simulate config`
-shows them.
+Each instant is the number of milliseconds after the application of the configuration. `queries.forecast` makes these values,
+and `simulate config` shows them.
 """
 
 from dataclasses import dataclass, field
@@ -12,22 +12,25 @@ from server.model.records import Amounts, DecisionRecord, DecisionState, QueueSi
 
 @dataclass(frozen=True, slots=True)
 class ForeseenDecision:
-    """A decision of preemption that would be made, with its expected outcome."""
+    """A decision of preemption that the core would make, with its expected outcome."""
 
     after_ms: int
     record: DecisionRecord
     outcome: DecisionState
     unchanged: frozenset[str] = frozenset()
-    """The keys of the victims that would be evicted without the change, too."""
+    """The keys of the victims that would also be evicted without the change."""
     at_ms: int = 0
-    """The decision's instant if the decision ends a wait that began before the change.
+    """The instant of the decision, if the decision ends a wait that began before the change.
 
-    Such an instant does not depend on when the change is made.
+    This instant does not depend on the time of the change.
     """
 
 
 class ForeseenPlacement(NamedTuple):
-    """An ask that waits now and would get a node. ``decision_id`` names the decision that frees the capacity, "" for none."""
+    """An ask that waits now and would receive a node.
+
+    ``decision_id`` names the decision that frees the capacity. It is "" if no decision frees the capacity.
+    """
 
     after_ms: int
     key: str
@@ -38,7 +41,7 @@ class ForeseenPlacement(NamedTuple):
 
 
 class ForeseenEnd(NamedTuple):
-    """An ask or allocation that would end without a decision of preemption, such as a placeholder that timed out."""
+    """An ask or allocation that would end without a decision of preemption, such as a placeholder that times out."""
 
     after_ms: int
     key: str
@@ -48,10 +51,10 @@ class ForeseenEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueNumbers:
-    """The numbers of a queue at one instant. ``held`` is its usage without what is being released.
+    """The amounts of a queue at one instant. ``held`` is the usage without the allocations that are being released.
 
-    ``deserved`` and ``entitled`` are its shares if shares go by weight, else None. A ``draining`` queue takes no new
-    applications.
+    ``deserved`` and ``entitled`` are the shares of the queue by weight. They are None if shares do not go by weight. A
+    ``draining`` queue takes no new applications.
     """
 
     held: Amounts
@@ -67,7 +70,10 @@ class QueueNumbers:
 
 @dataclass(frozen=True, slots=True)
 class QueueForecast:
-    """The numbers of a queue before the change, right after it, and at the end. Each is None while the queue does not exist."""
+    """The numbers of a queue before the change, right after the change, and at the end.
+
+    Each of the three is None if the queue does not exist at that instant.
+    """
 
     queue: str
     before: QueueNumbers | None
@@ -77,10 +83,10 @@ class QueueForecast:
 
 @dataclass(frozen=True, slots=True)
 class PartitionForecast:
-    """The forecast of one partition. ``quotas`` are the queues over their new maximum.
+    """The forecast of one partition. ``quotas`` has the queues that exceed their new maximum.
 
-    ``removed`` says that the new configuration does not have the partition. ``observed`` says that the partition only observes
-    under the new configuration. ``unsynced`` says that its manager is still sending its state, so that nothing was judged.
+    ``removed`` says that the partition is not in the new configuration. ``observed`` says that the partition only observes
+    under the new configuration. ``unsynced`` says that the manager is still sending its state, so that nothing was judged.
     """
 
     partition: str
@@ -96,11 +102,11 @@ class PartitionForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The forecast of a configuration until nothing more happens, or until a limit ended it.
+    """The forecast of a configuration, up to the instant after which nothing more happens, or up to a limit.
 
-    ``cut`` names the limit that ended it, "" for none. ``until_ms`` is the last instant that was judged completely. ``ticks``
-    is the number of ticks that were needed. ``assumptions`` lists this forecast's own assumptions. Those that every forecast
-    makes are left out.
+    ``cut`` names the limit that ended the forecast. It is "" if no limit did. ``until_ms`` is the last instant that the
+    forecast judged completely. ``ticks`` is the number of ticks that the forecast took. ``assumptions`` has the assumptions of
+    this forecast. The assumptions that every forecast makes are left out.
     """
 
     partitions: tuple[PartitionForecast, ...] = field(default=())

@@ -1,4 +1,4 @@
-"""The fast construction of many named tuples. A quota run makes several for each of tens of thousands of victims."""
+"""The fast construction of many named tuples. A quota run makes several named tuples for each of tens of thousands of victims."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -8,9 +8,11 @@ _Line = TypeVar("_Line", bound=tuple[object, ...])
 
 
 def lines(kind: type[_Line], *columns: Iterable[object]) -> Iterator[_Line]:
-    """Yield one named tuple of a kind per line of the columns. There must be one column per field, in order, all of one length.
+    """Yield one named tuple of a kind for each line of the columns.
 
-    No Python code runs for a single line, which makes this several times as fast as calling the kind.
+    There must be one column for each field, in order, and all columns must have the same length.
+
+    No Python code runs for a single line. The function is thus several times as fast as calls of the kind.
     """
     assert len(columns) == len(vars(kind)["_fields"]), f"{kind.__name__} has other fields"
     made = partial(tuple.__new__, kind)

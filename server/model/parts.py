@@ -1,7 +1,7 @@
-"""Long work in parts: a generator that yields None between two parts and returns the result of the whole.
+"""Long work in parts: a generator that yields None between two parts and returns the result of the whole work.
 
-The caller may let other work run between two parts, but nothing that uses the state on which the parts work. The result does not
-depend on that: parts are the same statements in the same order, whether or not the caller pauses between them.
+Between two parts, the caller may do other work that does not use the state on which the parts work. The result does not depend
+on these pauses, because the parts run the same statements in the same order with and without pauses.
 """
 
 from collections.abc import Generator
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 _T = TypeVar("_T")
 Parts = Generator[None, None, _T]
 PART: Final = 500
-"""The number of queues, applications or asks of one part, which takes 1 to 5 ms."""
+"""The number of queues, applications or asks in one part. A part takes 1 to 5 ms."""
 
 
 def whole(parts: Parts[_T]) -> _T:

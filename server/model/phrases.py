@@ -1,4 +1,4 @@
-"""The wording of quantities, spans and lists, for sentences about plans and for reports."""
+"""The wording of quantities, lengths of time and lists, for sentences about plans and for reports."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,11 +12,11 @@ _DAY_S = 86_400
 
 
 _NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""The common name of a resource type. Every other type keeps its name, so that no two types share a name."""
+"""The common names of some resource types. Every other type keeps its own name, so that no two types have the same name."""
 
 
 def noun(kind: str) -> str:
-    """Return what a sentence calls a resource type: `cores`, `memory`, `gpu`, `amd.com/gpu`."""
+    """Return the name of a resource type for a sentence: `cores`, `memory`, `gpu`, `amd.com/gpu`."""
     return _NOUNS.get(kind, kind)
 
 
@@ -34,7 +34,7 @@ def quantity(kind: str, amount: int) -> str:
 
 
 def _cores(amount: int) -> str:
-    """Return whole or decimal cores, also below one core: one unit in every sentence and table."""
+    """Return a number of cores as a decimal, even below one core, so that all sentences and tables use one unit."""
     return f"{_decimal(amount, ONE_CORE)} {'core' if amount == ONE_CORE else 'cores'}"
 
 
@@ -46,7 +46,7 @@ def _size(amount: int) -> str:
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """Return a number of units, with up to three decimals if it is not whole."""
+    """Return an amount in a unit, with up to three decimals if the number is not whole."""
     whole, rest = divmod(abs(amount), unit)
     sign = "-" if amount < 0 else ""
     if not rest:
@@ -56,7 +56,7 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def quantities(amounts: Mapping[str, int]) -> str:
-    """Return a resource in words, cores and memory first. Return `nothing` if it is empty."""
+    """Return a resource in words, with cores and memory first. Return `nothing` if the resource is empty."""
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
     )
@@ -71,7 +71,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def some(words: Iterable[str], most: int) -> str:
-    """Return the first ``most`` words as a list, with the number of the others: `a, b and 3 more`."""
+    """Return the first ``most`` words as a list, and the number of the other words: `a, b and 3 more`."""
     every = list(words)
     shown = every[:most]
     if len(every) > most:
@@ -80,7 +80,7 @@ def some(words: Iterable[str], most: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 ask`, `3 asks`."""
+    """Return a number and its noun: `1 ask`, `3 asks`."""
     return f"{number} {noun if number == 1 else f'{noun}s'}"
 
 
@@ -94,7 +94,7 @@ def span(milliseconds: int) -> str:
 
 
 def time_of_day(instant: int) -> str:
-    """Return an instant within a day: `14:05:10 UTC`."""
+    """Return an instant as its time of day: `14:05:10 UTC`."""
     seconds = instant // 1_000 % _DAY_S
     return f"{seconds // 3_600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} UTC"
 
@@ -102,7 +102,7 @@ def time_of_day(instant: int) -> str:
 def date(instant: int) -> str:
     """Return the day of an instant in UTC: `2026-11-24`.
 
-    Years are counted from March, so that a leap day is the last of its year.
+    The calculation begins each year in March, so that a leap day is the last day of its year.
     """
     eras, day = divmod(instant // 1_000 // _DAY_S + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365

@@ -1,7 +1,7 @@
-"""The table of preemption policies. Each policy has one row, with every fact by which it differs from the others.
+"""The table of preemption policies. Each policy has one row, with every fact in which the policy differs from the others.
 
 A policy is a row here and a plan module in `server.preemption`. `server.core.preemption.rounds` lists the plan modules. All
-other code asks a row for a fact, and never compares a policy's name (`tests/tidy/test_policies.py` enforces this).
+other code reads facts from a row, and never compares the name of a policy (`tests/tidy/test_policies.py` enforces this).
 `docs/development/add-a-policy.md` shows how to add a policy.
 """
 
@@ -17,15 +17,15 @@ class Scope(enum.Enum):
     NONE = enum.auto()
     """No allocations."""
     NODE = enum.auto()
-    """The allocations on the node that the ask requires by name, whatever their queues are guaranteed (G11)."""
+    """The allocations on the node that the ask requires by name, whatever the guarantees of their queues (G11)."""
     OTHER_QUEUES = enum.auto()
     """The allocations of queues above their entitlement (G2 to G5)."""
     OWN_QUEUE = enum.auto()
-    """The allocations of the ask's own queue with a lower priority than the ask (I2)."""
+    """The allocations in the ask's own queue that have a lower priority than the ask (I2)."""
     OWN_AND_OTHER_QUEUES = enum.auto()
-    """First allocations of the gang's own queue with a lower priority than the gang, then those of queues above their entitlement (J7)."""
+    """First the allocations of a lower priority in the gang's own queue, then those of queues above their entitlement (J7)."""
     BELOW_QUEUE = enum.auto()
-    """The allocations below the queue that is brought down to its maximum (Q6)."""
+    """The allocations below the queue whose usage is reduced to its maximum (Q6)."""
     PARTITION = enum.auto()
     """The allocations of all queues that use more than their shares (W3)."""
 
@@ -35,31 +35,31 @@ class Delay(enum.Enum):
 
     NONE = enum.auto()
     QUEUE = enum.auto()
-    """`preemption.delay` of its queue (I5)."""
+    """The `preemption.delay` of the ask's queue (I5)."""
     QUEUE_UNLESS_SHARED_OUT = enum.auto()
-    """`preemption.delay` of its queue (G1). There is no delay if queues are entitled to shares by weight (W6)."""
+    """The `preemption.delay` of the ask's queue (G1). There is no delay if queues are entitled to shares by weight (W6)."""
 
 
 class Retry(enum.Enum):
     """The event after which a refused ask is tried again."""
 
     BACK_OFF = enum.auto()
-    """The end of `backoff`, or the next round if a budget postponed the ask (G1, P5)."""
+    """The end of `backoff`. If a budget postponed the ask, it is the next round (G1, P5)."""
     NODE = enum.auto()
     """A change of the node that the ask requires (G11)."""
     ROUND = enum.auto()
-    """Every round: the core does not store the refusal with the ask."""
+    """Every round, because the core does not store the refusal with the ask."""
 
 
 class Shrinks(enum.Enum):
-    """The queues whose usage a policy reduces. Only policies that serve no ask reduce usage."""
+    """The queues whose usage a policy reduces. Only policies that serve no ask reduce the usage of queues."""
 
     NOTHING = enum.auto()
-    """No queue: the policy serves asks."""
+    """No queue, because the policy serves asks."""
     QUEUE = enum.auto()
-    """One queue, down to its maximum (Q1)."""
+    """One queue, whose usage is reduced to its maximum (Q1)."""
     PARTITION = enum.auto()
-    """All queues of a partition, down to their shares, while usage exceeds what the nodes have (W3)."""
+    """All queues of a partition, whose usage is reduced to their shares while it exceeds the capacity of the nodes (W3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,77 +67,80 @@ class VictimOrder:
     """A list of keys by which victims are compared (V2). `server.model.comparing` names the keys."""
 
     name: str
-    """The key of the list under `preemption.order`."""
+    """The key of this list under `preemption.order`."""
     fixed: tuple[str, ...]
-    """The keys with which the list begins. A partition cannot change them."""
+    """The keys with which the list begins. A partition cannot change these keys."""
     usual: tuple[str, ...]
-    """The keys that follow if the partition sets no keys."""
+    """The keys that follow the fixed keys if the partition sets no keys."""
 
 
 CLAIM_ORDER: Final = VictimOrder("claim", ("protection", "originator", "priority"), ("age",))
-"""The order of claims and of replacements within a queue."""
+"""The order of victims in claims, and in replacements within a queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
-    """The facts of one policy. The defaults are those of a tentative placement, which belongs to no policy."""
+    """The facts of one policy. The default values are those of a tentative placement, which belongs to no policy."""
 
     name: str
-    """The name in records, explanations, metrics and on the wire."""
+    """The name of the policy in records, explanations, metrics and messages."""
     letter: str = ""
-    """The first letter of its decision ids, "" if it has none. After a restart it tells the policy of a victim."""
+    """The first letter of the policy's decision ids.
+
+    It is "" if the policy has no such ids. After a restart the letter identifies the policy that chose a victim.
+    """
     listed: bool = False
-    """Whether `preemption.policies` switches the policy on. A policy that is not listed has a setting of its own."""
+    """Whether the name of the policy in `preemption.policies` enables the policy. Every other policy has its own setting."""
 
     scope: Scope = Scope.NONE
     gang: bool = False
-    """Whether its asks are a gang, placed all together or not at all (J8, J10)."""
+    """Whether the asks of the policy are gangs, whose members are placed all together or not at all (J8, J10)."""
     reserves: bool = False
-    """Whether it keeps a node for an ask, evicts nothing, and yields to all other policies (design 6.6)."""
+    """Whether the policy only keeps a node for an ask. Such a policy evicts nothing and yields to all other policies (design 6.6)."""
     replaces_placeholder: bool = False
-    """Whether a real pod replaces its application's placeholder, which is no preemption (docs/gang-placeholders.md)."""
+    """Whether a real pod replaces a placeholder of its application, which is not a preemption (docs/gang-placeholders.md)."""
     shrinks: Shrinks = Shrinks.NOTHING
 
     delay: Delay = Delay.NONE
     waits_for_rounds: bool = False
-    """Whether it plans only in the rounds of `rounds.interval` (P1)."""
+    """Whether the policy plans only in the rounds of `rounds.interval` (P1)."""
     budgeted: bool = False
-    """Whether its decisions count against the budgets of a round, and may be postponed by them (P5, P9)."""
+    """Whether the decisions of the policy use the budgets of a round. A budget may then postpone a decision (P5, P9)."""
     order: VictimOrder = CLAIM_ORDER
 
     keeps_guarantees: bool = True
-    """Whether victims' queues must stay at or above their entitlement (rule 2)."""
+    """Whether the queues of the victims must stay at or above their entitlement (rule 2)."""
     keeps_disruption_budgets: bool = True
-    """Whether it must obey `disruptionbudgets: respect`. If False, it only prefers victims that no budget covers (G11)."""
+    """Whether the policy must obey `disruptionbudgets: respect`. If False, the policy only prefers victims that no budget covers (G11)."""
     breaks_firm: bool = False
-    """Whether `firmbreak: true` lets it evict firm pods (G11)."""
+    """Whether the policy may evict firm pods if `firmbreak: true` is set (G11)."""
     may_thrash: bool = True
-    """Whether the thrashing guard watches the policy and may freeze it.
+    """Whether the thrashing guard watches the policy and may freeze pairs of the policy.
 
-    The value is False if the policy has no victims, or another bound (invariant 18).
+    The value is False if the policy has no victims, or if another bound limits the policy (invariant 18).
     """
 
     retry: Retry = Retry.BACK_OFF
     reported_after_others: bool = True
-    """Whether a refusal by this policy is reported even when another policy refused the ask in that round."""
+    """Whether a refusal by this policy is reported even if another policy refused the ask in the same round."""
     compared: bool = True
-    """Whether its decisions are compared with those of a shadow (docs/shadow.md)."""
+    """Whether the decisions of the policy are compared with those of a shadow (docs/shadow.md)."""
     kept_by: str = ""
-    """The text that says what would have protected its victims."""
+    """The text that says what would have protected the victims of the policy."""
 
     @property
     def shrinks_queue(self) -> bool:
-        """Return whether the policy brings one queue down to its maximum."""
+        """Return whether the policy reduces the usage of one queue to its maximum."""
         return self.shrinks is Shrinks.QUEUE
 
     @property
     def shrinks_partition(self) -> bool:
-        """Return whether the policy brings all queues of a partition down to their shares."""
+        """Return whether the policy reduces the usage of all queues of a partition to their shares."""
         return self.shrinks is Shrinks.PARTITION
 
     @property
     def claims(self) -> bool:
-        """Return whether the policy takes from other queues what the ask's queue is entitled to (G2, J7)."""
+        """Return whether the policy takes the capacity to which the ask's queue is entitled from other queues (G2, J7)."""
         return self.scope is Scope.OTHER_QUEUES or self.scope is Scope.OWN_AND_OTHER_QUEUES
 
 
@@ -154,7 +157,7 @@ REQUIRED_NODE: Final = PolicyFacts(
     retry=Retry.NODE,
     kept_by="of its pods those of a higher priority are evicted last",
 )
-"""A DaemonSet's pod gets its node (G11)."""
+"""The pod of a DaemonSet gets its node (G11)."""
 
 GUARANTEED: Final = PolicyFacts(
     name="guaranteed",
@@ -179,7 +182,7 @@ JOB: Final = PolicyFacts(
     order=VictimOrder("job", ("protection", "priority", "originator"), ("job",)),
     kept_by="a higher guarantee keeps more of its pods",
 )
-"""A gang gets places for all of its members (J1 to J12)."""
+"""A gang gets places for all its members (J1 to J12)."""
 
 IN_QUEUE: Final = PolicyFacts(
     name="in-queue",
@@ -192,7 +195,7 @@ IN_QUEUE: Final = PolicyFacts(
     reported_after_others=False,
     kept_by="a higher priority keeps a pod",
 )
-"""An ask replaces pods of a lower priority than its own, in its own queue (I1 to I5)."""
+"""An ask replaces pods of a lower priority in the ask's own queue (I1 to I5)."""
 
 QUOTA: Final = PolicyFacts(
     name="quota",
@@ -204,7 +207,7 @@ QUOTA: Final = PolicyFacts(
     compared=False,
     kept_by="a higher max keeps more of its pods",
 )
-"""One queue is brought down to its maximum (Q1 to Q14)."""
+"""The usage of one queue is reduced to its maximum (Q1 to Q14)."""
 
 TRIM: Final = PolicyFacts(
     name="trim",
@@ -218,7 +221,7 @@ TRIM: Final = PolicyFacts(
     may_thrash=False,
     kept_by="a higher weight or guarantee keeps more of its pods",
 )
-"""Queues above their shares give back the surplus while usage exceeds what the nodes have (W3)."""
+"""Queues above their shares give back their surplus while the usage exceeds the capacity of the nodes (W3)."""
 
 RESERVATION: Final = PolicyFacts(
     name="reservation",
@@ -227,13 +230,13 @@ RESERVATION: Final = PolicyFacts(
     retry=Retry.ROUND,
     compared=False,
 )
-"""A node is kept for an ask that is too large for the capacity that is free now (design 6.6)."""
+"""A node is kept for an ask that is too large for the present free capacity (design 6.6)."""
 
 REPLACEMENT: Final = PolicyFacts(name="replacement", replaces_placeholder=True)
 """A real pod replaces its placeholder, without a preemption round (docs/gang-placeholders.md)."""
 
 NO_POLICY: Final = PolicyFacts(name="")
-"""The facts of a tentative placement, which no policy decided."""
+"""The facts of a tentative placement, which belongs to no policy."""
 
 TABLE: Final[tuple[PolicyFacts, ...]] = (
     REQUIRED_NODE,
@@ -264,10 +267,10 @@ _BY_LETTER: Final[Mapping[str, PolicyFacts]] = {one.letter: one for one in TABLE
 
 
 def facts(name: str) -> PolicyFacts:
-    """Return the row of a policy. Return the defaults for a name without a row, such as that of a tentative placement."""
+    """Return the row of a policy. Return the default facts for a name without a row, such as the name of a tentative placement."""
     return _BY_NAME.get(name, NO_POLICY)
 
 
 def of_letter(letter: str) -> PolicyFacts:
-    """Return the row of the policy whose decision ids begin with a letter. For an unknown letter, return the row of claims."""
+    """Return the row of the policy whose decision ids begin with the letter. If no policy has the letter, return the row of claims."""
     return _BY_LETTER.get(letter, GUARANTEED)

@@ -1,11 +1,11 @@
-"""The settings of a queue with their origin, and the queues that its fences let it claim from, as values for reports."""
+"""The settings of a queue with their origin, and the queues from which it may claim inside its fences, as values for reports."""
 
 import enum
 from dataclasses import dataclass
 
 
 class Origin(enum.StrEnum):
-    """The origin of the value of a setting."""
+    """The source of the value of a setting."""
 
     HERE = "here"
     INHERITED = "inherited"
@@ -17,10 +17,10 @@ class Origin(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SettingReport:
-    """A setting in force. ``queue`` is the queue from which it is inherited, or whose template set it.
+    """A setting in force. ``queue`` is the queue from which the value is inherited, or whose template set the value.
 
-    ``value`` is written as in `queues.yaml`. For an amount of a resource, its type and exact amount are given as well. ``note``
-    says what keeps the value from having an effect.
+    ``value`` is written as in `queues.yaml`. If the value is an amount of a resource, ``resource_type`` and ``amount`` have the
+    type and the exact amount. ``note`` says why the value has no effect.
     """
 
     name: str
@@ -34,13 +34,14 @@ class SettingReport:
 
 @dataclass(frozen=True, slots=True)
 class ReachReport:
-    """The queues that a queue's asks may claim pods from, and the queues that may claim its own pods (G2, G3, G5).
+    """The queues from which a queue's asks may claim pods, and the queues that may claim the queue's own pods (G2, G3, G5).
 
-    If a queue and all queues below it belong to a list, the list names only the queue at the top. ``scope`` is the scope root
-    of the queue. ``fences`` are the fences on its path up, nearest first. ``disabled`` says that its asks claim nothing, and
-    that nobody claims its pods. ``claims`` says that some of its leaves can be below a guarantee, or that shares go by weight.
-    ``claims_inside`` says that queues below it may claim from each other. ``unguaranteed`` says that fences let other queues
-    claim its pods, but that none of these queues has a guarantee.
+    If a list would contain a queue and all queues below it, the list names only the upper queue. ``scope`` is the scope root of
+    the queue. ``fences`` has the fences on the path of the queue, from the nearest fence up. ``disabled`` says that the asks of
+    the queue claim nothing, and that no queue claims its pods. ``claims`` says that some leaf of the queue can be below a
+    guarantee, or that shares go by weight. ``claims_inside`` says that the queues below this queue may claim from each other.
+    ``unguaranteed`` says that fences let other queues claim the pods of the queue, but that none of these queues has a
+    guarantee.
     """
 
     scope: str

@@ -1,6 +1,6 @@
 """The configuration as values: the content of a checked `queues.yaml` (design 1.11).
 
-Paths are lower-case, dot separated and start with ``root``. Durations are milliseconds.
+Paths are in lower case, have dots between the names, and start with ``root``. Durations are in milliseconds.
 """
 
 import enum
@@ -20,37 +20,37 @@ WILDCARD: Final = "*"
 QUEUES_MAX: Final = 10_000
 """The largest number of queues in one partition, dynamic ones included."""
 QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
-"""The form of one level of a queue's path. It is compared without regard to case and kept in lower case."""
+"""The form of one level of a queue's path. The name is compared without regard to case and is kept in lower case."""
 
 
 def is_below(path: str, ancestor: str) -> bool:
-    """Return whether the queue is the ancestor, or below it. Levels are compared: `root.ab` is not below `root.a`."""
+    """Return whether a queue is the ancestor or below it. The comparison is by levels: `root.ab` is not below `root.a`."""
     return path == ancestor or path.startswith(f"{ancestor}.")
 
 
 class SortPolicy(enum.StrEnum):
-    """`application.sort.policy` of a leaf. `stateaware` is read as fifo."""
+    """The `application.sort.policy` of a leaf. The value `stateaware` is read as fifo."""
 
     FIFO = "fifo"
     FAIR = "fair"
 
 
 class NodeSort(enum.StrEnum):
-    """`nodesortpolicy.type` of a partition."""
+    """The `nodesortpolicy.type` of a partition."""
 
     FAIR = "fair"
     BINPACKING = "binpacking"
 
 
 class PriorityPolicy(enum.StrEnum):
-    """`priority.policy`. With `fence`, only the offset of the queue counts outside of it."""
+    """`priority.policy`. With `fence`, only the priority offset of the queue counts outside the queue."""
 
     DEFAULT = "default"
     FENCE = "fence"
 
 
 class PreemptionPolicy(enum.StrEnum):
-    """`preemption.policy` of a queue (G3)."""
+    """The `preemption.policy` of a queue (G3)."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -75,9 +75,10 @@ NOBODY: Final = Acl()
 
 @dataclass(frozen=True, slots=True)
 class UserLimit:
-    """An entry of `limits`: the bound of each named user, and of all members of a named group together, in this queue.
+    """An entry of `limits` of a queue.
 
-    A name ``*`` is the wildcard. ``max_applications`` 0 and an empty ``max_resources`` mean no limit.
+    The entry bounds each named user, and all members of each named group together. The name ``*`` is the wildcard. There is no
+    limit if ``max_applications`` is 0 or ``max_resources`` is empty.
     """
 
     users: tuple[str, ...] = ()
@@ -88,9 +89,9 @@ class UserLimit:
 
 @dataclass(frozen=True, slots=True)
 class QueueProperties:
-    """The effective properties of a queue: inheritance is already resolved by the configuration reader.
+    """The effective properties of a queue, which the configuration reader computed with inheritance.
 
-    ``None`` in a duration means that it is not set. ``quota_delay_ms`` 0 means never (Q2).
+    A duration of ``None`` is not set. If ``quota_delay_ms`` is 0, no quota run ever begins (Q2).
     """
 
     sort_policy: SortPolicy = SortPolicy.FIFO
@@ -125,10 +126,10 @@ PROPERTY_FIELDS: Final[Mapping[str, str]] = {
 
 
 def inherited(properties: QueueProperties) -> QueueProperties:
-    """Return the properties that a child has if it sets none itself.
+    """Return the properties of a child that sets no properties itself.
 
-    Priority policy, priority offset and preemption delay return to their defaults. Of the preemption policy only ``disabled`` is
-    handed down.
+    Priority policy, priority offset and preemption delay get their defaults. A preemption policy is inherited only if it is
+    ``disabled``.
     """
     disabled = properties.preemption_policy is PreemptionPolicy.DISABLED
     return replace(
@@ -144,9 +145,9 @@ def inherited(properties: QueueProperties) -> QueueProperties:
 class ChildTemplate:
     """The `childtemplate` of a queue: the settings with which a dynamic leaf below it starts.
 
-    The reader fills ``properties`` with those of the template. Properties that the template does not set are the ones that this
-    queue hands down. ``queue`` is the path of the queue that writes the template. ``own`` names the properties that the
-    template sets.
+    ``properties`` has the properties that the template sets. The other properties in it are those that the queue's children
+    inherit. ``queue`` is the path of the queue whose configuration has the template. ``own`` has the names of the properties
+    that the template sets.
     """
 
     guaranteed: Resource = NOTHING
@@ -159,11 +160,11 @@ class ChildTemplate:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A configured queue with its children, in file order. ``max`` None means that no type has a limit.
+    """A configured queue with its children, in the order of the file. If ``max`` is None, no type has a limit.
 
-    ``template`` is the queue's own template, or else that of its nearest ancestor. A leaf has none. ``own`` names the
-    properties that the queue itself sets, in either spelling. ``origin`` is the template from which a dynamic leaf was made.
-    ``tagged`` names the properties that the tags of its application have set since.
+    ``template`` is the template of the queue, or of its nearest ancestor with a template. A leaf has no template. ``own`` has
+    the names of the properties that the queue itself sets, in either spelling. ``origin`` is the template from which a dynamic
+    leaf was created. ``tagged`` has the names of the properties that the tags of its application have set since.
     """
 
     name: str
@@ -199,7 +200,7 @@ Q = TypeVar("Q", bound=Specified)
 def up_to_fence(path_up: Iterable[Q]) -> Iterator[Q]:
     """Yield the queues from a leaf up to the nearest fence, or to the root.
 
-    Victims for asks of that leaf run in queues below the last queue yielded (G3).
+    The victims for asks of that leaf run in queues below the last queue that is yielded (G3).
     """
     for queue in path_up:
         yield queue
@@ -209,7 +210,7 @@ def up_to_fence(path_up: Iterable[Q]) -> Iterator[Q]:
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """`filter` of a placement rule: allow or deny by exact names or by one regular expression each."""
+    """The `filter` of a placement rule, which allows or denies users and groups by exact names or by one regular expression each."""
 
     allow: bool = True
     users: frozenset[str] = frozenset()
@@ -220,7 +221,7 @@ class RuleFilter:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRule:
-    """A placement rule. ``kind`` is provided, user, fixed or tag. ``value`` is the queue or tag name."""
+    """A placement rule. ``kind`` is provided, user, fixed or tag. ``value`` is the name of the queue or tag."""
 
     kind: str
     value: str = ""
@@ -230,16 +231,16 @@ class PlacementRule:
 
 
 KEEP: Final = "keep"
-"""The value of `quotatimers` with which timers of quota runs go on after a new registration of the manager (Q7)."""
+"""The value of `quotatimers` with which the timers of quota runs continue after a new registration of the manager (Q7)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionSettings:
-    """The partition's `preemption` section (docs/configuration.md).
+    """The `preemption` section of a partition (docs/configuration.md).
 
-    ``order_claim`` and the other ``order_`` fields are the keys by which victims are compared after the fixed ones (V2). An
-    empty field means the default keys. ``shadow`` maps fields of this class to other values. The settings ``replace(settings,
-    **settings.shadow)`` are evaluated beside the live settings.
+    ``order_claim`` and the other ``order_`` fields have the keys by which victims are compared after the fixed keys (V2). An
+    empty field means that the default keys are used. ``shadow`` maps fields of this class to other values. The settings
+    ``replace(settings, **settings.shadow)`` are evaluated together with the live settings.
     """
 
     enabled: bool = True
@@ -284,7 +285,7 @@ class PreemptionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReservationSettings:
-    """The partition's `reservations` section. With ``timeout_ms`` 0 a reservation lasts until its ask has a node."""
+    """The `reservations` section of a partition. If ``timeout_ms`` is 0, a reservation lasts until its ask has a node."""
 
     enabled: bool = True
     timeout_ms: int = 600_000
@@ -292,7 +293,7 @@ class ReservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """A partition of `queues.yaml`. ``root`` always exists. Node weights are whole numbers, in 1/1000."""
+    """A partition of `queues.yaml`. ``root`` always exists. Node weights are whole numbers, in thousandths."""
 
     name: str
     root: QueueSpec
@@ -324,4 +325,7 @@ DEFAULT_CONFIGURATION: Final = Configuration(
         ),
     )
 )
-"""The configuration before any is applied. A client's asks go to the queue that they name, else to a queue per namespace."""
+"""The configuration that is in force before another is applied.
+
+An ask goes to the queue that its client names, or otherwise to the queue of its namespace.
+"""

@@ -1,7 +1,7 @@
-"""The order in which a decision took its candidates: an excerpt around its victims, with the values that were compared.
+"""The order in which a decision compared its candidates: an excerpt around the victims, with the compared values.
 
-A ranking is kept as long as its record. It answers questions such as "why this pod and not that one". The decision log does not
-contain it. The decision only stores the values. The first question sorts them.
+A ranking is kept as long as the record of its decision. The ranking answers questions such as "why this pod and not that one".
+The decision log does not contain the ranking. The decision only stores the values, and the first question sorts them.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -15,28 +15,28 @@ from server.model.records import Level, Spared, Victim
 Rank = int | str
 """The value of one key of an order. The pod with the lower value is evicted first."""
 Ranked = tuple[Rank, ...]
-"""The values of all keys of an order, then the key of the allocation."""
+"""The values of all keys of an order, and then the key of the allocation."""
 RANKED_MAX: Final = 64
-"""The number of candidates in an excerpt."""
+"""The largest number of candidates in an excerpt."""
 BEFORE_MAX: Final = 48
-"""The number of candidates in an excerpt up to the last victim.
+"""The number of candidates in an excerpt up to and with the last victim, unless the order begins or ends sooner.
 
-The other candidates of the excerpt come after the last victim, because they show why pods were kept.
+The other candidates in the excerpt come after the last victim and show why pods stayed.
 """
 RIVALS_MAX: Final = 8
-"""The number of nodes that are kept beside the one that was chosen."""
+"""The largest number of nodes that a ranking keeps besides the chosen node."""
 EXAMPLES_MAX: Final = 20
-"""The largest number of candidates of one queue that are named. The others are counted."""
+"""The largest number of candidates of one queue that are named. Of the other candidates, only the number is given."""
 DECIDING: Final = "deciding"
-"""The role of a queue whose shortfall below its guarantee let an ask claim (G2)."""
+"""The role of a queue that is below its guarantee, so that the ask may claim (G2)."""
 VICTIM: Final = "victim"
-"""The role of a queue from which a decision evicts."""
+"""The role of a queue whose pods a decision evicts."""
 NOT_NEEDED: Final = "not-needed"
 NOT_CHOSEN: Final = "node-not-chosen"
 
 
 class Rival(NamedTuple):
-    """A node that was judged and not chosen. Its numbers are lower bounds. The true ones are at least as large."""
+    """A node that was judged and was not chosen. The numbers of the node are lower bounds. The exact numbers are at least as large."""
 
     opted_out: int
     originators: int
@@ -47,7 +47,7 @@ class Rival(NamedTuple):
 
 
 class QueueNumbers(NamedTuple):
-    """The usage, entitlement and maximum of a queue, each by type index, when the decision was made."""
+    """The usage, entitlement and maximum of a queue by type index, at the time of the decision."""
 
     path: str
     held: Sequence[int]
@@ -59,13 +59,13 @@ class QueueNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The candidates of ``nodes``, or of ``queue`` and the queues below it, by the ``keys`` of the decision's order.
+    """The candidates on ``nodes``, or in ``queue`` and the queues below it, with the values of the ``keys`` by which they were ordered.
 
-    ``candidates`` passed every rule that looks at one candidate alone. ``queues`` has the queue of each at the index that the
-    candidate has. The excerpt begins after ``start`` of ``total`` candidates. ``protected`` are the candidates that a rule
-    protects, inside or outside the excerpt, each with that rule. ``elsewhere`` counts the candidates on all nodes, by queue.
-    ``judged`` has nodes by their keys, the chosen one first. ``numbers`` are those of the victims' queues and of the queues
-    above them, before the eviction.
+    ``candidates`` has the candidates that passed every rule on a single candidate. ``queues`` has the queues of the candidates
+    in the same order. The excerpt begins after the first ``start`` candidates of ``total`` candidates. ``protected`` has the
+    candidates that a rule protects, inside or outside the excerpt, each with that rule. ``elsewhere`` has the number of
+    candidates on all nodes, by queue. ``judged`` has the judged nodes in the order of their keys, with the chosen node first.
+    ``numbers`` has the numbers of the victims' queues and of the queues above them, before the eviction.
     """
 
     keys: tuple[str, ...]
@@ -83,26 +83,26 @@ class Ranking:
 
     @cached_property
     def ranked(self) -> tuple[Ranked, ...]:
-        """Return the candidates in order."""
+        """Return the candidates in the order of their values."""
         return tuple(sorted(self.candidates))
 
     @cached_property
     def rivals(self) -> tuple[Rival, ...]:
-        """Return the nodes that were judged, the chosen one first."""
+        """Return the judged nodes, with the chosen node first."""
         return tuple(map(Rival._make, self.judged))
 
     @cached_property
     def rules(self) -> Mapping[str, str]:
-        """Return the rule that protects each protected candidate, by the candidate's key."""
+        """Return the rule that protects each protected candidate, by the key of the candidate."""
         return dict(self.protected)
 
     def place(self, key: str) -> int:
-        """Return the place of a candidate in the order, counted from 1. Return 0 if it is not in the excerpt."""
+        """Return the place of a candidate in the order, counted from 1. Return 0 if the candidate is not in the excerpt."""
         found = (at for at, one in enumerate(self.ranked, self.start + 1) if one[-1] == key)
         return next(found, 0)
 
     def not_taken(self, victims: Collection[str]) -> tuple[Spared, ...]:
-        """Return the candidates that no rule protects and that were not evicted either, by queue."""
+        """Return, by queue, the candidates that no rule protects and that were not evicted."""
         beside: dict[str, list[str]] = {}
         elsewhere = dict(self.elsewhere)
         for one, queue in sorted(zip(self.candidates, self.queues, strict=True)):
@@ -124,9 +124,9 @@ class Ranking:
     def levels(
         self, victims: Iterable[Victim], wanted: Collection[str], guaranteed: Collection[str] = ()
     ) -> tuple[Level, ...]:
-        """Return the numbers of the victims' queues in some of the resource types that the victims freed.
+        """Return the numbers of the victims' queues in the resource types that the victims freed.
 
-        The result has the types in ``wanted``, and those types in ``guaranteed`` to which the queue is entitled.
+        The result is limited to the types in ``wanted``, and to the types in ``guaranteed`` to which the queue is entitled.
         """
         freed: dict[tuple[str, str], None] = {}
         for one in victims:
@@ -143,7 +143,7 @@ class Ranking:
     def _level(self, queue: str, name: str) -> Level | None:
         """Return the numbers of the lowest queue on a victim's path that is entitled to a type.
 
-        If there is none, return those of the victim's queue.
+        If no queue is entitled to the type, return the numbers of the victim's queue.
         """
         if name not in self.types:
             return None
@@ -158,7 +158,7 @@ class Ranking:
 
 
 def window(ranked: Sequence[Ranked], victims: Container[Rank]) -> tuple[int, Sequence[Ranked]]:
-    """Return how many candidates come before an excerpt around the last victim of an order, and the excerpt."""
+    """Return an excerpt around the last victim of an order, and the number of candidates before the excerpt."""
     if len(ranked) <= RANKED_MAX:
         return 0, ranked
     last = max((at for at, one in enumerate(ranked) if one[-1] in victims), default=0)

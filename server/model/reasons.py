@@ -1,10 +1,10 @@
-"""The stable codes for the reason why an object waits, was refused or was noted. Messages may change, codes do not."""
+"""The stable codes for the reasons why an object waits, was refused or was noted. Messages may change, but codes do not."""
 
 import enum
 
 
 class Code(enum.StrEnum):
-    """A stable code. Waiting codes come first, then refusals and notes."""
+    """A stable code. The codes of waiting asks come first. The codes of refusals and notes follow."""
 
     # Why an ask waits.
     NOT_SYNCED = "not-synced"
@@ -20,10 +20,10 @@ class Code(enum.StrEnum):
     NO_NODE_CAPACITY = "no-node-capacity"
     NO_NODES = "no-nodes"
     CAPACITY_RESERVED = "capacity-reserved"
-    """Some node has enough unused capacity, but it is reserved for an ask of at least the same priority."""
+    """Some node has enough unused capacity, but the capacity is reserved for an ask of the same or a higher priority."""
     GANG_GATHERING = "gang-gathering"
     GANG_COUNTING = "gang-counting"
-    """The ask's gang has no size yet. The size becomes the number of members once no more arrive (J1)."""
+    """The ask's gang has no size yet. When no more members arrive, the number of members becomes the size (J1)."""
     GANG_PARTIAL = "gang-partial"
     PLACEHOLDERS_GATHERING = "placeholders-gathering"
     PLACEHOLDER_AWAITED = "placeholder-awaited"

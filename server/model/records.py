@@ -1,7 +1,7 @@
 """The decisions of preemption as values: the preemptor, the victims, the protected candidates, and the rules.
 
-The core makes a record when it decides, and keeps it for a while. `decisions` and `explain` show it, and the decision log
-writes it. A record does not say where pods are: the live state does.
+The core makes a record when it decides, and keeps the record for a limited time. `decisions` and `explain` show the record, and
+the decision log writes the record. A record does not say where pods are now, because the live state says so.
 """
 
 import enum
@@ -15,7 +15,7 @@ from server.model.reports import GroupFit
 from server.model.resources import NOTHING, Resource
 
 Amounts = Mapping[str, int]
-"""The amounts in whole units, by resource type."""
+"""Amounts in whole units, by resource type."""
 
 
 class DecisionState(enum.StrEnum):
@@ -28,16 +28,16 @@ class DecisionState(enum.StrEnum):
     ABORTED = "aborted"
     EXPIRED = "expired"
     OBSERVED = "observed"
-    """A decision that was only evaluated: the partition observes, and nothing was sent."""
+    """A decision that was only evaluated: the partition only observes, and nothing was sent."""
 
     @property
     def is_open(self) -> bool:
-        """Return whether the decision has not ended: it is planned, ordered or confirmed. An observed decision is not open."""
+        """Return whether the decision is planned, ordered or confirmed, and has thus not ended. An observed decision is not open."""
         return self in {DecisionState.PLANNED, DecisionState.ORDERED, DecisionState.CONFIRMED}
 
 
 class ShrinkResult(enum.StrEnum):
-    """The ways in which a quota run ends (Q14)."""
+    """The results with which a quota run ends (Q14)."""
 
     COMPLETE = "complete"
     WITHIN_MISS = "within-miss"
@@ -47,7 +47,7 @@ class ShrinkResult(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Beneficiary:
-    """An ask for which capacity is freed, and the node on which it is freed."""
+    """An ask for which capacity is freed, and the node on which the capacity is freed."""
 
     key: str
     application_id: str
@@ -58,9 +58,11 @@ class Beneficiary:
 
 
 class Victim(NamedTuple):
-    """An allocation that a decision evicts. ``because`` has the rules by which the victim was chosen, each as words with the rule's id.
+    """An allocation that a decision evicts.
 
-    A quota run makes tens of thousands of these. A named tuple is made several times faster than a frozen dataclass.
+    ``because`` has the rules by which the victim was chosen, each in words and with the id of the rule.
+
+    A quota run makes tens of thousands of victims. A named tuple is made several times faster than a frozen dataclass.
     """
 
     key: str
@@ -73,14 +75,14 @@ class Victim(NamedTuple):
     originator: bool
     because: str
     ran_ms: int = 0
-    """The time for which the victim had run when its eviction was ordered, in milliseconds. It is also 0 if it was not counted."""
+    """The time in milliseconds for which the victim had run when its eviction was ordered. The time is also 0 if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Candidates of one queue that stay for one reason: how many, and the keys of some of them (design 6.8).
+    """Candidates of one queue that stay for the same reason: their number, and the keys of some of them (design 6.8).
 
-    ``law`` is the rule that protects them, or `not-needed` or `node-not-chosen` (`server.model.ranking`).
+    ``law`` is the rule that protects the candidates, or `not-needed` or `node-not-chosen` (`server.model.ranking`).
     """
 
     law: str
@@ -91,11 +93,11 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The numbers of a queue that influenced a decision, in one resource type, when the decision was made.
+    """The numbers of a queue that affected a decision, in one resource type, at the time of the decision.
 
-    ``role`` is `deciding`, `blocking` or `victim`. A `deciding` queue is below its guarantee, so that the ask may claim (G2).
-    The maximum or guarantee of a `blocking` queue prevented more. A `victim` queue is that of a victim, or the lowest queue
-    above it with a guarantee.
+    ``role`` is `deciding`, `blocking` or `victim`. A `deciding` queue is below its guarantee, so that the ask may claim (G2). A
+    `blocking` queue already has its guarantee, so that the claim was refused (G2), or would fall below its guarantee, so that a
+    quota run evicted no more. A `victim` queue is the queue of a victim, or the lowest queue above it with a guarantee.
     """
 
     queue: str
@@ -110,10 +112,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """A quota run or a surplus reclaim (trim): how much it had to free, and how much it freed (Q14).
+    """A quota run or a surplus reclaim (trim): the amounts that it had to free, and the amounts that it freed (Q14).
 
-    ``blocked_by`` is the rule that protected the last skipped candidate. ``blocking_queue`` is the queue that this rule
-    protects.
+    ``blocked_by`` is the rule that protected the last candidate that was skipped. ``blocking_queue`` is the queue that this
+    rule protects.
     """
 
     queue: str
@@ -128,12 +130,13 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision as a whole.
+    """The record of a decision.
 
-    ``summary`` is one sentence. ``expires_ms`` 0 means never. ``ended_ms`` 0 means that the decision is still open.
+    ``summary`` is one sentence. If ``expires_ms`` is 0, the decision never expires. If ``ended_ms`` is 0, the decision is still
+    open.
 
-    A decision for asks has beneficiaries. A quota run and a trim have ``shrink`` instead. ``confirmed``, ``vetoed`` and
-    ``withdrawn`` are keys of victims. A withdrawn victim was only marked, and its eviction is no longer needed (J11).
+    A decision for asks has beneficiaries. A quota run or a trim has ``shrink`` instead. ``confirmed``, ``vetoed`` and
+    ``withdrawn`` have the keys of victims. A withdrawn victim was only marked, and its eviction is no longer needed (J11).
     """
 
     decision_id: str
@@ -164,9 +167,9 @@ CORES: Final = "vcore"
 
 
 class Lost(NamedTuple):
-    """The work that is lost with victims: their number, the time that they had run, and their cores.
+    """The work that is lost with victims: the number of victims, the time for which they had run, and this time multiplied by their cores.
 
-    Whole numbers: a million of ``millicore_ms`` is one core-second.
+    All numbers are whole: 1,000,000 of ``millicore_ms`` is one core-second.
     """
 
     victims: int = 0
@@ -188,7 +191,7 @@ def lost_by(resource: Resource, ran_ms: int) -> Lost:
 
 
 def lost_of(victims: Iterable[Victim]) -> Lost:
-    """Return the work that is lost with victims, each with its run up to the order of its eviction."""
+    """Return the work that is lost with victims, each with the time for which it had run when its eviction was ordered."""
     found = Lost()
     for one in victims:
         found = found.plus(lost_by(one.resource, one.ran_ms))
@@ -202,7 +205,7 @@ def lost_work(record: DecisionRecord) -> Lost:
 
 
 def lost_amounts(record: DecisionRecord) -> Amounts:
-    """Return what the evicted victims of a decision held, in each type's unit times milliseconds."""
+    """Return the amounts that the evicted victims of a decision held, multiplied by the milliseconds for which they had run."""
     stayed = record.stayed
     found: Counter[str] = Counter()
     for one in record.victims:
@@ -212,7 +215,10 @@ def lost_amounts(record: DecisionRecord) -> Amounts:
 
 
 def touches(record: DecisionRecord, queue: str) -> bool:
-    """Return whether a decision gives capacity to, or takes it from, a queue or a queue below it. Without a queue return True."""
+    """Return whether a decision gives capacity to, or takes capacity from, a queue or a queue below it.
+
+    If ``queue`` is empty, return True.
+    """
     return not queue or any(is_below(path, queue) for path in _queues(record))
 
 
@@ -225,26 +231,26 @@ def _queues(record: DecisionRecord) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class LostLine:
-    """The lost work by policy, claimant queue and victim queue, since the core started or since an instant."""
+    """The lost work of one policy, claimant queue and victim queue, since the start of the core or since an instant."""
 
     policy: str
     claimant: str
     victim: str
     lost: Lost
     amounts: Mapping[str, int] = field(default_factory=dict)
-    """The amounts by resource type, in its unit times milliseconds."""
+    """The amounts by resource type, in the unit of the type multiplied by milliseconds."""
     user: str = ""
     application: str = ""
-    """The application of the victims. It is empty if lines are by queue alone."""
+    """The application of the victims. The field is empty if the lines are by queue alone."""
 
     def touches(self, queue: str) -> bool:
-        """Return whether the claimant or the victims are in a queue or below it. Without a queue return True."""
+        """Return whether the claimant or the victims are in a queue or below it. If ``queue`` is empty, return True."""
         return not queue or is_below(self.claimant, queue) or is_below(self.victim, queue)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of preemption for a waiting ask, now or at the last try: a plan, or the first rule that forbids it (G12)."""
+    """The outcome of preemption for a waiting ask, now or at the last try: a plan, or the first rule that forbids the preemption (G12)."""
 
     policy: str
     law: str = ""
@@ -253,7 +259,7 @@ class Verdict:
     missing: Amounts = field(default_factory=dict)
     at_ms: int = 0
     retry_ms: int = 0
-    """The latest instant of the next try. It is 0 if the ask is tried again only after a change."""
+    """The latest instant at which the ask is tried again. It is 0 if the ask is tried again only after a change."""
     spared: tuple[Spared, ...] = ()
     levels: tuple[Level, ...] = ()
 
@@ -262,7 +268,7 @@ class Verdict:
 class AskSimulation:
     """The simulated outcome of an ask that is not submitted. ``outcome`` is placed, preempts, waits or refused.
 
-    Asks that are simulated together are judged in sequence, each as if the asks before it had got their nodes.
+    Asks that are simulated together are judged in sequence, each as if the earlier asks had got their nodes.
     """
 
     outcome: str
@@ -275,9 +281,12 @@ class AskSimulation:
     verdict: Verdict | None = None
     lines: tuple[str, ...] = ()
     brief: str = ""
-    """The capacity that a waiting ask lacks, without names of nodes and other queues. It is "" if it is not known."""
+    """The capacity that a waiting ask lacks, without the names of nodes and other queues.
+
+    The text is "" if the lacking capacity is not known.
+    """
     group: int = 0
-    """The number of the group that the ask is in, counted from 1. It is 0 if the ask is in no group."""
+    """The number of the ask's group, counted from 1. The number is 0 if the ask is in no group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +301,8 @@ class GroupSimulation:
 class QueueSimulation:
     """The effect of a configuration on one queue that exceeds its new maximum.
 
-    ``due_ms`` is when the quota run would begin. It is 0 if nothing would enforce the maximum. ``why_not`` then says why.
+    ``due_ms`` is the instant at which the quota run would begin. The instant is 0 if nothing would enforce the maximum.
+    ``why_not`` then has the reason.
     """
 
     queue: str

@@ -1,6 +1,6 @@
 """The reports of the core: plain values for inspection, explanation and metrics. No decision depends on them.
 
-Resources are mappings from type to whole units. ``max`` lists only the types that have a limit.
+Resources are mappings from the type to whole units. ``max`` lists only the types that have a limit.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ Amounts = Mapping[str, int]
 class ShareReport:
     """The usage of a queue compared with its share by weight (W1, W2, W4, W5).
 
-    ``standing`` says by type whether the queue is over or under its share. Types of which it has exactly its share are left
-    out.
+    ``standing`` says, for each type, whether the queue is above or below its share. A type of which the queue has exactly its
+    share is left out.
     """
 
     deserved: Amounts
@@ -26,7 +26,7 @@ class ShareReport:
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """A queue and, in ``children``, all queues below it in path order."""
+    """A queue, and all queues below it in ``children``, in path order."""
 
     path: str
     leaf: bool
@@ -45,33 +45,37 @@ class QueueReport:
     pending_asks: int
     allocations: int
     share_ppm: int
-    """The dominant share in parts per million. -1 means unbounded.
+    """The dominant share in parts per million. The value -1 means that the share is unbounded.
 
-    Each type is compared with the guarantee, else with the nearest max, else with the partition. If shares go by weight, it is
-    compared with what the queue is entitled to.
+    The usage of each type is compared with the guarantee. Without a guarantee it is compared with the nearest max, and without
+    a max with the partition. If shares go by weight, the usage is compared with the entitlement of the queue.
     """
     properties: Mapping[str, str]
     preemption_delay_ms: int
     children: tuple["QueueReport", ...] = ()
     over_max: Amounts = field(default_factory=dict)
-    """The amount that the queue uses beyond its maximum, without what is being released."""
+    """The amount of the queue's usage above its maximum, without the allocations that are being released."""
     quota_due_ms: int = 0
-    """The instant at which a quota run of the queue begins. It is 0 if none is scheduled."""
+    """The instant at which a quota run of the queue begins. The instant is 0 if no run is scheduled."""
     not_enforced: str = ""
-    """The reason why the maximum of the queue is not enforced. It is "" if the maximum is enforced, or if the queue is within it."""
+    """The reason why the maximum of the queue is not enforced.
+
+    The reason is "" if the maximum is enforced, or if the usage is within the maximum.
+    """
     applications_waiting: int = 0
-    """The number of applications with waiting asks, in the queue and in the queues below it."""
+    """The number of applications with waiting asks in the queue and in the queues below it."""
     proportional: ShareReport | None = None
-    """The queue's share by weight. It is None in a partition whose shares do not go by weight."""
+    """The share of the queue by weight. The share is None in a partition whose shares do not go by weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
     """The totals of a partition.
 
-    ``waiting`` counts waiting asks by code. ``reservations`` counts all pledges, those of decisions included.
+    ``waiting`` has the number of waiting asks by code. ``reservations`` is the number of all pledges, including those of
+    decisions.
 
-    ``schedulable_nodes`` leaves out nodes that an exclusive pledge holds.
+    ``schedulable_nodes`` does not include nodes that an exclusive pledge holds.
     """
 
     name: str
@@ -110,7 +114,7 @@ class ApplicationReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node. ``free`` is capacity less usage, foreign pods and promised capacity. It may be negative."""
+    """A node. ``free`` is the capacity minus the usage, the foreign pods and the promised capacity. ``free`` may be negative."""
 
     node_id: str
     schedulable: bool
@@ -130,7 +134,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """An allocation, or, with an empty node, a waiting ask. ``code`` then says why the ask waits.
+    """An allocation. If the node is empty, it is a waiting ask. For a waiting ask, ``code`` says why the ask waits.
 
     ``pledged`` says that a reservation or a decision keeps capacity for the ask.
     """
@@ -156,7 +160,7 @@ class AllocationReport:
     may_preempt: bool = False
     tags: tuple[bytes, ...] = ()
     placed_at_the_latest: bool = False
-    """Whether the start of the allocation is unknown because it ran before the core knew of it.
+    """Whether the start of the allocation is unknown, because the allocation ran before the core knew it.
 
     If so, ``placed_ms`` is the latest possible start.
     """
@@ -178,7 +182,7 @@ class ManagerReport:
     allocations: int = 0
     asks: int = 0
     recovered: int = 0
-    """The number of allocations that the manager had brought when it completed its sync."""
+    """The number of allocations that the manager had reported when it completed its sync."""
     recovered_asks: int = 0
 
 
@@ -186,7 +190,7 @@ class ManagerReport:
 class Holdings:
     """The number of objects in a core, over all partitions.
 
-    ``pods`` is the number of running and waiting pods, those of other schedulers included.
+    ``pods`` is the number of running and waiting pods, including those of other schedulers.
     """
 
     nodes: int
@@ -208,7 +212,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """A queue on an ask's path. ``short`` names the resource types in which its headroom is too small for the ask."""
+    """A queue on the path of an ask. ``short`` has the resource types in which the headroom of the queue is too small for the ask."""
 
     path: str
     max: Amounts
@@ -222,7 +226,7 @@ class LevelReport:
 class UserLimitReport:
     """A limit of a user or group in a queue. ``kind`` is user or group.
 
-    ``short`` names the resource types in which its headroom is too small for the ask that is explained.
+    ``short`` has the resource types in which the headroom of the limit is too small for the explained ask.
     """
 
     queue: str
@@ -238,11 +242,11 @@ class UserLimitReport:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Nodes that are large enough for an ask, but that a part of its constraints excludes.
+    """Nodes that are large enough for an ask but are excluded by a part of its constraints.
 
     Nodes that have enough free capacity now come first.
 
-    ``taints`` are the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets no nodes and no
+    ``taints`` has the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets no nodes and no
     taints.
     """
 
@@ -255,8 +259,8 @@ class Excluded:
 class NodeFit:
     """A node in a tentative assignment of a group of asks.
 
-    ``members`` is how many members of the group fit there now. ``rest`` is the number of members that are assigned to the node
-    and do not fit yet. ``missing`` is the capacity that has to become free for them.
+    ``members`` is the number of members that fit on the node now. ``rest`` is the number of members that are assigned to the
+    node and do not fit yet. ``missing`` is the capacity that must become free for the ``rest``.
     """
 
     node_id: str
@@ -268,10 +272,10 @@ class NodeFit:
 
 @dataclass(frozen=True, slots=True)
 class LimitFit:
-    """A limit that has no headroom for all members of a group. ``kind`` is queue, firm, user or group.
+    """A limit without headroom for all members of a group. ``kind`` is queue, firm, user or group.
 
     ``name`` is the path of the queue or the name of the user or group. ``queue`` is the queue that sets the limit. ``members``
-    is how many members it still has headroom for.
+    is the number of members for which the limit still has headroom.
     """
 
     kind: str
@@ -285,12 +289,12 @@ class LimitFit:
 class GroupFit:
     """The result of a trial that places asks together now: the waiting members of a gang, or simulated asks that wait.
 
-    ``size`` is how many members the gang needs, 0 for asks that are not a gang. ``fitting`` is how many get a place now, in
-    placement order. ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
-    ``without_node`` is the number of members that no node could hold beside the other members, even an empty one. ``missing``
-    includes their whole requests. ``nodes`` are the first nodes to which members were assigned. Those that lack capacity come
-    first. ``nodes_left_out`` is the number of further nodes. ``looked_at`` is how many members were tried: all of them, except
-    in very large gangs.
+    ``size`` is the number of members that the gang needs. It is 0 if the asks are not a gang. ``fitting`` is the number of
+    members that get a place now, in placement order. ``rest`` is the sum of the requests of the other members. ``missing`` is
+    the sum of the amounts that nodes lack for them. ``without_node`` is the number of members that no node could hold together
+    with the other members, even if the node were empty. ``missing`` includes the whole requests of these members. ``nodes`` has
+    the first nodes to which members were assigned. Nodes that lack capacity come first. ``nodes_left_out`` is the number of the
+    other nodes. ``looked_at`` is the number of members that were tried: all members, except in very large gangs.
     """
 
     name: str
@@ -299,7 +303,7 @@ class GroupFit:
     size: int
     fitting: int
     on_nodes: int
-    """The number of members that have a node in the trial, which ignores limits."""
+    """The number of members that get a node in the trial if limits are ignored."""
     missing: Amounts
     rest: Amounts
     without_node: int
@@ -310,27 +314,27 @@ class GroupFit:
     key: str = ""
     """The key of the gang on the wire."""
     gang: bool = True
-    """Whether the asks are a gang. If not, they are equal asks that are only counted together."""
+    """Whether the asks are a gang. If not, the asks are equal and are only counted together."""
     placeholders: bool = False
-    """Whether the members are YuniKorn placeholders, whose number comes from one annotation."""
+    """Whether the members are placeholders of YuniKorn, whose number comes from one annotation."""
     excluded: tuple[Excluded, ...] = ()
-    """The nodes that are large enough for a member and that constraints exclude.
+    """The nodes that are large enough for a member but that constraints exclude.
 
-    The field is empty if one large enough node is allowed.
+    The field is empty if some node that is large enough is allowed.
     """
 
     @property
     def left(self) -> int:
-        """Return how many of the members that were tried get no place now."""
+        """Return the number of tried members that get no place now."""
         return self.looked_at - self.fitting
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A node whose free capacity is kept for an ask. ``missing`` is what the ask still lacks there.
+    """A node whose free capacity is kept for an ask. ``missing`` has the amounts that the ask still lacks on the node.
 
-    ``held_by`` is `reservation`, or the id of the decision that frees the capacity. ``until_ms`` is 0 if the time is not
-    bounded.
+    ``held_by`` is `reservation` or the id of the decision that frees the capacity. If the time is not bounded, ``until_ms`` is
+    0.
     """
 
     node_id: str
@@ -347,11 +351,12 @@ class Reserved:
 class Explanation:
     """The explanation of a key: why an ask waits, or where an allocation runs.
 
-    ``kind`` is ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that excludes them for
-    the ask. ``examples`` names some of them. ``nearest`` is the node that lacks least. ``brief`` is the summary without information
-    about others. ``gang`` says how many members of its gang would get a place if all were placed now, and what the others lack.
-    ``limit`` is the first limit that the ask would exceed. ``reserved`` is the node that is reserved for it. ``kept_off_by`` are
-    reservations for other asks without which it would fit now.
+    ``kind`` is ask, allocation, application, node, queue or unknown. ``tally`` is the number of nodes that each reason excludes
+    for the ask. ``examples`` names some of these nodes. ``nearest`` is the node that lacks the least capacity. ``brief`` is the
+    summary without information about other users. ``gang`` has the number of members of the ask's gang that would get a place
+    if all were placed now, and the amounts that the others lack. ``limit`` is the first limit that the ask would exceed.
+    ``reserved`` is the node that is reserved for the ask. ``kept_off_by`` has the reservations for other asks without which the
+    ask would fit now.
     """
 
     kind: str
@@ -380,12 +385,15 @@ class Explanation:
     only_node: str = ""
     """The only node on which the ask may run, if its constraints name one."""
     excluded: tuple[Excluded, ...] = ()
-    """The nodes that are large enough and that the ask's constraints exclude. The field is empty if one large enough node is allowed."""
+    """The nodes that are large enough but that the constraints of the ask exclude.
+
+    The field is empty if some node that is large enough is allowed.
+    """
     gang_member: str = ""
     """The key of the first waiting member of the gang that has the application's name."""
     foreign: bool = False
-    """Whether the key names a pod of another scheduler."""
+    """Whether the key belongs to a pod of another scheduler."""
     limits: tuple[UserLimitReport, ...] = ()
-    """The limits of the ask's user and group that bound its resources, from the leaf to the root."""
+    """The limits on the resources of the ask's user and group, from the leaf to the root."""
     asks_before: int = 0
-    """The number of waiting asks of its application that come before it in the order of placement."""
+    """The number of waiting asks of the same application that come before the ask in the order of placement."""

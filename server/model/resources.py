@@ -1,8 +1,8 @@
-"""The quantities of resources, as exact whole numbers.
+"""Resource quantities as exact whole numbers.
 
-A *resource* is a canonical tuple of ``(type, quantity)`` pairs, sorted by type and without zeros. Two equal requests are thus
-equal tuples. ``vcore`` is in milli-cores, ``memory`` in bytes, all else in plain units. A *limit* keeps explicit zeros, because
-``max: {gpu: 0}`` forbids the type while a missing key does not.
+A *resource* is a canonical tuple of ``(type, quantity)`` pairs, sorted by type and without zeros. Equal requests are thus equal
+tuples. ``vcore`` is in millicores, ``memory`` is in bytes, and all other types are in plain units. A *limit* keeps explicit
+zeros, because ``max: {gpu: 0}`` forbids the type, whereas a missing type has no limit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ Limit = tuple[tuple[str, int], ...]
 NOTHING: Final[Resource] = ()
 
 QUANTITY_LIMIT: Final = 1 << 62
-"""The bound that every quantity, and the sum of each type in a partition, must stay below (design 6.13)."""
+"""Every quantity, and the sum of each type in a partition, must be less than this number (design 6.13)."""
 
 
 PORT_PREFIX: Final = "hostport/"
@@ -22,18 +22,18 @@ PORT_PREFIX: Final = "hostport/"
 
 
 class BadQuantity(ValueError):
-    """A quantity that is negative or too large. ``str()`` names the resource type."""
+    """The error for a quantity that is negative or too large. ``str()`` of the error names the resource type."""
 
 
 def resource(quantities: Mapping[str, int]) -> Resource:
-    """Return the canonical resource of a mapping, without zeros. Raise BadQuantity for negative or huge quantities."""
+    """Return the canonical resource of a mapping, without zeros. Raise BadQuantity if a quantity is negative or too large."""
     return tuple(pair for pair in limit(quantities) if pair[1])
 
 
 def limit(quantities: Mapping[str, int]) -> Limit:
-    """Return the canonical limit of a mapping. An explicit 0 forbids the type and is kept.
+    """Return the canonical limit of a mapping. The limit keeps an explicit 0, which forbids the type.
 
-    Raise BadQuantity for negative or huge quantities.
+    Raise BadQuantity if a quantity is negative or too large.
     """
     for name, quantity in quantities.items():
         if not 0 <= quantity < QUANTITY_LIMIT:

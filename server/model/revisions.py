@@ -1,4 +1,4 @@
-"""The revisions of the configuration: the one in force, its source, and the one from which a change was made."""
+"""The revisions of the configuration: the revision in force, its source, and the revision from which a change was made."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,16 +8,16 @@ from server.model.phrases import date, time_of_day
 
 
 class Revision(NamedTuple):
-    """A configuration that came into force. The number rises with each configuration that differs from the one before."""
+    """A configuration that came into force. The number rises with each configuration that differs from the previous configuration."""
 
     number: int = 1
     digest: str = ""
     source: str = ""
     by: str = ""
-    """The name of the caller that applied it, empty for a file."""
+    """The name of the caller that applied the configuration. The name is empty if the configuration came from a file."""
     at_ms: int = 0
     standing: bool = True
-    """Whether the source keeps the text and sends it again: the configuration file, or the ConfigMap of a shim."""
+    """Whether the source keeps the text and sends the text again, as the configuration file and the ConfigMap of a shim do."""
 
     def __str__(self) -> str:
         """Return `revision 7 by ada (apply queues.yaml)`."""
@@ -25,10 +25,10 @@ class Revision(NamedTuple):
         return f"revision {self.number}{by} ({self.source or 'the built-in default'})"
 
     def without_source(self) -> str:
-        """Return the revision as text with its time in place of its source: `revision 7 by ada (2026-11-24 14:05:10 UTC)`.
+        """Return the revision as text with its time instead of its source: `revision 7 by ada (2026-11-24 14:05:10 UTC)`.
 
-        The source is left out because it may name a manager or a file of another caller. A revision without ``by`` is returned
-        with its source.
+        The source is left out because it may contain the name of a manager or of another caller's file. If ``by`` is empty,
+        return the revision with its source.
         """
         if not self.by:
             return str(self)
@@ -36,7 +36,7 @@ class Revision(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """The configuration state with which a core starts. ``given`` maps each manager to the digest of what it sent last.
+    """The configuration with which a core starts.
 
     ``configured`` says that the configuration file decides, and that the configurations in registrations are ignored. Without an
     ``assignment`` the core decides for all partitions.
@@ -49,9 +49,10 @@ class Beginning(NamedTuple):
 
 
 class Base(NamedTuple):
-    """The revision from which a change was made. If both fields are empty, it stands for any revision in force.
+    """The revision from which a change was made. If both fields are empty, any revision may be in force.
 
-    If a digest is given, only the digest counts. It names its text even after a restart, when numbers begin at 1 again.
+    If a digest is given, only the digest counts. A digest identifies its text even after a restart, when the numbers begin at 1
+    again.
     """
 
     number: int = 0
@@ -62,7 +63,7 @@ class Base(NamedTuple):
         return f"revision {self.number}" if self.number else f"configuration {self.digest[:12]}"
 
     def is_stale(self, now: Revision) -> bool:
-        """Return whether the configuration in force is another one than the base."""
+        """Return whether the configuration in force differs from the base."""
         if self.digest:
             return self.digest != now.digest
         return self.number not in {0, now.number}

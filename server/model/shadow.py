@@ -1,7 +1,7 @@
-"""The shadow of a partition: settings that are evaluated beside those in force and never carried out, and the differences.
+"""The shadow of a partition: settings that are evaluated together with those in force and never carried out. The differences are recorded.
 
-A record has the decisions of both sides for one ask, or for one queue with surplus reclaim. The shadow plans on the live state,
-so that every live decision is a fact for it. Its own decisions change nothing.
+A record has the decisions of both sides for one ask, or for one queue with a surplus reclaim. The shadow plans on the live
+state, so that it accepts every live decision as given. The decisions of the shadow change nothing.
 """
 
 import enum
@@ -29,23 +29,23 @@ NO_EFFECT: Final[Mapping[str, str]] = {
 
 
 def settings_of(live: PreemptionSettings) -> PreemptionSettings:
-    """Return the settings under which the shadow plans. A field without effect in a shadow keeps its live value."""
+    """Return the settings with which the shadow plans. A field that has no effect in a shadow keeps its live value."""
     other = {name: value for name, value in live.shadow.items() if name not in NO_EFFECT}
     return replace(live, **{**other, "shadow": {}})  # type: ignore[arg-type]
 
 
 def is_on(live: PreemptionSettings) -> bool:
-    """Return whether a shadow exists whose decisions may differ from the live ones."""
+    """Return whether the partition has a shadow whose decisions may differ from the live decisions."""
     return not live.shadow.keys() <= NO_EFFECT.keys()
 
 
 class Difference(enum.StrEnum):
-    """The kind of difference between what the shadow decided for an ask and what the live side did."""
+    """The kind of difference between the decisions of the shadow and the live side for an ask."""
 
     SAME = "same"
-    """The shadow chose the node and the victims that the live side chose."""
+    """The shadow chose the same node and the same victims as the live side."""
     OTHER_VICTIMS = "other-victims"
-    """The shadow chose the node of the live side, and other victims."""
+    """The shadow chose the same node as the live side, but other victims."""
     OTHER_NODE = "other-node"
     ONLY_LIVE = "only-live"
     """The shadow decided nothing for the ask."""
@@ -55,7 +55,7 @@ class Difference(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The decision of one side: its policy, the node and the victims. ``decision_id`` is set on the live side only."""
+    """The decision of one side: its policy, its node and its victims. ``decision_id`` is set only for the live side."""
 
     policy: str
     node_id: str
@@ -65,10 +65,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ShadowRecord:
-    """A record of one ask, or of one queue with surplus reclaim (see ``kind``). At least one side decided something for it.
+    """A record of one ask, or of one queue with a surplus reclaim (see ``kind``).
 
-    ``law`` and ``because`` have the rule and the text of the other side's refusal. They say why that side decided nothing.
-    ``at_ms`` is the instant of the record's last change. ``ended_ms`` 0 means that it is still valid.
+    At least one of the two sides decided something for the ask or queue.
+
+    If the other side decided nothing, ``law`` and ``because`` have the rule and the text of that side's refusal. ``at_ms`` is
+    the instant of the record's last change. If ``ended_ms`` is 0, the record is still valid.
     """
 
     partition: str
@@ -89,7 +91,7 @@ class ShadowRecord:
 
 
 class Sum(NamedTuple):
-    """The totals of the decisions that one side made under one policy since its settings came into force."""
+    """The totals of the decisions of one side under one policy, since the settings came into force."""
 
     decisions: int = 0
     lost: Lost = Lost()
@@ -97,10 +99,11 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShadowReport:
-    """The shadow of a partition: its settings that differ, its latest records, and totals.
+    """The shadow of a partition: the settings that differ, the latest records, and totals.
 
-    ``sums`` is by policy and side (`live`, `shadow`). ``told`` counts records by difference. Both count since ``since_ms``,
-    when these settings came into force. ``forgotten`` is the number of records that were dropped.
+    ``sums`` has the totals by policy and side (`live`, `shadow`). ``told`` has the number of records by difference. Both begin
+    at ``since_ms``, the instant at which these settings came into force. ``forgotten`` is the number of records that were
+    dropped.
     """
 
     partition: str
@@ -144,7 +147,7 @@ def _words(choice: Choice | None, goes: str) -> str:
 
 
 def difference(live: Choice | None, shadow: Choice | None) -> Difference:
-    """Return the difference between two choices, of which at least one is given."""
+    """Return the difference between two choices, of which at least one must be given."""
     if live is None:
         assert shadow is not None, "nobody decided anything"
         return Difference.ONLY_SHADOW

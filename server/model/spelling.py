@@ -14,7 +14,7 @@ _BINARY: Final = tuple(
 
 
 def quantity_text(kind: str, amount: int) -> str:
-    """Return a quantity as a person would write it: `1500m` and `2` for vcore, `10Gi` for memory."""
+    """Return a quantity in the form in which a person would write it: `1500m` and `2` for vcore, `10Gi` for memory."""
     if kind == VCORE:
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
     for unit, factor in _BINARY if _in_bytes(kind) else ():
@@ -28,12 +28,12 @@ def _in_bytes(kind: str) -> bool:
 
 
 def limit_text(limit: Limit | None) -> str:
-    """Return a limit as `memory=10Gi vcore=2`. Return "" for no limit."""
+    """Return a limit as `memory=10Gi vcore=2`. Return "" if there is no limit."""
     return " ".join(f"{kind}={quantity_text(kind, amount)}" for kind, amount in limit or ())
 
 
 def duration_text(milliseconds: int) -> str:
-    """Return a duration as `1h30m`, `5m`, `2s` or `1500ms`. Return `0s` for none."""
+    """Return a duration as `1h30m`, `5m`, `2s` or `1500ms`. Return `0s` if the duration is 0."""
     if milliseconds % 1_000:
         return f"{milliseconds}ms"
     hours, rest = divmod(milliseconds // 1_000, 3_600)
@@ -50,7 +50,7 @@ def share_text(permyriad: int) -> str:
 
 
 def value_text(field: str, value: object) -> str:
-    """Return the value of a field of `QueueProperties` or `PreemptionSettings` as text. The field's name decides the unit."""
+    """Return the value of a field of `QueueProperties` or `PreemptionSettings` as text. The name of the field determines the unit."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -63,14 +63,17 @@ def value_text(field: str, value: object) -> str:
 
 
 def acl_text(acl: Acl) -> str:
-    """Return an access list as `users groups` with commas between names. Return `*` for all users, and "" for no user."""
+    """Return an access list as `users groups`, with commas between names.
+
+    Return `*` if all users are allowed, and "" if no user is allowed.
+    """
     if acl.everyone:
         return "*"
     return f"{','.join(sorted(acl.users))} {','.join(sorted(acl.groups))}".rstrip()
 
 
 def user_limit_text(entry: UserLimit) -> str:
-    """Return an entry of `limits`: the users and groups, then the bound of each."""
+    """Return an entry of `limits` as text: the users and groups, and then the limits that apply to each of them."""
     who = [*(f"user {name}" for name in entry.users), *(f"group {name}" for name in entry.groups)]
     most = f"maxapplications={entry.max_applications}" if entry.max_applications else ""
     return f"{', '.join(who)}: {' '.join(part for part in (limit_text(entry.max_resources), most) if part)}"

@@ -1,4 +1,4 @@
-"""The values of the thrashing monitor: pairs of a preemptor and victims that preempt repeatedly (docs/rules/invariants.md)."""
+"""The values of the thrashing monitor: pairs of a preemptor and its victims in which evictions repeat (docs/rules/invariants.md)."""
 
 from typing import Final, NamedTuple
 
@@ -6,9 +6,11 @@ from server.model.resources import NOTHING, Resource
 
 
 class TemplateInQueue(NamedTuple):
-    """A queue and one pod template in it. The pods that a controller recreates have new keys, but their queue and template are unchanged.
+    """A queue, and one pod template in the queue.
 
-    For victims of another queue only the queue counts, because everything in that queue has one owner.
+    The pods that a controller creates again have new keys, but the same queue and template.
+
+    If the victims are in another queue, only their queue counts, because all pods in that queue have one owner.
     """
 
     queue: str
@@ -17,14 +19,14 @@ class TemplateInQueue(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A preemptor, and the victims whose capacity it gets."""
+    """A preemptor, and the victims whose capacity the preemptor gets."""
 
     beneficiary: TemplateInQueue
     victims: TemplateInQueue
 
 
 class FrozenPair(NamedTuple):
-    """A pair for which evictions are stopped for a while. ``policy`` is the policy that was stopped."""
+    """A pair for which evictions are stopped for a limited time. ``policy`` is the policy that was stopped."""
 
     pair: Pair
     policy: str

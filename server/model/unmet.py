@@ -1,4 +1,4 @@
-"""The unmet-guarantee report: how far a queue is below its guarantee, the reason, and the smallest change that helps."""
+"""The unmet-guarantee report: how far a queue is below its guarantee, why, and which smallest change helps."""
 
 import enum
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ class Binding(enum.StrEnum):
     """The obstacle between a queue and its guarantee. The value is a stable word."""
 
     SERVED = "being-served"
-    """Capacity is being freed for the queue, or will be in the next round."""
+    """Capacity is being freed for the queue, or will be freed in the next round."""
     NOT_READY = "not-ready"
-    """The queue's gang is not complete, the queue is stopped, or its manager is still sending what it has."""
+    """The gang of the queue is not complete, the queue is stopped, or its manager is still sending its state."""
     DELAY = "delay"
     BACK_OFF = "back-off"
     FROZEN = "frozen-pair"
@@ -27,34 +27,34 @@ class Binding(enum.StrEnum):
     NAMED_NODE = "named-node"
     FENCE = "fence"
     OWN_GUARANTEE = "lower-guarantee"
-    """A queue below this one has a guarantee that is met (rule 4), used up by firm pods (J4), or too small for a gang (J7)."""
+    """The guarantee of a queue below this queue is already met (rule 4), used by firm pods (J4), or too small for a gang (J7)."""
     CLOSED = "closed-type"
-    """On every node, or below a maximum, the ask lacks a type whose guarantee its deciding queue already uses up (G2)."""
+    """The ask lacks a type, on every node or below a maximum, whose guarantee the deciding queue of that type already uses fully (G2)."""
     UNDECIDED = "undecided-type"
-    """No queue guarantees a type that the ask lacks. The pods that use the type run inside the queue that would claim (G2)."""
+    """No queue guarantees a type that the ask lacks, and the pods that use the type run inside the queue that would claim (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
     NODE_SHAPE = "node-shape"
     """The ask is larger than every node that it may use, even if the node were empty."""
     FRAGMENTATION = "fragmentation"
-    """The free capacity suffices in sum, but not on any single node."""
+    """The free capacity suffices in total, but not on any single node."""
     OVER_PROMISED = "over-promised"
-    """The guarantees of the queues exceed what all nodes have together."""
+    """The guarantees of the queues exceed the capacity of all nodes together."""
     GUARANTEES = "guarantees-of-others"
     PRIORITIES = "priorities"
     PROTECTED = "protected"
-    """The candidates are firm or untouchable, or members of gangs that must not be broken (J12)."""
+    """The candidates are firm or untouchable, or they are members of gangs that must not be broken (J12)."""
     MIN_RUNTIME = "min-runtime"
     BUDGETS = "disruption-budgets"
     VICTIMS_DISABLED = "victim-queues-disabled"
     OWN_SIDE = "own-side"
-    """All pods that use what the ask lacks run below the queue that claims, like the ask itself."""
+    """All pods that use the types that the ask lacks run below the queue that claims, as the ask does."""
     FOREIGN = "other-schedulers"
-    """Pods of other schedulers occupy the nodes on which the ask could run, and this core has no pods there."""
+    """Pods of other schedulers use the nodes on which the ask could run, and this core has no pods there."""
     SEARCH = "search-bound"
     NOT_JUDGED = "not-judged"
-    """The report's budget was used up before the queue was judged. A report of the queue alone has the answer."""
+    """The budget of the report was used up before the queue was judged. A report of the queue alone gives the answer."""
 
 
 class Change(enum.StrEnum):
@@ -77,12 +77,12 @@ class Change(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """A change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
+    """A single change with which preemption or placement was found to help. ``subject`` is a queue, a setting, a pod or a node.
 
-    ``amounts`` has the amounts by which a limit or guarantee changes, the capacity of a new node, or the new priority.
-    ``until_ms`` is the instant to wait for. ``serves`` is how many of the equal asks the change serves. ``then`` is the reason
-    why it does not serve the next one. ``serves`` is 0 if the asks were not counted, or if the change serves all that were
-    tried.
+    ``amounts`` has the amounts by which a limit or guarantee changes, or the capacity of a new node, or the new priority.
+    ``until_ms`` is the instant until which the user has to wait. ``serves`` is the number of equal asks that the change serves.
+    ``then`` is the reason why the change does not serve the next ask. If the asks were not counted, or if the change serves all
+    asks that were tried, ``serves`` is 0.
     """
 
     change: Change
@@ -96,11 +96,11 @@ class Cure:
 
 @dataclass(frozen=True, slots=True)
 class UnmetAsks:
-    """Equal waiting asks of one leaf. A queue on their path is below its guarantee. ``key`` is the key of the first ask.
+    """Equal waiting asks of one leaf. A queue on the path of the asks is below its guarantee. ``key`` is the key of the first ask.
 
-    ``job`` is the gang of which they are the members, "" if each is on its own. ``resource`` is the request of one ask, or of
-    all members together. If ``cure`` is None and ``searched`` is set, none of the single changes that were tried helps. Without
-    ``searched`` the report's budget was used up before these asks were tried.
+    ``job`` is the gang whose members the asks are. It is "" if the asks are not a gang. ``resource`` is the request of one ask,
+    or the request of all members of the gang together. If ``cure`` is None and ``searched`` is True, none of the single changes
+    that were tried helps. If ``searched`` is False, the budget of the report was used up before these asks were tried.
     """
 
     leaf: str
@@ -120,7 +120,7 @@ class UnmetAsks:
 
 @dataclass(frozen=True, slots=True)
 class UnmetType:
-    """A resource type of which a queue holds less than it is entitled to."""
+    """A resource type of which a queue holds less than its entitlement."""
 
     resource_type: str
     entitled: int
@@ -130,7 +130,7 @@ class UnmetType:
 
 @dataclass(frozen=True, slots=True)
 class UnmetQueue:
-    """A queue that is below its guarantee, while asks in it or below it wait for the missing capacity.
+    """A queue that is below its guarantee while asks in the queue or below it wait for the missing capacity.
 
     ``others`` is the number of asks that were not judged.
     """
@@ -143,9 +143,11 @@ class UnmetQueue:
 
 @dataclass(frozen=True, slots=True)
 class UnmetReport:
-    """The report of one partition. ``over_promised`` is by how much the sum of all guarantees exceeds what the nodes have.
+    """The report of unmet guarantees in one partition.
 
-    ``plans`` is the number of searches that the planner made. ``left_out`` is the number of unmet queues that are not listed.
+    ``over_promised`` has the amounts by which the sum of all guarantees exceeds the capacity of the nodes.
+
+    ``plans`` is the number of searches of the planner. ``left_out`` is the number of unmet queues that are not in the list.
     """
 
     partition: str
