@@ -1,8 +1,8 @@
 """The command line `evenhand`: its commands, and how they end.
 
 Results are written to the standard output, everything else to the error stream. Exit codes are those of
-`faults.ExitCode`. The module of a command is imported only when the command runs. So a query of a core does not wait
-until server, scheduler or demonstration are loaded.
+`faults.ExitCode`. The module of a command is imported only when the command runs, so that a query of a core does not
+load server, scheduler or demonstration.
 """
 
 import os

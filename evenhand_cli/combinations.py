@@ -1,7 +1,7 @@
 """The check for options that have no effect beside or without another option.
 
-Such an option is refused. An option that only asks for what the answer has anyway is accepted: `--no-headers` with
-JSON, or `--asks` beside `--waiting`.
+Such an option is refused. An option is accepted if the answer is the same without it: `--no-headers` with JSON, or
+`--asks` beside `--waiting`.
 """
 
 from collections.abc import Mapping

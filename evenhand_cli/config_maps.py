@@ -1,8 +1,8 @@
 """A queue configuration from the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
 
-In a ConfigMap the configuration is the text under `queues.yaml`, or under `NAME.yaml` where `service.policyGroup` is
-NAME. The shim's settings in that ConfigMap are checked, too. In a List with `yunikorn-defaults` and
-`yunikorn-configs` the second one takes precedence.
+In a ConfigMap the configuration is the text under `queues.yaml`, or under `NAME.yaml` if `service.policyGroup` is NAME.
+The shim's settings in that ConfigMap are checked, too. In a List with `yunikorn-defaults` and `yunikorn-configs` the
+second one takes precedence.
 """
 
 import sys
@@ -88,7 +88,7 @@ class _Map:
 
 
 def _config_maps(text: str) -> list[_Map]:
-    """Return the ConfigMaps of a text, taking each item of a List; empty when the text is something else."""
+    """Return the ConfigMaps of a text, including the items of a List; empty if the text has no ConfigMap."""
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         items = list(yaml.safe_load_all(text))
@@ -158,7 +158,7 @@ def _unwrapped(found: Sequence[_Map], name: str) -> QueuesText:
 
 
 def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
-    """Return the ConfigMaps with the shim's settings; the one that takes precedence is the last.
+    """Return the ConfigMaps with the shim's settings; the last of them takes precedence.
 
     A single ConfigMap may have any name. Raises Fault when there are several and none has a name that the shim reads.
     """

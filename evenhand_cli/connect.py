@@ -299,7 +299,10 @@ def _deciding(
     metadata: tuple[tuple[str, str], ...],
     timeout_s: float,
 ) -> str:
-    """Return the address of the core that decides; of the first one that answers if none does; else the first of all."""
+    """Return the address of the core that decides.
+
+    If no core decides, return the address of the first core that answers. If no core answers, return the first address.
+    """
     addresses = checked_addresses(way.core)
     if len(addresses) == 1:
         return addresses[0]
@@ -320,9 +323,9 @@ def _deciding(
 def resolved(given: Context, name: str) -> Context:
     """Return the values of options and variables.
 
-    Values that they lack come from the named or the current context. The options may name another core than the current
-    context, without naming a context. Then the current context is ignored, because its token is meant for its own core.
-    Raises Fault when the context does not exist.
+    Values that they lack come from the named or the current context. If no context is named, and the options name
+    another core than the current context, the current context is ignored, because its token is meant for its own core. Raises
+    Fault when the context does not exist.
     """
     context = read_contexts().chosen(name)
     if given.core and given.core != context.core and not name:
@@ -362,7 +365,7 @@ def checked_address(address: str) -> str:
 
 
 def checked_addresses(text: str) -> list[str]:
-    """Return the addresses of a list with commas. Raises Fault for one that is not HOST:PORT."""
+    """Return the addresses of a comma-separated list. Raises Fault for an address that is not HOST:PORT."""
     return [checked_address(one.strip()) for one in text.split(",")]
 
 

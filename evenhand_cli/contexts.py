@@ -70,7 +70,7 @@ class Contexts:
     def chosen(self, name: str) -> Context:
         """Return the context with this name, or the current context when no name is given.
 
-        Return an empty one when there is neither. Raises Fault when there is no context of that name.
+        Return an empty context when there is neither. Raises Fault when there is no context of that name.
         """
         if name:
             return self.named(name)
@@ -137,7 +137,7 @@ def write_contexts(contexts: Contexts) -> None:
 
 
 def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Contexts:
-    """Return the contexts after setting fields of one; an empty value unsets a field. Raises Fault for a malformed name.
+    """Return the contexts after setting fields of one of them; an empty value unsets a field. Raises Fault for a malformed name.
 
     A context that does not exist is added. Without a current context, this one becomes the current context.
     """

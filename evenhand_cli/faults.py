@@ -22,7 +22,7 @@ class ExitCode(enum.IntEnum):
 class Fault(Exception):
     """An error for the user: what is wrong, where, and what to do.
 
-    Each is one or more complete lines.
+    Each of these three texts is one or more complete lines.
     """
 
     def __init__(

@@ -165,8 +165,8 @@ def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_
 def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
     """Open a display and yield a function that draws a picture on it.
 
-    On a terminal a new picture replaces the one before. On another output a picture that differs is written below the
-    one before.
+    On a terminal a new picture replaces the one before. On another output a picture that differs from the one before is
+    written below it.
     """
     console = console_for(form)
     if not console.is_terminal:

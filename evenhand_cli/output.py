@@ -1,8 +1,8 @@
 """Output forms of a result: a table for people; JSON, YAML or names for scripts.
 
-The JSON keys are the field names of `proto/evenhand/v1`. Numbers are exact. JSON output is one object, and the output stream
-has nothing else. Every field is present, even an empty one, so that scripts can rely on it. The value of an enumeration is its
-word in lower case (`active`, `error`). YAML has the same keys as JSON.
+The JSON keys are the field names of `proto/evenhand/v1`. Numbers are exact. JSON output is one object, and the output
+stream has nothing else. Every field is present, even an empty one, so that scripts can rely on it. The value of an
+enumeration is a word in lower case (`active`, `error`). YAML has the same keys as JSON.
 """
 
 import enum

@@ -1,6 +1,6 @@
 """The rules of docs/rules, stored with the command.
 
-So `evenhand explain G4` works without a core and without these pages.
+For this reason `evenhand explain G4` works without a core and without these pages.
 """
 
 import json

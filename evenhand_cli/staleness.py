@@ -54,7 +54,7 @@ def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
 
 
 def _follower(picture: inspect_pb2.Picture, now: int) -> str:
-    """Return how old the picture of a follower may be."""
+    """Return a line about how old the state of a follower may be."""
     if not picture.heard_ms:
         return f"it shows {picture.follows}, and has heard nothing since"
     if picture.behind:

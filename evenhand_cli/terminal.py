@@ -23,13 +23,13 @@ from evenhand_cli.faults import Fault
 PIPE_WIDTH = 240
 """Number of columns when the output is not a terminal and COLUMNS is not set.
 
-Every key fits into it.
+Every allocation key fits into this width.
 """
 
 UNLIMITED = 10_000
 """Number of columns of `--output wide`.
 
-Every table fits into it.
+Every table fits into this width.
 """
 
 PATIENCE_S = 1.0
@@ -104,7 +104,7 @@ def say(message: str) -> None:
 
 @contextmanager
 def patience(doing: str) -> Iterator[Callable[[str], None]]:
-    """Print what is being done when the block takes long; the yielded function changes the text."""
+    """Print a text about the work in progress if the block takes long; the yielded function changes the text."""
     console = notices()
     status = console.status(Text(doing))
     start = status.start if console.is_terminal else (lambda: console.print(Text(f"{doing} ...")))

@@ -43,7 +43,7 @@ class Classes:
         self.known[name] = document.item
 
     def resolves(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the known classes say which priority the pod has.
+        """Return whether the pod's priority follows from the known classes.
 
         This is so if the pod's class is known, or if the pod names no class and there is a global default class.
         """
@@ -53,10 +53,10 @@ class Classes:
         return any(one.get("globalDefault") for one in self.known.values())
 
     def otherwise(self, spec: Mapping[str, Any], pod: Document) -> dict[str, Any]:
-        """Return priority, class and preemption policy of a pod whose priority the known classes do not say.
+        """Return priority, class and preemption policy of a pod whose priority does not follow from the known classes.
 
-        The option `--priority` takes precedence over the priority that is written in the pod. Without both the priority
-        is 0. Raises Fault when the pod names an unknown class and there is neither.
+        The option `--priority` takes precedence over the priority that is written in the pod. If both are missing, the
+        priority is 0. Raises Fault if both are missing and the pod names an unknown class.
         """
         name, written = spec.get("priorityClassName"), spec.get("priority")
         value = written if self.options.priority is None else self.options.priority
@@ -85,8 +85,7 @@ class Classes:
     def allows_preemption(self, name: str) -> bool:
         """Return whether pods of this class are ordinary victims.
 
-        Return True for an unknown class. False means that the pods are evicted only if no other
-        victims suffice.
+        The result is True for an unknown class. False means that the pods are evicted only if no other victims suffice.
         """
         found = self.known.get(name)
         return found is None or read_priority_class(found).allow_preemption

@@ -1,7 +1,6 @@
 """The conversion of Kubernetes pods to asks. Pods get the API server's defaults and priorities, and are read as the shim reads them.
 
-A pod that already runs is treated as if it were submitted now, and so is one that `kubectl get pod -o yaml`
-printed.
+A pod that already runs, such as one that `kubectl get pod -o yaml` printed, is treated as if it were submitted now.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +29,7 @@ WORKLOADS = (
     "Job",
     "CronJob",
 )
-"""Kinds of workloads; all pods that a workload wants are simulated."""
+"""The kinds of workloads. All pods of a workload are simulated."""
 PER_NODE = "DaemonSet"
 RENEWED = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
 """Fields of a pod that are set when it is submitted."""

@@ -1,4 +1,4 @@
-"""An ask to simulate, with its name for people and notes about it."""
+"""An ask to simulate, with the name that users see and notes about it."""
 
 from dataclasses import dataclass
 
@@ -29,5 +29,5 @@ class Ask:
 
     @property
     def name(self) -> str:
-        """The name of the ask for people."""
+        """The ask's name as users see it."""
         return self.message.ask.allocationKey

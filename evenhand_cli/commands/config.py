@@ -294,8 +294,8 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 def _now(core: Core) -> Base:
     """Return the revision in force as the base of an apply.
 
-    So the changes that are shown are exactly those that the apply makes. The request is that of `evenhand version`, because the
-    role of a shim may send it, too.
+    With this base, the changes that are shown are exactly those that the apply makes. The request is the same as that
+    of `evenhand version`, because the role of a shim may send it, too.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

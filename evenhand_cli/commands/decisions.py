@@ -275,7 +275,7 @@ def _lost_work(
 
 
 def _ago(core: Core, since: str) -> int:
-    """Return the instant (Unix milliseconds) that lies `since` before now by the core's clock.
+    """Return the present instant minus `since`, in Unix milliseconds by the core's clock.
 
     Return 0 without `since`.
     """

@@ -165,7 +165,7 @@ def example_cluster() -> Path:
 
 
 def shown_name(directory: Path) -> str:
-    """Return the name of a directory for people: a relative path when it lies below the working directory."""
+    """Return the name of a directory as users see it: a relative path if it is below the working directory."""
     here = Path.cwd()
     return str(directory.relative_to(here) if directory.is_relative_to(here) else directory)
 

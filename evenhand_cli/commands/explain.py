@@ -138,7 +138,10 @@ def _meant(
 
 
 def _explained_past(core: Core, name: str, partition: str, output: Form, *, full: bool) -> bool:
-    """Write what the history knows of a pod that has ended, and which decision evicted it; return False if it knows nothing."""
+    """Write what the history has about a pod that has ended, and the decision that evicted the pod.
+
+    Return False if the history has nothing about the pod.
+    """
     found = past_pod(core, name, partition)
     if found is None:
         return False
@@ -167,8 +170,7 @@ def _check_application(answer: explain_pb2.ExplainResponse, name: str) -> None:
 def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
     """Write what a rule says.
 
-    Return False when the name has not the form of a rule's id. Raise Fault for an unknown id. Raises Fault for an
-    unknown id.
+    Return False when the name does not have the form of a rule's id. Raises Fault for an unknown id.
     """
     if application or not is_rule_id(name):
         return False
@@ -226,15 +228,15 @@ def _show_workload(
 def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
     """Return the key of the pod whose answer is shown for a workload, as a list.
 
-    Return an empty list if the workload has no pods. The key is that of the first waiting pod or, if no pod waits, of the first
-    pod of the list.
+    Return an empty list if the workload has no pods. The key belongs to the first waiting pod or, if no pod waits, to
+    the first pod of the list.
     """
     waiting = [one for one in pods if one.state in WAITING_STATES]
     return [one.allocation_key for one in (waiting or pods)[:1]]
 
 
 def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
-    """Say on the error stream which of several pods is explained, and how many of them wait."""
+    """Say on the error stream which of several pods the answer explains, and how many of these pods wait."""
     for key in _speaking(pods):
         waiting = sum(one.state in WAITING_STATES for one in pods)
         speaks = next(one for one in pods if one.allocation_key == key)
@@ -344,5 +346,5 @@ def _names(
     try:
         listed = every(core, stub.ListNodes, nodes, lambda page: page.nodes)
     except Fault:
-        return  # A viewer may not see nodes, so only the names above can be meant.
+        return  # A viewer may not see nodes, so that the name can only be one of those above.
     yield from (node.node_id for node in listed)

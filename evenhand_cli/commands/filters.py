@@ -1,7 +1,7 @@
 """Options that narrow a listing.
 
-When a listing is empty, the names in its options are checked: a name that does not exist is a fault. An empty
-listing of an existing queue is a correct answer. For a misspelled queue it would be wrong.
+When a listing is empty, the names in its options are checked: a name that does not exist is a fault. An empty listing
+is a correct answer for an existing queue, and would be wrong for a misspelled one.
 """
 
 import re

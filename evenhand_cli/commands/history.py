@@ -23,7 +23,7 @@ from evenhand_cli.render import history as pictures
 from evenhand_cli.render import lost_work as lost
 
 POINTS = 30
-"""Number of bars of a sparkline."""
+"""The number of bars in a sparkline."""
 PAGE = 20
 
 Since = Annotated[

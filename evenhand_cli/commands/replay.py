@@ -263,7 +263,7 @@ def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
 
 
 def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
-    """Return the answers of the core's explain service: those that an operator would get at the last instant of the replay."""
+    """Return the answers that the core's explain service would give an operator at the last instant of the replay."""
     CALLER.set(LOCAL_OPERATOR)
     instant = cast("Pump", Instant(outcome.replay.summary.to_ms))
     service = ExplainService(outcome.replay.core, instant, outcome.decisions)
@@ -288,7 +288,7 @@ def _key_of(outcome: Outcome, name: str) -> str:
 class Instant:
     """The clock of a replay.
 
-    Of the loop that drives a running core, the explain service needs only the clock.
+    The explain service gets it in place of the loop that drives a running core, of which it needs only the clock.
     """
 
     ms: int

@@ -428,7 +428,7 @@ def _warn_of_files(*secrets: Path | None) -> None:
 
 
 def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
-    """Raise Fault for an option that belongs to the other kind of cluster; environment variables are ignored here."""
+    """Raise Fault for a command line option that belongs to the other kind of cluster; environment variables are not checked."""
     names = OF_EMBEDDED if kubernetes else ON_KUBERNETES
     refuse_without("--cluster" if kubernetes else "--kubernetes", **_given(ctx, names))
     if not ctx.params["elect"]:
@@ -442,7 +442,7 @@ def _given(ctx: typer.Context, names: Sequence[str]) -> dict[str, bool]:
 
 
 def _different(text: str) -> list[str]:
-    """Return the addresses of a list with commas. Raises Fault for one that is not HOST:PORT, or that is named twice."""
+    """Return the addresses of a comma-separated list. Raises Fault for an address that is not HOST:PORT, or that is named twice."""
     addresses = checked_addresses(text)
     if len(set(addresses)) < len(addresses):
         raise Fault(
@@ -475,7 +475,7 @@ def _terms(duration: str, renew: str, margin: str) -> LeaseTerms:
 def _join_kubernetes(cores: list[connection.CoreAddress | CoreGroup], **place: Any) -> None:  # noqa: ANN401
     """Run a shim for a Kubernetes API server; `place` has the fields of a `Place`. Raises Fault."""
     try:
-        # The extra is not always installed, and takes a while to load.
+        # The extra `kubernetes` is not always installed, and takes a while to load.
         from shim_client.deployed import Place, run_on_kubernetes  # noqa: PLC0415
         from shim_client.kubernetes.access import NoAccessError  # noqa: PLC0415
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
 """The command `evenhand story`.
 
-It runs the examples of a page, or stories of one's own, on a core in this process.
+It runs the examples of a page, or the user's own stories, on a core in this process.
 """
 
 import sys

@@ -32,7 +32,7 @@ class PodCounts:
     others: int = 0
     """Pods of another scheduler, which are in none of the other counts."""
     leaving: int = 0
-    """Pods that run and are being evicted; they also count as bound until they have ended."""
+    """Pods that run and are being evicted; until they have ended they are also in the count of bound pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ UNDONE = (
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Counts over all decisions, and one decision as an example.
+    """The numbers of decisions, victims and served asks over all decisions, and one decision as an example.
 
     The example is None when there are no decisions.
     """
@@ -79,7 +79,7 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 def preempted_lines(found: Preempted) -> list[Text]:
     """Return lines of text for people; none without decisions.
 
-    The lines say how many decisions there were and by which policies. The lines give an example, and say where to read more.
+    The lines have the number of decisions, the policies and an example, and say where to read more.
     """
     if found.example is None:
         return []

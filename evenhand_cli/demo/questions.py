@@ -1,6 +1,6 @@
 """The requests of the demonstration to its core.
 
-They are sent over the network, like those of every other client.
+The requests are sent over the network, like those of every other client.
 """
 
 import asyncio
@@ -107,6 +107,6 @@ class Observer:
 
 
 def _reason(answer: explain_pb2.ExplainResponse) -> str:
-    """Return the first sentence of an explanation without its beginning, which says how long the ask has waited."""
+    """Return the first sentence of an explanation, without the beginning that says how long the ask has waited."""
     first = answer.lines[0] if answer.lines else ""
     return first.partition(": ")[2] or first

@@ -27,7 +27,7 @@ from shim_client.shim import Shim
 
 FRAME_S = 0.2
 QUIET_S = 1.0
-"""Seconds without a change after which the cluster counts as settled."""
+"""Seconds without a change after which the cluster has settled."""
 
 Ready = Callable[[str], None]
 CoreProcess = Callable[[Ready], Awaitable[None]]

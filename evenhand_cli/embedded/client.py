@@ -93,8 +93,8 @@ class Client:
     def check_namespace(self, namespace: str) -> None:
         """Raise Fault for a namespace that does not exist; an empty one means all namespaces.
 
-        As in Kubernetes `default` always exists, although it is kept as an object only once it has a
-        pod.
+        As in Kubernetes, the namespace `default` always exists, although it becomes an object only when it gets its
+        first pod.
         """
         names = [one["metadata"]["name"] for one in self.objects("Namespace").items]
         names = list(dict.fromkeys(["default", *names]))

@@ -28,7 +28,7 @@ _log = structlog.get_logger("evenhand.shim")
 class KeptState:
     """The open state file of an embedded cluster.
 
-    `file` is None where no state can be kept.
+    `file` is None if no state can be kept.
     """
 
     file: StateFile | None
@@ -83,7 +83,7 @@ def state_faults() -> Iterator[None]:
 def following(live: LiveDirectory, shim: Shim, say: Say, warn: Say) -> Coroutine[Any, Any, None]:
     """Return the coroutine that carries out changed files and sends a changed queues.yaml to the core.
 
-    `say` gets what was done, `warn` why the core refused a queues.yaml.
+    `say` is called with the changes that were made, and `warn` with the reason why the core refused a queues.yaml.
     """
     file = live.folder.directory / QUEUES_FILE
 
@@ -96,7 +96,7 @@ def following(live: LiveDirectory, shim: Shim, say: Say, warn: Say) -> Coroutine
 
 
 def service_of(cluster: EmbeddedCluster, listen: str, say: Say) -> Coroutine[Any, Any, None]:
-    """Return the coroutine that answers cluster commands, and say its address; an event loop must run. Raises Fault.
+    """Return the coroutine that answers cluster commands, and say the address of its service. An event loop must run. Raises Fault.
 
     When `listen` is empty and another cluster has the default address, a free port is taken: two clusters may run at
     once.

@@ -1,6 +1,6 @@
-"""Quantities for people: cores instead of millicores, binary units instead of bytes.
+"""Quantities in the units that users read: cores instead of millicores, binary units instead of bytes.
 
-People see three digits; exact whole numbers are in the JSON output.
+The text output has three digits; the JSON output has exact whole numbers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +56,7 @@ def pair(kind: str, part: int, whole: int) -> str:
 def phrase(values: Mapping[str, int]) -> str:
     """Return a resource in one line: `4 cores, 16 GiB memory, 2 gpu`.
 
-    Zeros are left out. The number of pods is left out when another type is shown, because nearby lines have it.
+    Zeros are left out. The number of pods is left out if another type is shown, because nearby lines have that number.
     """
     asked = [kind for kind in in_order(values) if values[kind]]
     shown = [kind for kind in asked if kind != PODS] or asked
@@ -67,7 +67,7 @@ def phrase(values: Mapping[str, int]) -> str:
 def percent(part: int, whole: int) -> str:
     """Return a rounded percentage; a dash when the whole is not positive.
 
-    What would be rounded to nothing is `<1 %`, and what would be rounded to all is `>99 %`.
+    A part that would be rounded to 0 % is `<1 %`, and a part that would be rounded to 100 % is `>99 %`.
     """
     if whole <= 0:
         return NOTHING

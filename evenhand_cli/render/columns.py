@@ -3,8 +3,8 @@
 Whole columns are left out, the least important first, and long text is folded between words. Every column has a
 priority. A column whose cells are all equal is left out before one that distinguishes rows. Columns that carry the
 answer are an exception. Names get their width before columns that carry no answer. A name that still does not fit is
-shortened in its middle, because a name on two lines cannot be copied. A note below the table says what was left out or
-shortened. `--output wide` shows all of it.
+shortened in its middle, because a name on two lines cannot be copied. A note below the table names the columns that
+were left out or shortened. `--output wide` shows them in full.
 """
 
 import re
@@ -48,7 +48,7 @@ CONTINUED = Text()
 """The cell of a line that continues the row above it."""
 _WORDS = re.compile(r"(?<= )")
 _PARTS = re.compile(r"(?<=\.)")
-"""Positions within a word at which a line may end."""
+"""The positions within a word at which a line may end."""
 _LEAD = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
 """The indent, or the guides of the tree, before a name; they are never shortened."""
 
@@ -97,7 +97,7 @@ class Column:
         return not any(map(_width, self.cells))
 
     def constant(self) -> str:
-        """Return the text that all cells have in common; empty when they differ or there is only one."""
+        """Return the text that all cells have in common; empty if the cells differ, or if there is only one cell."""
         texts = [_plain(cell) for cell in self.cells if cell is not CONTINUED]
         return texts[0] if len(texts) > 1 and len(set(texts)) == 1 else ""
 
@@ -107,8 +107,8 @@ def table(
 ) -> RenderableType:
     """Return the table at this width.
 
-    Empty columns are left out without a note, unless their priority is ALWAYS. With `noted` False the table has no note, as is
-    meant for commands without `--output wide`.
+    Empty columns are left out without a note, unless their priority is ALWAYS. With `noted` False the table has no
+    note; this is for commands without `--output wide`.
     """
     telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)

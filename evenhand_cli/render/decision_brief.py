@@ -34,7 +34,7 @@ The others are counted.
 class Detail(NamedTuple):
     """The amount of detail with which a decision is shown.
 
-    `table` says whether each victim has a line. Each other field is the maximum number of things that are shown.
+    `table` says whether each victim has a line. Each other field is the maximum number of lines or names of one kind.
     Further ones are only counted. `rules`: rules that protect candidates, in full. `codes`: further such rules, by
     code. `groups`: groups of equal asks, equal victims, reasons or queues. `names`: names in a group. `order`:
     sentences about the order of victims.
@@ -133,7 +133,7 @@ def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]
 def numbers(
     found: pb.Decision, most: int, *, with_victims: bool
 ) -> Iterator[tuple[str, str | Text]]:
-    """Yield how much of its guarantee each deciding queue held, one line for each queue."""
+    """Yield the usage of each deciding queue beside its guarantee, one line for each queue."""
     queues: dict[tuple[bool, str], list[pb.DecidingLevel]] = {}
     for one in found.levels:
         is_victim = one.role == "victim"
@@ -148,7 +148,7 @@ def numbers(
 
 
 def _held(one: pb.DecidingLevel) -> str:
-    """Return a phrase: what a queue held of its guarantee or share.
+    """Return a phrase about the usage of a queue beside its guarantee or share.
 
     The phrase also has the queue's max, if the queue held more than the max or has no guarantee.
     """
@@ -249,7 +249,7 @@ def _by_rules(rest: Sequence[tuple[str, int]], more: str) -> str:
 
 
 def _next(found: pb.Decision, asked: str) -> Iterator[str]:
-    """Yield what would have protected a victim, and where to read more."""
+    """Yield a line about what would have protected a victim, and a line about where to read more."""
     of_asked = [one.queue for one in found.victims if one.allocation_key == asked]
     queues = of_asked or [one.queue for one in found.victims]
     if found.HasField("quota_run"):

@@ -47,13 +47,13 @@ def _for_asks(one: pb.Decision, most: int) -> str:
 
 
 def _where(nodes: Iterable[str]) -> str:
-    """Return the name of the one node, else the number of nodes."""
+    """Return the name of the node if there is only one, else the number of nodes."""
     different = list(dict.fromkeys(nodes))
     return different[0] if len(different) == 1 else plural(len(different), "node")
 
 
 def victims(one: pb.Decision, most: int) -> str:
-    """Return the names of the victims with their queues; the first ones, and the number of the others."""
+    """Return the names of the first victims with their queues, and the number of the other victims."""
     evicted = _evicted(one)
     if not evicted:
         return "any victim"

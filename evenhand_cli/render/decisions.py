@@ -21,7 +21,7 @@ ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STA
 CORES = "vcore"
 ELSEWHERE = "another queue"
 SHARES = "shares below"
-"""Text in place of a preemptor for a surplus reclaim: queues below the named queue give back their surplus."""
+"""The text that replaces a preemptor for a surplus reclaim, in which queues below the named queue lose their surplus."""
 VICTIMS_SHOWN_MAX = 50
 """Maximum number of victims in a table.
 
@@ -198,7 +198,7 @@ def _in_favour_of(found: pb.Decision) -> str:
 
 
 def queue(found: pb.Decision) -> str:
-    """Return the queue that gets capacity, or that has to come down to its max."""
+    """Return the queue that gets capacity, or whose usage has to fall to its max."""
     if found.HasField("quota_run"):
         return found.quota_run.queue
     named = list(dict.fromkeys(one.queue for one in found.beneficiaries))

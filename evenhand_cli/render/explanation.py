@@ -1,4 +1,4 @@
-"""The explanation of a key: why it waits, or where it runs, the most important facts first."""
+"""The explanation of an ask or allocation: why it waits, or where it runs, the most important facts first."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -92,7 +92,7 @@ def _decision(
 def _details(
     answer: explain_pb2.ExplainResponse, width: int, *, full: bool
 ) -> list[RenderableType]:
-    """Return the facts about this kind of subject that the sentences do not say."""
+    """Return the facts about this kind of subject that are not in the sentences."""
     if answer.HasField("waiting"):
         return _waiting(answer.waiting, answer.taken_at_ms, width, full=full)
     if answer.HasField("placed"):
@@ -128,7 +128,7 @@ def _waiting(
 
 
 def _telling(ask: explain_pb2.WaitingAsk, kinds: Sequence[str]) -> Sequence[explain_pb2.QueueLevel]:
-    """Return the queue levels that limit what the ask requests, if one of them blocks the ask.
+    """If a queue level blocks the ask, return the levels that limit a type which the ask requests.
 
     For a gang whose limits are already in other lines, the result is empty.
     """
@@ -172,7 +172,7 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
 
 
 def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
-    """Yield what preemption does, in one sentence each, and how many candidates each rule protects.
+    """Yield facts on preemption: a sentence for each policy, and how many candidates each rule protects.
 
     For a gang there is no line on protected candidates, and a line on the shadow only if it differs from
     the live settings.
@@ -265,7 +265,7 @@ def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column
 
 
 def _in_words(code: str) -> str:
-    """Return a reason code; in the code for a missing resource type, the type's usual word replaces its name."""
+    """Return a reason code. In the code for a lacking resource type, the type's usual word replaces its name."""
     return f"short of {heading(code.removeprefix(SHORT))}" if code.startswith(SHORT) else code
 
 

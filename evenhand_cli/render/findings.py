@@ -71,7 +71,7 @@ def warned(
     *,
     whole: bool = False,
 ) -> Iterator[RenderableType]:
-    """Yield the warnings of a file that can be applied: only their codes, or their whole text with `whole`."""
+    """Yield the warnings of a file that can be applied: only their codes, or with `whole` their whole text."""
     if whole:
         if found or silenced or notes:
             yield problems(found, source, silenced, notes)

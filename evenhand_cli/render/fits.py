@@ -46,7 +46,7 @@ def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
 def nodes(
     fit: explain_pb2.GroupFit, width: int, most: int = NODES_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return a table of the nearest nodes: how many members each can take, and what the node lacks for further ones."""
+    """Return a table of the nearest nodes: the members that each can take, and the amounts that it lacks for further ones."""
     shown = fit.nodes[:most]
     if not shown:
         return []
@@ -79,7 +79,7 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 
 
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
-    """Return the limits to show: with `full` all of them in their order, else the tightest LIMITS_SHOWN_MAX.
+    """Return the limits to show: with `full` all limits in their order, else the LIMITS_SHOWN_MAX tightest ones.
 
     Without `full`, no limit is shown for a gang that only one limit keeps waiting, because the gang's sentence already names
     it.

@@ -139,7 +139,7 @@ def _unjudged(found: pb.SimulateConfigurationResponse) -> list[str]:
 
 
 def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
-    """Return what would be evicted: `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
+    """Return a phrase about the evictions: `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
     total = sum(map(_count, decided))
     last = max(decided, key=lambda one: one.after_ms)
     when = f"within {span(last.after_ms)} of applying it"
@@ -255,7 +255,7 @@ def _partition(
 def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
     """Return whether a decision brings the queue within its max.
 
-    If so, the queue's own numbers say nothing more.
+    In that case the queue's own numbers add nothing.
     """
     runs = {
         one.decision.quota_run.queue
@@ -328,7 +328,7 @@ def _own(one: pb.ForeseenDecision) -> str:
 
 
 def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
-    """If there is exactly one decision and it has few victims, return their names.
+    """Return the names of the victims if there is exactly one decision and it has few victims.
 
     Else return the number of victims by queue.
     """
@@ -366,7 +366,7 @@ def _together(line: Sequence[pb.ForeseenDecision]) -> tuple[str, ...]:
 
 
 def _victims_named(one: pb.PartitionSimulation, width: int) -> Iterator[RenderableType]:
-    """Yield a table of victims for each decision with several victims, and the rules that chose them."""
+    """For each decision with several victims, yield a table of the victims and the rules that chose them."""
     for found in one.decisions:
         if len(found.decision.victims) > 1:
             yield from victims(found.decision.victims, f"evicted {_when(found)}", width)
@@ -434,7 +434,7 @@ class _Row:
     rank: tuple[bool, int] = (False, 0)
     """Sort key of the row; the most important row has the least key.
 
-    A changed guarantee or a missing share comes first, then cores, then memory.
+    Rows with a changed guarantee or a missing share come first, then cores, then memory.
     """
 
 

@@ -22,7 +22,7 @@ LINES_MAX = 4
 """Maximum number of sentences of a decision that are shown unless the user requests all."""
 CHANGES_MAX = 4
 LATE_MS = 30_000
-"""Delay of the history, in milliseconds, above which the output says up to when the history is written."""
+"""Delay of the history, in milliseconds, above which the output says up to which instant the history is written."""
 
 
 def _title(name: str, what: str, period: pb.HistoryPeriod | None = None) -> Text:
@@ -34,7 +34,7 @@ def _title(name: str, what: str, period: pb.HistoryPeriod | None = None) -> Text
 
 
 def _indented(text: str | Text, by: int = 2) -> Padding:
-    """Return a text whose lines, folded ones included, are all indented."""
+    """Return a text in which all lines are indented, including lines that result from folding."""
     return Padding(text, (0, 0, 0, by), expand=False)
 
 
@@ -263,7 +263,7 @@ def _pod(one: pb.PastPod, now: int) -> RenderableType:
 
 
 def configurations(found: pb.ListConfigurationsResponse, *, full: bool = False) -> RenderableType:
-    """Return the configurations, the latest first, each with its changes and what followed."""
+    """Return the configurations, the latest first, each with its changes and the evictions that followed."""
     if not found.configurations:
         return Text("no configuration came into force in this time")
     parts: list[RenderableType] = []

@@ -1,6 +1,6 @@
 """Listings: rows with named fields.
 
-The fields determine the columns, the sort order and the names.
+The fields determine the columns, the sort order, and the names of rows.
 """
 
 import re

@@ -39,7 +39,7 @@ def lost_work(
 ) -> RenderableType:
     """Return sums by policy, queue, user and application, the largest first; with `full` no line is left out.
 
-    `command` is the command that shows all of it with `--all`.
+    `command` is the command that shows all lines with `--all`.
     """
     if not found.lines:
         since = (
@@ -135,7 +135,7 @@ def _others(sums: Iterable[Counter[str]]) -> list[str]:
 def type_time(kind: str, held: int) -> str:
     """Return `12 GiB h` for MiB seconds, or `20 gpu h` for GPU seconds.
 
-    Less than an hour is shown in seconds.
+    An amount of less than one unit for one hour is shown in seconds.
     """
     value, noun = (held / 1024, "GiB") if kind == "memory" else (held, heading(kind))
     return _held_for(value, noun)
@@ -163,7 +163,7 @@ def _table(title: str, sums: _Sums, width: int) -> list[RenderableType]:
 
 
 def _sums(lines: Sequence[Counter[str]]) -> list[Column]:
-    """Return the columns of lost work: victims, how long they had run, and what was lost by type."""
+    """Return the columns of lost work: the number of victims, how long they had run, and the lost amounts by type."""
     return [
         Column("victims", [f"{one['victims']:,}" for one in lines], right=True),
         Column("had run", [span(one["ran"]) for one in lines], 3, right=True),

@@ -52,8 +52,8 @@ class Row:
     def dominant(self) -> str:
         """Return the dominant resource type: the type with the greatest ratio of usage to limit.
 
-        Return "" when no type has a limit. The number of pods counts only if the queue itself has a max for it, or if
-        all other types are without a limit.
+        Return "" when no type has a limit. The type `pods` is considered only if the queue itself has a max for it, or
+        if all other types are without a limit.
         """
         limited = [kind for kind in in_order(self.limits) if self.limits[kind] > 0]
         telling = [kind for kind in limited if kind != PODS or kind in self.queue.max]
@@ -79,7 +79,7 @@ class Row:
         return Bar(queue.usage.get(kind, 0), limit, queue.guaranteed.get(kind, 0), width)
 
     def used(self, kind: str) -> int:
-        """Return how much of a type the allocations of the queue use."""
+        """Return the amount of a type that the allocations of the queue use."""
         return self.queue.usage.get(kind, 0)
 
     def _used_ppm(self, kind: str) -> tuple[int, int]:
@@ -259,7 +259,7 @@ def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
 
 
 def _amounts(row: Row, kind: str) -> list[RenderableType]:
-    """Return the amounts of one type that are used, guaranteed, allowed, left and waited for."""
+    """Return the amounts of one type: used, guaranteed, max, headroom, and requested by waiting asks."""
     queue = row.queue
     return [
         Text(percent(row.used(kind), row.limits.get(kind, 0)), style=_alarm(queue, kind)),
@@ -305,9 +305,9 @@ def _is_over(queue: inspect_pb2.Queue) -> bool:
 
 
 def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
-    """Return by how much a queue is over its max.
+    """Return the amount by which a queue is over its max, and when pods are evicted for that.
 
-    Also return when pods are evicted for that, or why none are.
+    If no pods are evicted, the reason replaces the time.
     """
     beyond = [f"{phrase(queue.over_max)} too much"] if queue.over_max else []
     if queue.quota_due_ms:

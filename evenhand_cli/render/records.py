@@ -196,7 +196,7 @@ def _line(link: Link) -> str:
 
 
 def _brief(at_ms: int, kind: str, told: Any) -> str:  # noqa: ANN401
-    """Return an entry of the decision log in a few words."""
+    """Return a short text for an entry of the decision log."""
     record = told.get("record") if isinstance(told.get("record"), dict) else told
     words = [record.get(name) for name in ("decision_id", "state", "key", "source", "summary")]
     return " ".join([f"{instant(at_ms)} ({at_ms})", kind, *(str(one) for one in words if one)])

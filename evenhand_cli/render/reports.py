@@ -1,4 +1,4 @@
-"""The report of unmet guarantees: what prevents the asks, and what would help."""
+"""The report of unmet guarantees: the obstacle for each group of asks, and the change that would help."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,9 +25,9 @@ def unmet(
 ) -> RenderableType:
     """Return a line for each queue and type.
 
-    Then return for each group of asks what prevents it and what would help. With `whole` nothing is left out. Otherwise only
-    the first rows and groups are shown. If the answer would still not fit the screen, the reason why a remedy does not help the
-    next ask is left out, too.
+    Then return for each group of asks what prevents it and what would help. With `whole` nothing is left out. Otherwise
+    only the first rows and groups are shown. If the answer would still not fit the screen, the reason why a remedy does
+    not help further asks is left out, too.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)

@@ -63,7 +63,7 @@ def _policy(one: pb.ShadowDecision, side: str) -> str:
 def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
     """Return decisions in words: `28 victims of root.batch.etl`.
 
-    A decision for several asks counts its victims once.
+    The victims of a decision for several asks are counted once.
     """
     choices = [getattr(one, side) for one in line if one.HasField(side)]
     if not choices:

@@ -53,7 +53,7 @@ class Block:
 
     @property
     def name(self) -> str:
-        """The name for people: that of the single ask, or that of the group with its number of asks."""
+        """The name as users see it: the name of the single ask, or the name of the group with its number of asks."""
         if len(self.asks) == 1:
             return self.first.allocation_key
         if self.group is not None and self.group.fit.gang:
@@ -71,7 +71,7 @@ class Block:
         return [victim for one in self.asks for victim in one.victims]
 
     def is_told(self, *, several: bool) -> bool:
-        """Return whether the row in the table says everything about the asks.
+        """Return whether the row in the table has all facts about the asks.
 
         With `several` this also holds for asks for which pods would be evicted.
         """
@@ -199,7 +199,7 @@ def _block(
 def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
     """Return the sentences of the answer.
 
-    For waiting asks return only the first sentence, because the facts say what the other sentences say.
+    For waiting asks return only the first sentence, because the facts have the content of the other sentences.
     """
     if len(one.asks) > 1 and one.is_placed:
         return [f"All {len(one.asks):,} would be placed at once."]
@@ -236,7 +236,7 @@ def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple
 
 
 def _evictions(one: Block) -> Iterator[tuple[str, str]]:
-    """Yield what would be evicted for a group of asks, and by which rules."""
+    """Yield the victims for a group of asks, and the rules that chose them."""
     if one.evicted:
         yield "evicts", _named(one.evicted, LISTED_MAX)
         yield from (("because", because) for because, _ in _because(one.evicted))
@@ -343,7 +343,7 @@ def _verb(outcome: str, count: int) -> str:
 def queues_over(
     found: Sequence[simulate_pb2.QueueSimulation], now: int, width: int, until_ms: int | None
 ) -> Iterator[RenderableType]:
-    """Yield the queues over their new max: by how much, how much cannot be freed, and when the max is enforced.
+    """Yield the queues over their new max, with the excess, the amount that cannot be freed, and the instant of the enforcement.
 
     A simulation that stopped at `until_ms` did not judge later quota runs.
     """

@@ -13,7 +13,7 @@ UNKNOWN = " "
 
 
 class Sparkline:
-    """A row of bars for `values`, relative to `highest`; None is a value that is not known."""
+    """A row of bars for `values`, relative to `highest`. A value of None is not known."""
 
     def __init__(self, values: Sequence[int | None], highest: int) -> None:
         self.values = values

@@ -1,4 +1,4 @@
-"""What preemption does for a waiting ask: the rule that prevents it, the nearest node, and the next attempt."""
+"""The result of preemption for a waiting ask: the rule that prevents it, the nearest node, and the next attempt."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Pods of a gang or another workload that all have a node: where they run, what protects them, and what threatens them."""
+"""Pods of a gang or another workload that all have a node: where they run, what protects them, and why they may be evicted."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -39,8 +39,8 @@ class Answers:
     def now(self) -> int:
         """Return the instant of the story in Unix milliseconds.
 
-        The explain service asks the pump (the loop that drives a running core) only for the instant. So this method can take
-        the place of the pump.
+        The explain service asks the pump (the loop that drives a running core) only for the instant. For this purpose
+        the object can replace the pump.
         """
         return self.player.now
 

@@ -35,9 +35,9 @@ DECISIONS_MAX: Final = 8
 QUEUES_MAX: Final = 2
 """Maximum number of queues whose numbers are part of a reason."""
 SILENT: Final = (Code.CONFIGURATION_APPLIED, Code.MANAGER_REGISTERED)
-"""Notes about what the step itself says."""
+"""Codes of notes that repeat the step itself."""
 EXPECTED: Final = {DecisionState.ORDERED, DecisionState.CONFIRMED, DecisionState.FULFILLED}
-"""States of decisions that other lines say."""
+"""States of decisions about which there are other lines."""
 ABOUT_SUBJECT: Final = "it "
 """The beginning of a note in which `it` is the note's subject."""
 _RULE: Final = re.compile(r"\b[A-Z][0-9]{1,2}\b")
@@ -45,7 +45,7 @@ _RULE: Final = re.compile(r"\b[A-Z][0-9]{1,2}\b")
 
 @dataclass(slots=True)
 class Entry:
-    """What was decided, in one line or several: in full and in short.
+    """A decision as text of one or more lines, in full and in short.
 
     An entry also has the numbers of the queues and the rule of the decision.
     """
@@ -188,7 +188,7 @@ class _Writer:
             entry.short[-1] = f"{line} ({', '.join(entry.rules)})"
 
     def _moved(self, one: DecisionMoved) -> None:
-        """Add the end of a decision, unless the placement of its ask or the step itself says it."""
+        """Add the end of a decision, unless it follows from the placement of its ask or from the step itself."""
         if one.key or one.state in EXPECTED:
             return
         name = self.names.get(one.decision_id, one.decision_id)
@@ -207,7 +207,7 @@ class _Writer:
 
 
 def _of_shadow(record: ShadowRecord) -> str:
-    """Return what the shadow settings would do for an ask, beside what the settings in force do."""
+    """Return a sentence about the choice of the shadow settings for an ask, beside the choice of the settings in force."""
     if record.ended_ms:
         return f"its decision for {record.key} ended: {record.end_reason}"
     if record.shadow is None:
@@ -218,7 +218,7 @@ def _of_shadow(record: ShadowRecord) -> str:
 
 
 def _instead(live: Choice | None) -> str:
-    """Return what the settings in force evict, as the end of a sentence."""
+    """Return the victims by the settings in force, as the end of a sentence."""
     return f", instead of {''.join(_choice(live))}" if live is not None else ""
 
 

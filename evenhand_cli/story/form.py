@@ -1,7 +1,7 @@
 """The form of a story: a configuration, and a series of steps with events for the core and the decisions that are expected.
 
-Reading is strict (`reading.py`): unknown or repeated keys, and unknown words, are errors. So a misspelt expectation is
-not mistaken for one that holds.
+Reading is strict (`reading.py`): unknown or repeated keys, and unknown words, are errors. For this reason a misspelt
+expectation is never taken as one that holds.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Step(BaseModel):
     shadow: list[str] | None = None
     """The decisions of the shadow, as `x1 only-shadow n1 y1|y2 ~ reason`.
 
-    Before a slash stands the live choice, after it the shadow's choice.
+    The live choice is before a slash, and the shadow's choice after it.
     """
     would: dict[str, str] = Field(default_factory=dict)
     """What the shadow would do for a waiting ask: the rule that prevents a decision, or the node that the ask would get."""
@@ -48,8 +48,8 @@ class Step(BaseModel):
     stood: dict[str, list[str]] = Field(default_factory=dict)
     """Why the latest decisions did not evict a running allocation.
 
-    This is the rule, the place of the allocation among the candidates, and the first key that differs, with both
-    values. It also has the victim or the node that was chosen.
+    The value has the rule, the place of the allocation among the candidates, the first key that differs with both
+    values, and the victim or the node that was chosen.
     """
     taken_from: dict[str, list[str]] = Field(default_factory=dict)
     """The victims' queues with use, entitlement and max by type, by beneficiary or by queue of a quota run."""

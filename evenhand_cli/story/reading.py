@@ -2,8 +2,8 @@
 
 The file is a Markdown page, a list of stories in YAML, or the blocks of one example, one after another. A page has an
 example for each block `yaml queues`. The blocks `yaml queues applied` and `yaml story` that follow belong to it. The
-blocks of one example may also be given without their page, as they are copied from it. First comes a configuration,
-then steps; further configurations and steps may follow.
+blocks of one example may also be copied from a page into a text without the page. Such a text begins with a
+configuration and steps; further configurations and steps may follow.
 """
 
 import difflib
@@ -32,7 +32,7 @@ OF_PAGES: Final = ("decisions", "notes")
 LIKELY_MISSPELT: Final = 0.8
 """Similarity above which words count as misspelt words of a block that is run."""
 PAGE: Final = ".md"
-"""The ending of a page. Where it has no blocks, it is read as YAML only if a line looks like that of a story."""
+"""The ending of a page. A page without blocks is read as YAML only if a line looks like a line of a story."""
 STEPS_MAX: Final = 10_000
 """Maximum number of steps in a file."""
 ADVICE: Final = (
@@ -230,7 +230,7 @@ class _Read:
 
     @classmethod
     def of(cls, text: Text, source: str) -> "_Read":
-        """Read a text. Raises Fault for what is no YAML, for repeated keys and beyond the limits of a text."""
+        """Read a text. Raises Fault for a text that is no YAML, for repeated keys, and beyond the limits of a text."""
         reporter = Reporter(source)
         found = document.read(text.text, reporter) if _has_value(text.text) else document.Read([])
         if reporter.failed or found is None:

@@ -1,6 +1,6 @@
 """A story as text for people and as plain values for programs.
 
-Both have its queues and steps, and whether its expectations hold.
+Both forms have the story's queues and steps, and say whether its expectations hold.
 """
 
 import re
@@ -92,10 +92,10 @@ class Steps:
     label: int
     brief: bool = False
     said: dict[str, str] = field(default_factory=dict)
-    """The reasons that were given already, each with its instant."""
+    """The reasons that were printed already, each with its instant."""
 
     def step(self, one: Told, width: int) -> RenderableType:
-        """Return a step: the instant, what happens, what is decided and why, and the expectations that do not hold."""
+        """Return a step as text: the instant, the events, the decisions with their reasons, and the expectations that do not hold."""
         left = width - self.label
         body = list(self._brief(one, left) if self.brief else self._full(one, left))
         for check in one.turn.checks:

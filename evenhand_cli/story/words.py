@@ -15,10 +15,11 @@
 
 An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8, below=cores:8,
 tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP. A gang of the published
-interface: ask p1 x memory=10 placeholder group=g, then ask x1 x memory=10 group=g. How it takes part in preemption:
-allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable, disrupts=shop/web, class=firm|lendable, trigger=yes|no. A
-pod that runs already may also have: started=-1000, dying, mark=DECISION/beneficiary/node. The DECISION `last` is the one that
-evicted the pod last. Instants are milliseconds after the story's start. A word that is not known is an error.
+interface: ask p1 x memory=10 placeholder group=g, then ask x1 x memory=10 group=g. Options on preemption:
+allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable, disrupts=shop/web, class=firm|lendable,
+trigger=yes|no. A pod that runs already may also have: started=-1000, dying, mark=DECISION/beneficiary/node. The
+DECISION `last` is the one that evicted the pod last. Instants are milliseconds after the story's start. A word that is
+not known is an error.
 """
 
 import re
