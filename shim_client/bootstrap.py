@@ -45,7 +45,7 @@ from shim_client.translate.config_map import merged
 FINISH_SECONDS_MAX = 3.0
 """Longest wait, in seconds, for requests in flight when an elected shim ends."""
 SUPERSEDED_PAUSE_SECONDS = 1.0
-"""Seconds after which a shim stands for election again, if the core accepted another process although this process held the lease."""
+"""Seconds after which a shim becomes a candidate again, if the core accepted another process although this process held the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LiveDirectory:
-    """A cluster directory that is followed: its content, and what was carried out of its files at the start."""
+    """A cluster directory that is followed: its content, and the changes that were made from its files at the start."""
 
     opened: OpenedDirectory
     folder: Folder
@@ -109,8 +109,8 @@ def open_live_directory(
 def _without_collection() -> Iterator[None]:
     """Suspend garbage collection while objects are loaded.
 
-    The loaded objects are all needed, and collection would double the loading time. Loaded objects are also excluded
-    from later collections.
+    All loaded objects are needed, and collections would double the loading time. Loaded objects are also excluded from
+    later collections.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -187,7 +187,7 @@ async def run_elected(
 ) -> None:
     """Run one Shim object after the other until cancelled.
 
-    Each lives from the end of the previous term to the end of its own term (design 7.2).
+    Each object is used from the end of the previous term to the end of its own term (design 7.2).
 
     When cancelled, finish the requests in flight and give the lease back, so that another process leads at once. Errors: those of
     `run_shim`, except LeaseLostError and SupersededError, after which another shim begins.

@@ -72,7 +72,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """A reference to one object; the uid is empty when only the name is known."""
+    """A reference to one object. The uid is empty if only the name is known."""
 
     kind: str
     namespace: str
@@ -287,7 +287,7 @@ class OwnerReader(Protocol):
     """The part of a cluster that reads owners of pods."""
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
-        """Return how many pods an owner wants to run now. Raises MissingError or ClusterError."""
+        """Return the number of pods that an owner wants to run now. Raises MissingError or ClusterError."""
         ...
 
 

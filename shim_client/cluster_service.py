@@ -1,7 +1,7 @@
 """The gRPC service of an embedded cluster, for `evenhand cluster`.
 
-It has a port of its own, on the loopback only. Every method carries out its request at once. Before it answers,
-it lets controllers and nodes work, so that the next request sees the result.
+The service has its own port, on the loopback only. Every method carries out its request at once. Before the method
+answers, it lets controllers and nodes work, so that the next request sees the result.
 """
 
 from __future__ import annotations

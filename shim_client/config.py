@@ -1,8 +1,8 @@
 """The shim's settings: flat keys and texts, each checked against the limits of its setting.
 
-The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; the key `queues.yaml` (the name of
-the policy group and `.yaml`) holds the queue tree as text. A value that cannot be used is an error, except for the time to
-wait for volumes: there it is a warning, and the default counts.
+The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; the key `queues.yaml` (the name of the
+policy group and `.yaml`) holds the queue tree as text. A value that cannot be used is an error, except for the time to
+wait for volumes: such a value causes a warning, and the default is used.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Settings:
     placeholder_run_as_group: int | None = None
     placeholder_fs_group: int | None = None
     queues: str = ""
-    """Text of queues.yaml; when empty the core keeps the configuration that it has."""
+    """Text of queues.yaml. If it is empty, the core keeps its configuration."""
     hot_refresh: bool = True
     """Whether a changed ConfigMap takes effect at once."""
     gathering_s: int = 2
@@ -116,7 +116,7 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
 
 
 def unclear_settings(flat: Mapping[str, str]) -> list[str]:
-    """Return one line for each value that cannot be used and for which the default counts."""
+    """Return one line for each value that cannot be used and is replaced by the default."""
     if _volume_bind_ms(flat) is not None:
         return []
     written = flat[VOLUME_BIND_KEY].strip()[:40]

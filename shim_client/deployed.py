@@ -1,4 +1,4 @@
-"""The shim as a process beside a real API server: settings from ConfigMaps, health, the shim itself.
+"""The shim as a process beside a real API server: it reads settings from ConfigMaps, serves health, and runs the shim.
 
 This module needs the extra `kubernetes`, which no other module of the package imports.
 """
@@ -105,7 +105,7 @@ async def run_on_kubernetes(place: Place, *cores: CoreAddress | CoreGroup) -> No
                 forgets = [place.forget]  # in the first term alone
 
                 def another() -> Shim:
-                    gc.unfreeze()  # What an earlier term left behind is not needed any more.
+                    gc.unfreeze()  # Objects of an earlier term are not needed any more.
                     shim = make(elector.identity, forget=bool(forgets and forgets.pop()))
                     shim.leadership = elector
                     shim.on_warm.append(lambda: probe.say_ready(ready=True))
@@ -121,7 +121,7 @@ async def run_on_kubernetes(place: Place, *cores: CoreAddress | CoreGroup) -> No
 async def _elector(
     place: Place, config: SingleConfig, namespace: str, log: FilteringBoundLogger
 ) -> AsyncIterator[Elector | None]:
-    """Provide the elector with which this shim stands for election, or None if it is the only shim."""
+    """Provide the elector of this shim, or None if it is the only shim."""
     election = place.election
     if election is None:
         yield None
@@ -142,7 +142,7 @@ async def _elector(
 
 @contextmanager
 def _few_collections() -> Iterator[Callable[[bool], None]]:
-    """Collect garbage seldom; objects that exist after the first sync are excluded, because they are needed to the end."""
+    """Collect garbage seldom. Objects that exist after the first sync are excluded, because they are needed until the process ends."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECT_AFTER)
 

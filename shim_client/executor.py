@@ -1,8 +1,9 @@
 """The executor of the shim's actions on the cluster.
 
-It acts on many objects at a time, and carries out the actions of one object in order. A failure that may pass is
-retried, and the final result of each action is reported. Bindings and deletions are carried out before conditions, and
-conditions before events: information for people must not delay the other actions. Events have queues of their own.
+It acts on many objects at a time, and carries out the actions of one object in order. An action is tried again if its
+failure may be temporary, and the final result of each action is reported. Bindings and deletions are carried out before
+conditions, and conditions before events, because information for users must not delay the other actions. Events have
+their own queues.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ EVENT_PAUSES = (1.0, 2.0, 4.0)
 OWNER_PAUSES = (1.0, 2.0)
 """Seconds between the attempts to read an owner.
 
-There are few attempts: a job waits for the answer, and can learn its size without it.
+There are few attempts, because a job waits for the answer and can get its size without this owner.
 """
 RETRY_AFTER_MAX = 60.0
 """Longest pause, in seconds, that the cluster can request."""
@@ -362,9 +363,9 @@ _FINAL = (ConflictError, MissingError, FencedError)
 
 
 def _pause_of(pauses: tuple[float, ...]) -> Callable[[RetryCallState], float]:
-    """Return a function that gives the seconds to wait after a failed attempt.
+    """Return a function that returns the seconds to wait after a failed attempt.
 
-    The wait is at least what the cluster asked for.
+    The wait is at least as long as the cluster requested.
     """
 
     def pause(state: RetryCallState) -> float:

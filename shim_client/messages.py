@@ -263,9 +263,9 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """A report that the shim could not evict a victim.
+    """The report that a victim could not be evicted.
 
-    The core plans the decision again without this pod.
+    The core makes another plan for the decision, without this pod.
     """
 
     key: str

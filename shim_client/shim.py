@@ -1,6 +1,6 @@
 """The running shim: it takes inputs from cluster and core one at a time, and sends reports and actions.
 
-The state machine makes all decisions. This module only transports messages. So no decision depends on the order in
+The state machine makes all decisions. This module only transports messages, so that no decision depends on the order in
 which tasks run.
 """
 
@@ -67,7 +67,7 @@ class ShimProgress:
     def is_settled(self) -> bool:
         """Return whether all work is done: all bindings and evictions have ended, and the core has given a reason for each ask.
 
-        Two kinds of pods do not count: those that are not asks yet, and victims that another operator deletes.
+        Two kinds of pods are ignored: pods that are not asks yet, and victims that another operator deletes.
         """
         tally = self.tally
         under_way = tally.binding + tally.leaving + tally.waiting
@@ -260,7 +260,7 @@ class Shim:
 
     async def _acted(self, action: Action, error: ClusterError | None) -> None:
         if isinstance(error, FencedError):
-            return  # This shim ends, and what it did not do is decided by the next one.
+            return  # This shim ends, and the next one handles the rest.
         if error is not None and not isinstance(error, MissingError):
             self._log.warning("an action failed", action=repr(action), why=str(error))
         await self._inbox.put(_News(Outcome(action, error)))

@@ -1,7 +1,4 @@
-"""Texts that say why a core cannot be reached, for all commands.
-
-Also the check for errors that a retry cannot cure.
-"""
+"""Texts that say why a core cannot be reached, for all commands, and the check for errors that a retry cannot cure."""
 
 from typing import Final
 

@@ -62,8 +62,8 @@ QUICK_OPTIONS = (
 )
 """The options of a channel to one of several cores. The channel sends a ping each second, and ends if the core does not answer in time.
 
-The ping timeout ends such a connection. Without it gRPC 1.85 waits a minute, whatever the keepalive timeout is. gRPC answers
-pings in a thread of its own, so a core that decides for long does not count as dead.
+The ping timeout ends such a connection. Without it gRPC 1.85 waits a minute, whatever the keepalive timeout is. In the
+core, a thread of gRPC answers pings, so that a core with a long decision is not taken as dead.
 """
 HEALTH_SECONDS_MAX = 1.0
 """Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
@@ -137,7 +137,10 @@ class Registration:
     Of several processes of one shim the core accepts the newest.
     """
     forget: bool = False
-    """Whether the core removes what the shim reported before. Otherwise it compares. This holds for the first session alone."""
+    """Whether the core removes the objects that the shim reported before, instead of comparing them.
+
+    This holds for the first session only.
+    """
 
     def message(
         self, epoch: int = 0, session: str = "", resume: si_pb2.SessionResume | None = None
@@ -176,7 +179,7 @@ class Listener(Protocol):
         ...
 
     async def skipped(self, core: str, why: str) -> None:
-        """Note that one of several cores gives this shim no session now, so the next core is tried."""
+        """Note that one of several cores gives this shim no session now. The next core is tried."""
         ...
 
     async def lost(self, why: str) -> None:
@@ -327,9 +330,10 @@ class Connection:
                 raise one
 
     async def _look_after(self, core: _Core) -> None:
-        """Ask one of several cores whether it serves. Raises NoCoreError, SessionLostError."""
+        """Check whether one of several cores serves. Raises NoCoreError or SessionLostError."""
         where = f"the core at {core.address.target}"
-        stub: Any = health_pb2_grpc.HealthStub(core.channel)  # Its annotations declare no methods.
+        # The library's type annotations declare no methods for this stub.
+        stub: Any = health_pb2_grpc.HealthStub(core.channel)
         try:
             answer = await stub.Check(
                 health_pb2.HealthCheckRequest(service=SERVICE),
@@ -399,8 +403,8 @@ class Connection:
     def _heard_by(self, listener: Listener) -> Sink:
         """Return the receiver of answers to configurations.
 
-        If a configuration came into force, later registrations send it. So a core that restarts without a state does not begin
-        with an older one.
+        If a configuration came into force, later registrations send it. A core that restarts without a state therefore
+        does not begin with an older configuration.
         """
 
         async def heard(answers: list[Decision]) -> None:

@@ -1,7 +1,7 @@
 """The packing of reports into few messages, because a message costs about 90 us whatever its size (design 1.2).
 
-A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. Reports about one object keep their
-order. When its key would occur in two lists of one message, a new message begins.
+A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. Reports about one object keep their order. If
+the key of an object would occur in two lists of one message, a new message begins.
 """
 
 from __future__ import annotations

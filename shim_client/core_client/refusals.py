@@ -30,7 +30,7 @@ class Refusal:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a process with that epoch is connected. If the core does not say whether, the process counts as connected."""
+        """Whether a process with that epoch is connected. If the core does not say this, the process is taken as connected."""
         return self.facts.get("connected") != "false"
 
 

@@ -1,4 +1,4 @@
-"""What one candidate knows about the lease, and what it does next; pure, with the time as an argument.
+"""The knowledge of one candidate about the lease, and its next step; pure, with the time as an argument.
 
 Two candidates never hold the lease at one instant, whatever the delays and failures of their requests, if their clocks gain or
 lose less than the margin while a lease lasts:

@@ -1,4 +1,4 @@
-"""The loop that acquires and renews the lease, and tells the shim when it may act and when it no longer may."""
+"""The loop that acquires and renews the lease, and tells the shim when it may act and when it may not act any more."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Election:
 
     name: str = "evenhand-shim"
     namespace: str = ""
-    """Namespace of the Lease. If empty, it is that of the ConfigMaps."""
+    """Namespace of the Lease. If it is empty, the namespace of the ConfigMaps is used."""
     terms: LeaseTerms = field(default_factory=LeaseTerms)
 
 
@@ -59,9 +59,9 @@ class Lease:
 
     version: str
     holder: str
-    """Identity of the process that has the lease; empty when it was given back."""
+    """Identity of the process that has the lease; empty when the lease was released."""
     duration: float
-    """How many seconds other candidates have to wait, as the holder wrote it."""
+    """The number of seconds that other candidates have to wait, as the holder wrote it."""
     transitions: int
     """How many times the lease was acquired, which is the epoch of its holder."""
 

@@ -355,7 +355,7 @@ class EmbeddedCluster:
         return self._serial, self._controllers.serial
 
     def restore(self, saved: Saved) -> None:
-        """Put the objects of a saved state into this new cluster; nodes and controllers go on from there.
+        """Put the objects of a saved state into this new cluster; nodes and controllers continue with them.
 
         An existing object with the name of a saved one is overwritten. Nothing is checked, because the objects
         were admitted before.

@@ -1,4 +1,4 @@
-"""The controllers: they create and delete pods until every workload has what it wants.
+"""The controllers: they create and delete pods until every workload has as many pods as its spec says.
 
 Only the owners that an event concerns are checked. A pod that is deleted is replaced. A failed pod of a ReplicaSet,
 StatefulSet or DaemonSet is not replaced, because a pod that the scheduler refuses would be created again for ever. A
@@ -61,7 +61,7 @@ class Controllers:
         self._failed: dict[tuple[str, Key], None] = {}
         """Workloads whose pods were refused; they are checked again when a PriorityClass changes."""
         self.serial = 0
-        """The number from which the name of the last pod was made."""
+        """The number in the name of the pod that was created last."""
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:

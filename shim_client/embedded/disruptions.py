@@ -33,7 +33,7 @@ class Disruptions:
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether no budget waits to be counted."""
+        """Return whether the counts of all budgets are up to date."""
         return not self._dirty
 
     def step(self) -> None:
@@ -46,7 +46,7 @@ class Disruptions:
     def refusal(self, pod: KubeObject) -> str:
         """Return why the eviction API would refuse to evict a pod.
 
-        Return "" when it would evict the pod, as one that does not run.
+        Return "" if the API would evict the pod, for example because it does not run.
         """
         if pod["status"]["phase"] != "Running" or pod["metadata"].get("deletionTimestamp"):
             return ""

@@ -1,6 +1,6 @@
-"""The directory of an embedded cluster: its manifests are carried out, again whenever they change, and remembered.
+"""The directory of an embedded cluster: its manifests are applied at the start and whenever they change.
 
-Only what changed in the files is carried out. What a command changed stays until the manifest of that object changes.
+Only changes of the files are applied. A change by a command stays until the manifest of that object changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ QUEUES_LOST = "it holds no queues any more; the queues that it held stay in forc
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The changes from what the files said before to what they say now."""
+    """The changes between the former and the present content of the files."""
 
     changed: tuple[FileObject, ...] = ()
     removed: tuple[Id, ...] = ()
@@ -74,7 +74,7 @@ class Report:
 def difference(
     known: Mapping[Id, str], found: Iterable[FileObject], kept: Iterable[Id] = ()
 ) -> Difference:
-    """Return what is to be done so that a cluster follows its files.
+    """Return the changes with which a cluster follows its files.
 
     `known` has the digest of the manifest that was last carried out for each object. `kept` are the objects of files
     that cannot be read at present. Such objects stay as they are.
@@ -116,7 +116,7 @@ class Folder:
         self._broken: dict[str, str] = {}
 
     def start(self, manifests: Manifests, saved: Saved) -> Report:
-        """Restore the saved state, save every change from now on, and carry out what the files say differently.
+        """Restore the saved state, save every change from now on, and apply the differences between the files and that state.
 
         The result says what was carried out. Raises NoStateError.
         """
@@ -154,7 +154,7 @@ class Folder:
         await configure(self._queues, QUEUES)
 
     def look(self, say: Say) -> bool:
-        """Carry out what changed in the files, once the change is complete; return whether the queue configuration changed."""
+        """Apply the changes of the files, once they are complete; return whether the queue configuration has changed."""
         return self._is_due() and self._take(self._read(), say)
 
     def _is_due(self) -> bool:
@@ -177,7 +177,7 @@ class Folder:
             return bad
 
     def _take(self, manifests: Manifests | BadFileError, say: Say) -> bool:
-        """Carry out what the files say now, and return whether there is another queue configuration."""
+        """Apply the present content of the files, and return whether the queue configuration has changed."""
         if isinstance(manifests, BadFileError):
             name = str(self.directory)
             self._complain(name, f"{manifests}; the cluster stays as it is", say)
@@ -192,7 +192,7 @@ class Folder:
         return self._take_queues(manifests, say)
 
     def _take_queues(self, manifests: Manifests, say: Say) -> bool:
-        """Return whether the text of QUEUES_FILE has changed. A text that is gone does not count as a change, and is a warning."""
+        """Return whether the text of QUEUES_FILE has changed. A text that is gone is not a change, but causes a warning."""
         if QUEUES_FILE in manifests.broken:
             return False
         lost, self._queues_lost = self._queues_lost, not manifests.queues.strip()

@@ -1,9 +1,9 @@
 """The file that holds the state of an embedded cluster.
 
-With it, a shim that was killed continues where it was. Each change is appended when it happens, before a watch
-delivers it, so that a kill loses nothing. A power loss can lose the last changes. The file is rewritten, atomically,
-when the process starts and whenever it has grown to several times the state. A lock keeps a second process from the
-file.
+With this file, a shim that was killed continues with the same cluster. Each change is appended when it happens, before
+a watch delivers it, so that a kill loses nothing. A power loss can lose the last changes. The file is rewritten,
+atomically, when the process starts and whenever it has grown to several times the state. A lock keeps a second process
+from the file.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class StateFile:
     def read_for(self, directory: Path) -> Saved:
         """Return the saved state of a cluster directory.
 
-        Raises the errors of `read`, BadStateError for that of another directory.
+        Raises the errors of `read`, and BadStateError if the state belongs to another directory.
         """
         saved, path = self.read(), str(directory.resolve())
         if saved.directory not in ("", path):
@@ -141,7 +141,7 @@ class StateFile:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read: manifests can have secrets."""
+    """Open a file that only its owner may read, because manifests can have secrets."""
     return os.open(path, flags, 0o600)
 
 

@@ -20,7 +20,7 @@ from shim_client.translate.fields import BadObjectError, instant_ms
 RUN_SECONDS = "evenhand.io/run-seconds"
 """Annotation of a pod of the embedded cluster: the seconds after which the pod succeeds.
 
-Without it the pod runs on.
+Without this annotation the pod keeps running.
 """
 RUN_SECONDS_MAX = 10**9
 

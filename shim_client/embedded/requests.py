@@ -110,7 +110,7 @@ def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
 
 
 def scale(cluster: EmbeddedCluster, of: Id, count: int) -> int:
-    """Set how many pods a workload wants, and return how many it wanted before.
+    """Set the number of pods that a workload wants, and return the former number.
 
     Raises MissingError, ConflictError. A kind without a number of pods, an impossible number, and a workload
     that another one owns are conflicts.
@@ -132,7 +132,7 @@ async def drain(cluster: EmbeddedCluster, name: str, *, force: bool = False) -> 
     """Cordon a node and evict its pods one after the other, as their budgets allow.
 
     Raises MissingError. The result says which pods were evicted and which stayed. A pod of a DaemonSet stays. A pod
-    without a controller is lost when it is evicted. So only `force` evicts it.
+    without a controller is lost when it is evicted. For this reason only `force` evicts it.
     """
     cordon(cluster, name, unschedulable=True)
     evicted: list[tuple[str, str]] = []
@@ -200,5 +200,5 @@ def _there(cluster: EmbeddedCluster, of: Id) -> KubeObject:
 
 
 def id_for(kind: str, namespace: str, name: str) -> Id:
-    """Return the id of an object that a user names. A missing namespace is `default`; kinds without one get none."""
+    """Return the id of an object that a user names. If no namespace is given, it is `default`, or empty for kinds without namespaces."""
     return kind, (namespace or DEFAULT_NAMESPACE) if kind in NAMESPACED else "", name

@@ -1,6 +1,6 @@
 """The saved state of an embedded cluster, as records that are appended to a file.
 
-Reading folds them into one value. Each record is a JSON object in a line of its own:
+A reader combines the records into one value. Each record is a JSON object in a line of its own:
 
 - `{"format": 1, "directory": PATH}`: the first record of a file; the path of the manifests of the cluster.
 - `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers that new names are made from.
@@ -62,7 +62,7 @@ def id_of(item: KubeObject) -> Id:
 
 
 def digest(item: Mapping[str, Any]) -> str:
-    """Return the digest of a manifest. Manifests with the same digest count as equal, whatever the order of their fields."""
+    """Return the digest of a manifest. Manifests that differ only in the order of their fields have the same digest."""
     text = json.dumps(item, sort_keys=True, default=str)
     return blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST_BYTES).hexdigest()
 

@@ -1,6 +1,7 @@
 """A store of objects with resource versions, and with the history that watches read.
 
-Objects are never changed in place. Each change stores a new mapping, so a reader's object stays as it was read.
+Objects are never changed in place. Each change stores a new mapping, so that an object which a reader holds does not
+change.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class NoAccessError(Exception):
 def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
     """Return the configuration that reaches the API server. Raises NoAccessError.
 
-    The sources in order are the given file, `KUBECONFIG`, the pod's own service account, and the usual file in
+    These sources are tried in order: the given file, `KUBECONFIG`, the pod's own service account, and the usual file in
     the home directory.
     """
     try:

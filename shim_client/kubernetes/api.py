@@ -53,8 +53,9 @@ class Rate:
 class Api:
     """Requests to one API server; watches do not count in the rate.
 
-    `seconds_left` returns for how long this process may surely change something (design 7.2). After that time no change is
-    sent, and the client stops waiting for the answers to changes. None means that it always may.
+    `seconds_left` returns for how long this process may surely change something (design 7.2). After that time no change
+    is sent, and the client stops waiting for the answers to changes. None means that the process may always change
+    something.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Api:
         return await self._call(request, fenced=self._seconds_left is not None)
 
     def _may_change(self) -> float:
-        """Return for how many seconds this process may surely change something. Raises FencedError when it no longer may."""
+        """Return for how many seconds this process may surely change something. Raises FencedError if that time is over."""
         left = math.inf if self._seconds_left is None else self._seconds_left()
         if left <= 0:
             raise FencedError("this shim does not surely hold the lease")

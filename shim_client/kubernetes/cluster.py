@@ -120,8 +120,9 @@ class KubernetesCluster:
     async def _has_volume(self, namespace: str, name: str, volume: str, node: str) -> bool:
         """Return whether a claim is bound.
 
-        If the claim is not bound, request ``volume`` for it. Without a ``volume``, request a new volume for the node. Raises
-        ConflictError when the claim got another volume, or the volume another claim. Also raises MissingError or ClusterError.
+        If it is not bound, request ``volume`` for the claim. Without a ``volume``, request a new volume for the node.
+        Raises ConflictError when the claim got another volume, or the volume another claim. Also raises MissingError or
+        ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
@@ -161,7 +162,7 @@ class KubernetesCluster:
             "kind": "PersistentVolumeClaim",
             **{key: claim[key] for key in ("namespace", "name", "uid", "resourceVersion")},
         }
-        # With the version, a claim that another client has written since is not overwritten.
+        # The version prevents that a claim is overwritten which another client has written meanwhile.
         metadata = {
             "resourceVersion": volume["metadata"]["resourceVersion"],
             "annotations": {BOUND_BY_CONTROLLER: "yes"},

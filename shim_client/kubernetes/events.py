@@ -1,7 +1,7 @@
 """Events on Kubernetes objects: equal events are counted in one object, similar events are combined.
 
-Recently written events are remembered, up to a limit. When an event was forgotten beyond that limit, or before a
-restart, an equal event becomes a new object.
+Recently written events are remembered, up to a limit. If an event was forgotten because of the limit or a restart, an
+equal event becomes a new object.
 """
 
 from __future__ import annotations

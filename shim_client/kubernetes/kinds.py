@@ -1,6 +1,6 @@
 """Paths of each kind at the API server, and the fields of its objects that the shim keeps.
 
-Only the fields that `shim_client.translate` reads are kept. So the list of a large cluster stays small.
+Only the fields that `shim_client.translate` reads are kept. In this way the list of a large cluster stays small.
 """
 
 from __future__ import annotations

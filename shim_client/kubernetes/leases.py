@@ -40,7 +40,7 @@ class KubernetesLease:
         self._namespace, self._name = namespace, name
         self._now_ms = now_ms
         self._found: LeaseObject | None = None
-        """The object that was last read or written. Fields that the shim does not know stay as they are in it."""
+        """The object that was last read or written. Its fields that the shim does not know are written back unchanged."""
         try:
             self._client = AsyncClient(
                 config,

@@ -1,7 +1,8 @@
 """Applications: each is announced to the core before its first pod.
 
-The core's answers name an application by its id alone. So two applications with one id, in two partitions, are
-announced one after the other. When the annotations of a namespace change, its applications get new tags.
+The core's answers name an application by its id alone. For this reason, two applications with one id, in two
+partitions, are announced one after the other. When the annotations of a namespace change, its applications get new
+tags.
 """
 
 from __future__ import annotations

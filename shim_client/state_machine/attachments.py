@@ -1,8 +1,8 @@
 """Counts of attached volumes by node and CSI driver, against the limits of the nodes (CSINode `allocatable.count`).
 
-Volumes are counted as kube-scheduler counts: those of the claims of all pods on a node, each volume once although several pods
-mount it. A claim without a volume counts as one new volume of its class's driver. Volumes that no claim names, and volumes
-without a CSI driver, are not counted.
+Volumes are counted as in kube-scheduler: the volumes of the claims of all pods on a node, each volume once even if
+several pods mount it. A claim without a volume counts as one new volume of its class's driver. Volumes that no claim
+names, and volumes without a CSI driver, are not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Attachments:
         self._limits: dict[str, Mapping[str, int]] = {}
         """By node, the limit of each driver that has one."""
         self._places: dict[str, tuple[str, tuple[Attached, ...]]] = {}
-        """By uid of a pod its node, and its volumes."""
+        """By uid of a pod, its node and its volumes."""
         self._pods: dict[str, Counter[Attached]] = {}
         """By node, the number of pods that mount each volume."""
         self._used: dict[str, Counter[str]] = {}
@@ -36,7 +36,7 @@ class Attachments:
         self._rooms: dict[str, dict[str, int]] = {}
         """By driver, the number of further volumes that each node with a limit can attach. It is negative above the limit."""
         self.version = 0
-        """A number that is increased with every change of a room."""
+        """A number that is increased with every change of `_rooms`."""
 
     def nodes(self) -> Iterable[str]:
         """Return the nodes whose limits are known."""
@@ -86,7 +86,10 @@ class Attachments:
         self._update_all(node, volumes)
 
     def full(self, volumes: tuple[Attached, ...]) -> set[str]:
-        """Return the nodes that cannot attach all these volumes. A volume that a node has attached already does not count again there."""
+        """Return the nodes that cannot attach all these volumes.
+
+        A volume that is already attached to a node is not counted again for that node.
+        """
         found: set[str] = set()
         for driver, count in Counter(volume.driver for volume in volumes).items():
             tight = [node for node, room in self._rooms.get(driver, {}).items() if room < count]

@@ -63,7 +63,7 @@ def placed(state: State, decision: Placed) -> None:
 
 
 def _bind(state: State, pod: PodRecord, sent: PodReport, node: str) -> None:
-    """Bind a pod to the node on which the core placed it, after the volumes of its claims."""
+    """Bind a pod to the node on which the core placed it, once the volumes of its claims are bound."""
     volumes = volume_matching.plan(state, pod, node) or {}
     volume_matching.pledge(state, pod, volumes)
     pods.assign(state, pod, node)
@@ -88,7 +88,7 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
 
 
 def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
-    """Give a placement back because the node does not suit the pod by what is known now (design 1.8).
+    """Give a placement back because the node, as it is known now, does not suit the pod (design 1.8).
 
     The core then avoids the node until the ask is reported with other suitable nodes. If the suitable nodes fit
     into a list, the ask is reported with that list at once and keeps its place in the order.
@@ -146,9 +146,7 @@ def outcome(state: State, action: Action, error: ClusterError | None) -> None:
     if isinstance(action, Bind):
         _bound(state, pod, action, error)
     elif isinstance(action, PatchPod):
-        pod.said = (
-            None  # The reason was not written; when the core sends it again, it is written then.
-        )
+        pod.said = None  # The reason was not written. It is written when the core sends it again.
     elif isinstance(action, DeletePod):
         placeholders.dropped(state, pod, error)
     elif isinstance(action, ReleasePod):

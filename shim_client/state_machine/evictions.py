@@ -1,6 +1,6 @@
 """Victims: pods that the core orders to be evicted.
 
-Each is followed until it has ended, or until a veto says that it stays.
+Each victim is followed until it has ended, or until a veto reports that it stays.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _confirm(state: State, decision: Released) -> None:
 def withdrawn(state: State, decision: Withdrawn) -> None:
     """Remove the mark from a victim whose capacity is no longer needed.
 
-    A victim that is already ending cannot be kept. The core now counts it among the pods that stay, so the shim reports once
-    more that the pod is being deleted.
+    A victim that is already ending cannot be kept. The core now takes it as a pod that stays, so that the shim reports
+    again that the pod is being deleted.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.order is None or pod.order.decision != decision.decision:
@@ -207,9 +207,9 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 def take_up(state: State, session: CoreSession) -> None:
     """Resume or give up the evictions that the core ordered from an earlier run of the shim (C8).
 
-    This is called before any report. A marked pod is evicted when its preemptor still waits, or when a quota
-    ordered its eviction. Otherwise the pod stays: the preemptor has a node by now or is gone, or the mark for
-    another operator was removed meanwhile.
+    This is called before any report. A marked pod is evicted when its preemptor still waits, or when a quota ordered
+    its eviction. Otherwise the pod stays: its preemptor has a node or is gone, or the mark for another operator was
+    removed meanwhile.
     """
     for pod in list(state.pods.values()):
         mark = victim_marks.written(pod)

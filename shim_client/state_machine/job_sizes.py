@@ -1,7 +1,7 @@
 """Sizes of jobs without a size label (J1).
 
-The owners of the pods say the size. If the owners do not say it, a job consists of the members that are there once no further
-member has come for a while.
+The owners of the pods have the size. If the owners do not state a size, the shim waits until no member has come for a
+while. The members that exist then are the job.
 """
 
 from __future__ import annotations

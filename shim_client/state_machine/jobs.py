@@ -1,8 +1,8 @@
 """Jobs: their members, and the number of members that they will have (J1).
 
-A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If the
-owners do not say the size, it is the number of members that are there once no further member has come for a while. While the
-size is unknown, waiting members are not reported to the core, because the core would place them singly.
+A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If
+the owners state no number, the size is the number of members that exist once no further member has come for a while.
+While the size is unknown, waiting members are not reported to the core, because the core would place them one by one.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def size(job: JobRecord) -> int | None:
 
 
 def size_by_owners(job: JobRecord) -> int | None:
-    """Return how many pods the owners of all members want together.
+    """Return the number of pods that the owners of all members want together.
 
-    Return None if one of these owners does not say how many it wants.
+    Return None if one of these owners states no number.
     """
     wanted = [owner.wanted for owner in job.owners.values()]
     known = [number for number in wanted if number is not None]

@@ -1,7 +1,7 @@
 """The nodes that suit a pod by its rules on neighbours, volumes and attach limits, which the core cannot check (design 1.8).
 
 The core receives them as a list of allowed or of excluded nodes, if the list has at most `NODES_LISTED_MAX` entries.
-The nodes are computed again before a pod is bound, because the core may have decided on older ones.
+The nodes are computed again before a pod is bound, because the core may have used an older list.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
 
 
 def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
-    """Return the places that keep a counted pod when the new pod replaces a placeholder.
+    """Return the places that still have a counted pod when the new pod replaces a placeholder.
 
     Each place in `freed` would lose one pod.
     """
@@ -192,7 +192,7 @@ def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
 def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
     """Yield, for each required affinity, the nodes that satisfy it.
 
-    The first pod of a group that selects itself may be anywhere.
+    If a pod selects itself and is the first of its group, every node satisfies the affinity.
     """
     first = bool(asked) and not any(state.neighbourhood.counts(one) for one in asked)
     meant = first and _means_itself(state, pod, asked[0])
@@ -209,10 +209,10 @@ def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
 
 
 def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
-    """Return the demand of a topology spread.
+    """Return the nodes that a topology spread constraint allows for one more pod.
 
-    The demand allows a topology domain if, with one more pod, it has at most `max_skew` pods more than the domain with the
-    fewest.
+    A topology domain is allowed if, with one more pod, it has at most `max_skew` pods more than the domain with the
+    fewest pods.
     """
     admitted = _admitting(pod) if spread.honours_affinity else _admit_all
     places = {

@@ -63,7 +63,7 @@ def remove(state: State, name: str) -> None:
 
 
 def _resettle(state: State, name: str) -> None:
-    """Forget what was derived from the labels of nodes, and count the pods on this node again."""
+    """Drop all values that were derived from the labels of nodes, and count the pods on this node again."""
     state.outlook += 1
     state.places.clear()
     state.reachable.clear()

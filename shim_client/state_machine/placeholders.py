@@ -32,8 +32,8 @@ def declared(
 ) -> ApplicationReport:
     """Return the announcement of an application, with the fields that follow from its task groups.
 
-    Before placeholders are created, `placeholder_ask` is the sum of all placeholders. Afterwards it is the sum of
-    the remaining ones. So the application does not wait for a placeholder that was preempted meanwhile. For an
+    Before placeholders are created, `placeholder_ask` is the sum of all placeholders. Afterwards it is the sum of the
+    remaining ones. In this way the application does not wait for a placeholder that was preempted meanwhile. For an
     application that already runs, `placeholder_ask` is empty.
     """
     maker = _maker(state, application)
@@ -124,8 +124,8 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
     """Return the pod that created the application and its task groups.
 
-    When that pod has ended, the first pod with task groups takes its place. Return None if the pod that counts has no
-    task groups, or if there is no such pod.
+    If that pod has ended, return the first pod with task groups. Return None if the pod has no task groups, or if there
+    is no such pod.
     """
     first = state.pods.get(application.originator)
     members = [first] if first else (state.pods[uid] for uid in application.members)
@@ -142,7 +142,7 @@ def _has_begun(state: State, application: ApplicationRecord) -> bool:
 
 
 def _left(state: State, application: ApplicationRecord) -> dict[str, int]:
-    """Return the sum of what the remaining placeholders take, limited to what a message can hold.
+    """Return the sum of the requests of the remaining placeholders, limited to what a message can hold.
 
     The limit is needed because a user may have written placeholders by hand.
     """

@@ -16,7 +16,7 @@ _UNSERVED = (
 
 
 def enroll(state: State, pod: PodRecord) -> None:
-    """Count the pod in its PodGroup, so that the group's changes reach it."""
+    """Record the pod as a member of its PodGroup, so that a change of the group is applied to the pod."""
     if pod.facts.pod_group:
         state.grouped.setdefault(_name_of(pod), {})[pod.facts.ref.uid] = None
 
@@ -46,7 +46,7 @@ def lacking(state: State, pod: PodRecord) -> str:
 def gang_of(state: State, pod: PodRecord) -> tuple[str, int]:
     """Return key and declared size of the pod's gang.
 
-    The key is empty if the pod has no gang, and the size is 0 if it has to be found out.
+    The key is empty if the pod has no gang, and the size is 0 if no size is declared.
     """
     report = pod.facts.report
     if not _counts(pod):
@@ -58,7 +58,7 @@ def gang_of(state: State, pod: PodRecord) -> tuple[str, int]:
 
 
 def _counts(pod: PodRecord) -> bool:
-    """Return whether the PodGroup counts for the pod: labels that name a job win over it."""
+    """Return whether the pod uses its PodGroup. Labels that name a job take precedence over it."""
     return bool(pod.facts.pod_group) and not pod.facts.report.job_key
 
 

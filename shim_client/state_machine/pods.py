@@ -175,7 +175,7 @@ def unassign(state: State, pod: PodRecord) -> None:
 
 
 def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
-    """Start or stop counting neighbouring pods for the demands of a pod without a node."""
+    """Start counting the neighbouring pods for the demands of a pod without a node, or stop counting them."""
     before, pod.demanded = pod.demanded, demands
     if before == demands:
         return

@@ -1,8 +1,9 @@
 """The places that are kept for waiting pods while others are evicted for them (design 1.8).
 
-The shim agreed to a plan check for such a pod. The pod then counts as running on the planned node, and its volumes are pledged
-to it. So no other pod takes what the agreement relied on. A place is kept until the pod is placed, bound by another scheduler
-or gone. The place is also given up when the core ends the check or makes another check about the pod, or when the session ends.
+The shim agreed to a plan check for such a pod. The shim then treats the pod as if it ran on the planned node, and
+pledges its volumes to it. In this way no other pod takes the capacity or the volumes on which the agreement relied. A
+place is kept until the pod is placed, bound by another scheduler or gone. The place is also given up when the core ends
+the check or makes another check about the pod, or when the session ends.
 """
 
 from __future__ import annotations

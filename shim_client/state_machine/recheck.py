@@ -1,8 +1,8 @@
 """The review of asks whose suitable nodes may have changed: a limited number of asks in each second.
 
-A review after every change would be too frequent, because each placement can change what suits neighbouring pods.
-The shim checks a node again before it binds a pod there. So a node that no longer suits the pod is noticed even
-before the review.
+A review after every change would be too frequent, because each placement can change the nodes that suit neighbouring
+pods. The shim checks a node again before it binds a pod there, so that an unsuitable node is noticed even before the
+review.
 """
 
 from __future__ import annotations

@@ -165,13 +165,13 @@ class PodRecord:
     demanded: Demands | None = None
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""
     promise: str = ""
-    """The plan check for which the pod counts on its planned node; empty if there is none."""
+    """The plan check because of which the pod is counted on its planned node; empty if there is none."""
     promised: str = ""
-    """The node on which the pod counts for that plan check; empty if there is none."""
+    """The node on which the pod is counted because of that plan check; empty if there is none."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the shim wrote on the pod."""
     held: bool = False
-    """Whether the condition says why the pod is not an ask yet."""
+    """Whether the pod's condition has the reason why the pod is not an ask yet."""
     dropped: bool = False
     """Whether the pod is a placeholder whose deletion the shim itself ordered."""
     failed: bool = False

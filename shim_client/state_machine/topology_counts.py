@@ -1,8 +1,8 @@
 """Counts of pods by place, for the rules of other pods about their neighbours.
 
-A place is a value of a node label: a topology domain of Kubernetes. The counts are updated with each change, so that no search
-is needed. A `Tally` has, by place, the number of pods that a demand selects. A tally exists as long as a pod has that demand. A
-`Guard` has, by place, the number of pods with a required anti-affinity.
+A place is a value of a node label: a topology domain of Kubernetes. The counts are updated with each change, so that no
+search is needed. A `Tally` holds, for each place, the number of pods that a demand selects. A tally exists as long as a
+pod has that demand. A `Guard` holds, for each place, the number of pods with a required anti-affinity.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Neighbourhood:
     _counted: dict[str, list[tuple[Counter[str], str]]] = field(default_factory=dict)
     """By uid of a pod, its place in each counter that counts it.
 
-    So the pod can be removed from these counters.
+    With this record the pod can be removed from these counters.
     """
 
     def settle(self, assignment: Assignment) -> None:

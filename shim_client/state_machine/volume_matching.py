@@ -1,10 +1,10 @@
 """The existing volumes for a pod's claims whose class waits for the first pod (volumeBindingMode WaitForFirstConsumer).
 
-For such a claim Kubernetes leaves the choice of a volume to the scheduler. The volume must be free, of the claim's class, large
-enough, and one that the pod's node can mount. The volume must also have the access modes, volume mode and labels that the claim
-demands. Of several the smallest is taken, of equal ones the first by name. A claim without such a volume gets a new one if its
-class provisions volumes for that node. A volume is pledged to a pod when the order to bind the pod is given, until the claim is
-written into the volume.
+For such a claim Kubernetes leaves the choice of a volume to the scheduler. The volume must be free, of the claim's
+class, large enough, and one that the pod's node can mount. The volume must also have the access modes, volume mode and
+labels that the claim demands. Of several volumes the smallest is taken, and of equal ones the first by name. If there
+is no such volume, the claim gets a new one, if its class provisions volumes for that node. A volume is pledged to a pod
+when the order to bind the pod is given, until the claim is written into the volume.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def unbound(state: State, pod: PodRecord) -> list[Unbound]:
 
 
 def lacking(state: State, pod: PodRecord) -> str:
-    """Return which claim of the pod cannot get a volume on any node, whatever nodes there are.
+    """Return the name of a claim of the pod that cannot get a volume on any node.
 
     Return "" when every claim can.
     """
@@ -102,7 +102,7 @@ def pledge(state: State, pod: PodRecord, volumes: Mapping[str, str]) -> None:
 
 
 def release(state: State, uid: str) -> None:
-    """Offer the volumes that were pledged to a pod to others again."""
+    """End the pledges of volumes to a pod, so that other pods can get these volumes."""
     for name in [name for name, holder in state.pledged_volumes.items() if holder == uid]:
         del state.pledged_volumes[name]
         _change(state, name)
@@ -125,7 +125,7 @@ def nodes_meeting(state: State, source: str, facts: VolumeFacts | StorageClassFa
 def _candidates(state: State, term: SelectorTerm) -> Iterator[str]:
     """Yield the nodes that may meet a term.
 
-    If the term lists values of a label, these are the nodes with one of them; else all nodes.
+    If the term lists values of a label, yield the nodes with one of these values; else yield all nodes.
     """
     anchor = next((one for one in term.match_expressions if one.operator == "In"), None)
     if anchor is None:

@@ -1,7 +1,4 @@
-"""Constraints of a pod on its node, as data (design 1.8).
-
-Also whether the pod has further demands that the core cannot check.
-"""
+"""Constraints of a pod on its node, as data, and whether the pod has further demands that the core cannot check (design 1.8)."""
 
 from __future__ import annotations
 
@@ -178,7 +175,7 @@ def _requirement(item: Fields) -> Requirement:
 def _tolerations(spec: Fields) -> tuple[Toleration, ...]:
     """Return the tolerations.
 
-    One with an unknown operator tolerates nothing and is left out.
+    A toleration with an unknown operator tolerates nothing and is left out.
     """
     found = (_toleration(item) for item in items(spec, "tolerations", "spec."))
     return tuple(one for one in found if one.operator in _TOLERATING)
@@ -208,7 +205,7 @@ def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
 def _host_port(item: Fields, *, on_host: bool) -> HostPort | None:
     """Return the port that a container needs on the node.
 
-    With hostNetwork that is the container port. Return None if it needs none.
+    With hostNetwork that is the container port. Return None if the container needs none.
     """
     port = whole(item, "hostPort", _PORTS, "ports[].")
     if not port and on_host:

@@ -1,7 +1,7 @@
 """A placeholder as a Kubernetes pod: a small pod that holds the capacity for a real one.
 
-The name and content of a placeholder depend only on the application, the pod that created the application, the
-task group and a number. So a second attempt, by this run of the shim or a later one, names that pod again.
+The name and content of a placeholder depend only on the application, the pod that created the application, the task
+group and a number. A second attempt, by this run of the shim or a later one, therefore uses the same name and content.
 """
 
 from __future__ import annotations

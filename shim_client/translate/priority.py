@@ -45,9 +45,9 @@ def may_preempt_others(spec: Fields) -> bool:
 def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Protection:
     """Return the level of protection that does not depend on the class's annotation.
 
-    A pod is untouchable when it was created for its node, or is critical to the system. A pod is firm when it is labelled not
-    preemptible. The partition decides about a pod without that label (J2). So such a pod differs from one that is labelled
-    preemptible.
+    A pod is untouchable when it was created for its node, or is critical to the system. A pod is firm when it is
+    labelled not preemptible. The partition decides about a pod without that label (J2). For this reason the level of
+    such a pod differs from that of a pod that is labelled preemptible.
     """
     if pinned or class_name in SYSTEM_CLASSES:
         return Protection.UNTOUCHABLE

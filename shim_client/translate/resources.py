@@ -39,7 +39,7 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
 def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
     """Return the resources that a pod with this spec takes, plus one of type pods.
 
-    Requests count, limits do not. With ``infeasible``, the pod's node cannot provide its present requests.
+    Only requests are used, and not limits. With ``infeasible``, the pod's node cannot provide its present requests.
     """
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     total.update(_pod_level(spec, status, infeasible=infeasible))
@@ -84,7 +84,7 @@ def _shared(amounts_sorted: tuple[tuple[str, int], ...]) -> Resource:
 
 
 def _containers_and_sidecars(spec: Fields, status: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return, by type, the larger of the sum over running containers and the need of any init container."""
+    """Return, for each type, the larger of the sum over running containers and the largest need of an init container."""
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     seen = _statuses(status, "initContainerStatuses")
@@ -112,7 +112,7 @@ def _bounded(spec: Fields, key: str) -> list[Fields]:
 
 
 def _need(container: Fields, state: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return, by type, the maximum of what the container requested, what was allocated and what it has."""
+    """Return, for each type, the maximum of the requested, the allocated and the present amount of the container."""
     where = f"{text(container, 'name')!s:.80}."
     asked = amounts(mapping(container, "resources", where), "requests", where)
     if not state:

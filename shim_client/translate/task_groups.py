@@ -1,8 +1,8 @@
 """Task groups: the pods for which an application wants capacity before it begins.
 
-Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported.
-If there is one, no placeholders are created. The pods are then scheduled one by one, as if the annotation were not
-there.
+Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported. If
+there is such a field, no placeholders are created. The pods are then scheduled one by one, as if the annotation were
+not there.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Gang:
         return sum(group.members for group in self.groups)
 
     def resource(self) -> Resource:
-        """Return what all placeholders take together. Raises BadObjectError when a message cannot hold the amount."""
+        """Return the sum of the requests of all placeholders. Raises BadObjectError when a message cannot hold the amount."""
         return interned(sum_of((group.resource, group.members) for group in self.groups))
 
 
@@ -191,8 +191,8 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
     """Return the fields of a task group for a pod's spec. Raises BadObjectError.
 
-    Each field is read once here, as it will be read from the placeholder. So mistakes are found before pods are
-    created.
+    Each field is read once here, as it will be read from the placeholder. In this way mistakes are found before pods
+    are created.
     """
     found = {key: entry[key] for key in SPEC_FIELDS if entry.get(key) is not None}
     try:

@@ -241,8 +241,8 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     """Yield the decisions of an allocation response, releases first, so that their capacity counts as free.
 
-    The core sends several decisions in one response, so a pod may be both placed and evicted in it. The placement of
-    such a pod comes first. If the eviction came first, it would end a pod that never ran.
+    The core sends several decisions in one response, so that the response may both place and evict a pod. The placement
+    of such a pod comes first. If the eviction came first, it would end a pod that never ran.
     """
     placed = {placement.allocationKey for placement in response.new}
     later: list[Released | Withdrawn] = []

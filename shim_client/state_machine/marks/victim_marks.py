@@ -1,8 +1,8 @@
 """Marks: annotations on victims.
 
-A restarted shim reads these marks, so that it evicts exactly the pods whose eviction was ordered (C8). The annotation is read
-once, when a session begins. Afterwards a mark counts only on pods whose eviction this shim carries out. A mark that a person
-writes, or copies with a victim's manifest, is removed.
+A restarted shim reads these marks, so that it evicts exactly the pods whose eviction was ordered (C8). The annotation
+is read once, when a session begins. Afterwards a mark is valid only on pods whose eviction this shim carries out. A
+mark that a person writes, or copies with a victim's manifest, is removed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ConfigMaps of the shim's own namespace: they are merged, sent to the core and watched. An embedded cluster has a file instead.
 
-The core checks the queue configuration: a bad one changes nothing, and an event on the ConfigMap or the file says what is
-wrong. A change of any other setting needs a restart, and an event says that too.
+The core checks the queue configuration. If it has errors, the one in force stays, and an event on the ConfigMap or the
+file says what is wrong. A change of any other setting needs a restart, and an event says that too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shim_client.translate.fields import mapping
 PROBLEMS_SHOWN = 5
 """Maximum number of problems of one answer that an event names."""
 _UNCLEAR = "settings that are not clear"
-"""The key of `State.bad` for values of settings for which the default counts."""
+"""The key of `State.bad` for values of settings that are replaced by defaults."""
 _LOST = (
     "ConfigMap {name} holds no queues any more, so the queues that it held stay in force; "
     "write the queues that you want into it"
@@ -97,7 +97,7 @@ def _queues_source(state: State, group: str) -> str:
 def _is_lost(state: State, source: str) -> bool:
     """Return whether the ConfigMap with the queues in force has lost them.
 
-    The defaults must not replace them unasked.
+    The queues of `yunikorn-defaults` must not replace them without a request.
     """
     before = state.queues_from
     if not before or source == before:

@@ -1,7 +1,4 @@
-"""PriorityClasses and namespaces, to which pods refer.
-
-Also the removal of objects that were deleted without a watch event.
-"""
+"""PriorityClasses and namespaces, to which pods refer, and the removal of objects that were deleted without a watch event."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ def forget_class(state: State, item: KubeObject) -> None:
 def observe_namespace(state: State, item: KubeObject) -> None:
     """Record a namespace.
 
-    If its annotations changed, send the new tags of its applications, so that a quota counts at once. While an
-    annotation cannot be read, no tags are sent: a mistake in it must not lift the quota in force.
+    If its annotations changed, send the new tags of its applications, so that a quota takes effect at once. While an
+    annotation cannot be read, no tags are sent, because a mistake must not remove the quota in force.
     """
     facts = read_namespace(item)
     known = state.namespaces.get(facts.name)
