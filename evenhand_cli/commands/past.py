@@ -1,4 +1,4 @@
-"""What commands about the present ask the history, for what the core does not have in memory: earlier runs, and old decisions.
+"""The requests of commands about the present to the history, about earlier runs and old decisions, which the core does not have in memory.
 
 If the core has no history or cannot read it, or if the user's role may not see it, commands answer without the history.
 """
