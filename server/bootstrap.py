@@ -111,6 +111,8 @@ class ServeOptions:
     history_settings: Settings = DEFAULT
     assignment: Assignment | None = None
     """The partitions for which this core decides; without it, for all of them."""
+    moved_from: Path | None = None
+    """The saved state of the core that owned some of this core's partitions before."""
     own_process: bool = False
     """Whether this process runs nothing else, so that its memory is that of the core."""
 
@@ -322,6 +324,10 @@ def _check(options: ServeOptions) -> None:
     if options.health is not None:
         address("--health", options.health)
     options.follow.check(traced=options.trace is not None)
+    if options.trace is not None and options.moved_from is not None:
+        raise BadOptionError(
+            "--trace: a core with --moved-from begins with a state, which a trace does not hold"
+        )
     for finding in _open_files(options):
         _log.warning(finding.code, problem=finding.message)
 

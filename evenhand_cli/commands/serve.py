@@ -309,6 +309,17 @@ LogTlsCa = Annotated[
     ),
 ]
 
+MovedFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--moved-from",
+        metavar="FILE",
+        help="State that the core which had some of these partitions before has saved (state.checkpoint in its "
+        "--state-dir): they go on with their waiting times, timers and open decisions.",
+        rich_help_panel=SPREAD,
+    ),
+]
+
 ADVICE = {
     Exit.NO_ADDRESS: "another process may have that port: see which, or choose another one"
     " (port 0 takes any that is free)",
@@ -345,6 +356,7 @@ def serve(
     follow_token: FollowToken = None,
     cores: Cores = None,
     group: Group = "",
+    moved_from: MovedFrom = None,
     log: Log = "",
     log_credentials: LogCredentials = None,
     log_tls_ca: LogTlsCa = None,
@@ -363,7 +375,7 @@ def serve(
     """
     text = None if config is None else check_config(config)
     if cores is None:
-        refuse_without("--cores", group=group)
+        refuse_without("--cores", group=group, moved_from=str(moved_from or ""))
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
     told: list[str] = []
@@ -379,6 +391,7 @@ def serve(
         history=history,
         history_settings=_settings(*ages)._replace(size_max=size(history_size_max)),
         assignment=None if cores is None else read_core_table(cores).assignment(group),
+        moved_from=moved_from,
         own_process=True,
     )
     code = asyncio.run(_serve(options, told))

@@ -9,11 +9,13 @@ from typing import Final
 import structlog
 
 from server.core.core import Core
+from server.core.events.moved import adopt
 from server.model.events import ConfigurationApplied
 from server.model.quota import Configuration
 from server.model.reports import Finding
 from server.replication import saved
 from server.replication.feed import Feed
+from server.rpc.access import BadOptionError
 from server.rpc.errors import CallError
 from server.rpc.reads import Question, Reads
 from server.rpc.roles import LOCAL_OPERATOR
@@ -45,6 +47,24 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
         core.handle(ConfigurationApplied(state.configuration, state.revision.source), feed.now)
     _log.info("state-restored", position=feed.position, version=found.header.version)
     return True
+
+
+def take_over(path: Path, feed: Feed, core: Core) -> list[str]:
+    """Take partitions from the saved state of the core that owned them before, and return their names. Raise BadOptionError.
+
+    Partitions that this core does not own, or has already, are left out.
+    """
+    found = saved.read(path)
+    if found.core is None or found.header is None:
+        why = found.why_not or f"{path}: there is no such file"
+        raise BadOptionError(f"--moved-from: {why}")
+    former, state = found.core.state, core.state
+    feed.now = max(feed.now, found.header.at_ms)
+    taken = adopt(state, former)
+    if taken and former.configuration.digest != state.configuration.digest:
+        core.handle(ConfigurationApplied(state.configuration, state.revision.source), feed.now)
+    _log.info("partitions-taken-over", partitions=taken, file=str(path))
+    return taken
 
 
 class Saving:

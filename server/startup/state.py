@@ -13,7 +13,7 @@ from server.replication import saved
 from server.replication.feed import Feed
 from server.rpc.endpoint import End, Endpoint
 from server.rpc.following import Joining, Replica
-from server.rpc.saving import Saving, restore
+from server.rpc.saving import Saving, restore, take_over
 
 
 class Places(Protocol):
@@ -26,6 +26,10 @@ class Places(Protocol):
     @property
     def trace(self) -> Path | None:
         """The file of the input trace."""
+
+    @property
+    def moved_from(self) -> Path | None:
+        """The saved state of the core that owned some of this core's partitions before."""
 
     @property
     def follow(self) -> Joining:
@@ -45,12 +49,15 @@ def _state_file(options: Places) -> Path | None:
 def replica(
     options: Places, feed: Feed, core: Core, configuration: Configuration | None, process: str
 ) -> Replica:
-    """Give the core the state of an earlier run if one was saved.
+    """Give the core the state of an earlier run if one was saved, and then partitions that another core owned before.
 
-    Return the `Replica`, which says whether the core leads from its start. ``process`` is a name that no other process has.
+    Raise BadOptionError if the state of that core cannot be used. Return the `Replica`, which says whether the core leads from its
+    start. ``process`` is a name that no other process has.
     """
     path = _state_file(options)
     is_restored = path is not None and restore(path, feed, core, configuration)
+    if options.moved_from is not None:
+        is_restored |= bool(take_over(options.moved_from, feed, core))
     return Replica(options.follow.names, restored=is_restored, process=process)
 
 

@@ -237,6 +237,8 @@ NAMED: dict[str, dict[str, str]] = {
         "--follow-tls-key": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-token": FOLLOWED + "test_a_follower_needs_its_role",
         "--cores": SPREAD + "test_each_core_has_its_partition_and_one_goes_on_without_the_other",
+        "--moved-from": SPREAD
+        + "test_a_partition_moves_when_the_table_is_changed_and_all_are_restarted",
         "--group": SPREAD + "test_wrong_groups_and_tables_are_refused",
         "--log": LOGGED,
         "--log-credentials": LOGGED,

@@ -1,10 +1,12 @@
 """Partitions on two groups of cores, as users have them: processes, a table, an embedded cluster with two partitions (design 7.6)."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server.replication import saved
 from shim_client.translate import labels
 from tests.cli.clusters import deployment, node, write
 from tests.cli.processes import address_of, running, until
@@ -38,11 +40,11 @@ def cluster(folder: Path) -> Path:
     return write(folder, [*machines, web, train], QUEUES)
 
 
-def table(path: Path, a: str = NOWHERE, b: str = "127.0.0.1:2") -> Path:
-    """Write a table with two groups."""
+def table(path: Path, a: str = NOWHERE, b: str = "127.0.0.1:2", owned: str = "gpu") -> Path:
+    """Write a table with two groups; `owned` is the partition of the second one."""
     path.write_text(
         f"cores:\n- {{name: a, addresses: ['{a}'], partitions: [default]}}\n"
-        f"- {{name: b, addresses: ['{b}'], partitions: [gpu]}}\n"
+        f"- {{name: b, addresses: ['{b}'], partitions: [{owned}]}}\n"
     )
     return path
 
@@ -186,6 +188,50 @@ def test_a_group_that_is_away_is_named_and_the_others_answer(tmp_path: Path) -> 
     assert (both.code, "cannot be combined" in both.err) == (2, True)
 
 
+def test_a_partition_moves_when_the_table_is_changed_and_all_are_restarted(tmp_path: Path) -> None:
+    joins = ["shim", "--cluster", str(cluster(tmp_path / "cluster"))]
+    ran = []
+    for owned, expected, code in (("gpu", [3, 2], 1), ("nothing", [5, 0], 0)):
+        serving = table(tmp_path / "serving.yaml", owned=owned)
+        with ExitStack() as stack:
+            addresses = []
+            for name in "ab":
+                folder, log = tmp_path / name, tmp_path / f"{owned}-{name}.log"
+                folder.mkdir(exist_ok=True)
+                spread = ["--cores", str(serving), "--group", name, "--state-dir", str(folder)]
+                if name == "a" and owned == "nothing":
+                    spread += ["--moved-from", str(tmp_path / "b" / saved.NAME)]
+                core = stack.enter_context(running(["serve", "--listen", ANY, *spread], log))
+                addresses.append(address_of(core, log))
+            cores = table(tmp_path / "cores.yaml", addresses[0], addresses[1], owned)
+            more = ["--cores", str(cores), "--state", str(tmp_path / "state")]
+            stack.enter_context(running([*joins, *more], tmp_path / f"{owned}-shim.log"))
+            until(partial(has, addresses, expected))
+            ran.append(placements(cores))
+            asked = evenhand("nodes", "--partition", "gpu", "--core", addresses[0])
+            assert asked.code == code
+    assert len(ran[0]) == 5
+    assert ran[0] == ran[1]
+
+
+def has(addresses: Sequence[str], expected: list[int]) -> bool:
+    """Return whether the cores have these numbers of allocations."""
+    return counts(addresses) == expected
+
+
+def placements(cores: Path) -> dict[str, tuple[str, int]]:
+    """Return the node of each pod of both partitions, and since when the core counts it there.
+
+    A core that did not place a pod itself counts it from the start that the shim reports.
+    """
+    found = {}
+    for partition in ("default", "gpu"):
+        asked = ("allocations", "--partition", partition, "--cores", str(cores), "-o", "json")
+        for one in evenhand(*asked).value()["allocations"]:
+            found[one["allocation_key"]] = one["node_id"], int(one["since_ms"])
+    return found
+
+
 def test_wrong_groups_and_tables_are_refused(tmp_path: Path) -> None:
     good = str(table(tmp_path / "good.yaml"))
     bad = tmp_path / "bad.yaml"
@@ -193,6 +239,11 @@ def test_wrong_groups_and_tables_are_refused(tmp_path: Path) -> None:
     none = tmp_path / "none.yaml"
     none.write_text("groups: []\n")
     for options, says in (
+        (["--moved-from", "/nowhere/state"], "--moved-from has no effect without --cores"),
+        (
+            ["--cores", good, "--group", "a", "--moved-from", "/nowhere/state"],
+            "--moved-from: /nowhere/state: there is no such file",
+        ),
         (["--cores", good, "--group", "c"], "the table has no group `c`"),
         (["--cores", good], "--cores needs --group"),
         (["--group", "a"], "--group has no effect without --cores"),

@@ -1,5 +1,6 @@
 """A core that decides for some partitions decides the same for them as a core that has all of them (design 7.6)."""
 
+import io
 import random
 from typing import Final
 
@@ -7,6 +8,7 @@ import pytest
 
 from server.config import load
 from server.core.core import Core
+from server.core.events.moved import adopt
 from server.core.queries import inspect
 from server.model.asks import AskSpec
 from server.model.assignment import Assignment
@@ -33,6 +35,8 @@ from server.model.events import (
 from server.model.quota import Configuration
 from server.model.resources import resource
 from server.model.revisions import Beginning, Revision
+from server.replication import checkpoint
+from server.replication.checkpoint import Header, layout, written
 from tests.effort import cases
 
 NOW: Final = 1_700_000_000_000
@@ -139,6 +143,78 @@ def test_two_cores_decide_as_one(seed: int) -> None:
         running = [made for made in running if made.key not in gone]
         events = step(chance, at, running)
     assert seen, "nothing was preempted"
+
+
+MOVED: Final = {"default": "a", "gpu": "a", "night": "b"}
+"""The table after a move: `gpu` went from `b` to `a`, `night` and `web` belong to `b` by name or by the rest."""
+
+
+@pytest.mark.parametrize("seed", range(cases(40)))
+def test_partitions_that_move_go_on_as_if_they_had_not(seed: int) -> None:
+    chance = random.Random(seed)
+    one, parts = core_of(""), {group: core_of(group) for group in "ab"}
+    running: list[Placed] = []
+    events, seen = begins(), 0
+    moves_at, owner = chance.randrange(5, 30), OWNERS
+    for at in range(40):
+        now = NOW + 400 * at
+        if at == moves_at:
+            parts, owner = moved(parts), MOVED
+        expected = told(one, events, now)
+        running += [made for made in expected if isinstance(made, Placed)]
+        for group, core in parts.items():
+            rest = "a" if owner is OWNERS else "b"
+            mine = [
+                event
+                for event in events
+                if not where(event) or owner.get(where(event), rest) == group
+            ]
+            own = [made for made in expected if owner.get(where(made), rest) == group]
+            assert by_partition(told(core, mine, now)) == by_partition(own)
+        seen += sum(isinstance(made, Released | Decided) for made in expected)
+        gone = {made.key for made in expected if isinstance(made, Released)}
+        running = [made for made in running if made.key not in gone]
+        events = step(chance, at, running)
+    assert seen, "nothing was preempted"
+
+
+def by_partition(decisions: list[Decision]) -> dict[str, list[str]]:
+    """Return the decisions of each partition as text, in their order; the order of the partitions is that of their creation."""
+    found: dict[str, list[str]] = {}
+    for one in decisions:
+        if where(one):
+            found.setdefault(where(one), []).append(repr(one))
+    return found
+
+
+def moved(parts: dict[str, Core]) -> dict[str, Core]:
+    """Return cores with the state of these cores, by the table after the move."""
+    found = {}
+    for group, core in parts.items():
+        after, former = copied(core), copied(parts["b" if group == "a" else "a"])
+        after.state.assignment = Assignment(group, MOVED, "b")
+        after.handle(ConfigurationApplied(after.state.configuration, "table"), NOW)
+        names = [name for name in NAMES if name in after.state.partitions]
+        for name in [name for name in names if not after.state.assignment.owns(name)]:
+            del after.state.partitions[name]
+        assert adopt(after.state, former.state) == {"a": ["gpu"], "b": ["night"]}[group]
+        found[group] = after
+    return found
+
+
+def copied(core: Core) -> Core:
+    """Return a core made from a checkpoint of another one."""
+    header = Header("test", layout(), 0, 0, NOW)
+    return checkpoint.read(io.BytesIO(b"".join(written(core, header))))[1]
+
+
+def test_a_partition_that_a_core_has_is_not_taken_again() -> None:
+    core, former = core_of("a"), core_of("")
+    for each in (core, former):
+        told(each, begins(), NOW)
+    before = core.digest()
+    assert adopt(core.state, copied(former).state) == []
+    assert core.digest() == before
 
 
 def test_what_names_a_partition_of_another_group_is_refused_with_its_owner() -> None:
