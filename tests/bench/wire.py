@@ -77,7 +77,9 @@ def _free(pid: int) -> None:
 
 
 @contextmanager
-def server(before: Sequence[str] = (), options: Sequence[str] = (), at: int = 0) -> Iterator[Server]:
+def server(
+    before: Sequence[str] = (), options: Sequence[str] = (), at: int = 0
+) -> Iterator[Server]:
     """Hold a core on a free loopback port while the block runs; a core behind a profiler's command has no probe.
 
     `options` are further options of the core, and `at` is the number of its processor.
