@@ -205,7 +205,7 @@ async def test_a_follower_that_falls_behind_a_trimmed_log_joins_again(
 
 def follower_at(follower: Served) -> tuple[int, int]:
     """Return the number of the last message that a follower has read, and the number of checkpoints that it has taken."""
-    replica = follower.endpoint._replica
+    replica = follower.endpoint.replica
     assert replica.log is not None
     return replica.log.sequence, replica.joined
 
@@ -295,9 +295,9 @@ async def test_input_that_waits_for_the_engine_is_limited(
         stream = await leader.ready()
         await writes(leader)
         nats.pause()
-        while not any(one.is_behind for one in leader.endpoint._feed.followers):
+        while not any(one.is_behind for one in leader.endpoint.feed.followers):
             await place(stream)
-        waiting = sum(one._bytes for one in leader.endpoint._feed.followers if not one.is_behind)
+        waiting = sum(one._bytes for one in leader.endpoint.feed.followers if not one.is_behind)
         assert waiting <= 4_000
         nats.resume()
         async with serving(log=nats.url) as follower:

@@ -126,7 +126,7 @@ def test_after_renew_a_checkpoint_and_the_slices_after_it_are_enough(*, is_amid:
     slices = follower.take()
     assert sum(one.begins for one in slices) == 2
     mine = Feed(Core(), "v")
-    applier = Applier(mine, mine, lambda: 0.0)
+    applier = Applier(mine, mine)
     applier.begin(data)
     for one in slices[1:]:  # the first one, with a header, is no longer there
         applier.apply(one)
@@ -139,7 +139,7 @@ def test_without_renew_later_slices_cannot_be_read() -> None:
     leader, follower = fed()
     add(leader, 2)
     mine = Feed(Core(), "v")
-    applier = Applier(mine, mine, lambda: 0.0)
+    applier = Applier(mine, mine)
     applier.begin(b"".join(leader.checkpoint()))
     add(leader, 3)
     first, second, third = follower.take()

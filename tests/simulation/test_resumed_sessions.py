@@ -148,7 +148,7 @@ def check(seed: int) -> int:
         leader.give(slice_)
         if at + 1 == joins:
             leader.feed.join(follower)
-            applier = Applier(seat.feed, seat.feed, lambda: 0.0)
+            applier = Applier(seat.feed, seat.feed)
             applier.begin(b"".join(leader.feed.checkpoint()))
             seat.sessions.follow(seat.feed.managers)
     assert applier is not None
