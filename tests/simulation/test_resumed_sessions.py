@@ -98,6 +98,12 @@ class Seat:
         self.dispatch.send(Decisions([*decisions]))
         self.sessions.follow(self.feed.managers)
 
+    def digest(self) -> str:
+        """Return the digest of the state without the reasons that asks were told last: a resumed session tells them once more."""
+        for ask in self.core.state.partitions["default"].asks.values():
+            ask.code = ""
+        return self.core.digest()
+
     def sent(self, kind: Kind) -> int:
         """Return the number of decisions that were sent on a stream."""
         session = self.core.managers["rm"].session
@@ -169,7 +175,7 @@ def check(seed: int) -> int:
         assert told(seat.apply(applier, one)) == wanted
         count += len(wanted)
     assert [seat.sent(kind) for kind in Kind] == [leader.sent(kind) for kind in Kind]
-    assert seat.core.digest() == leader.core.digest()
+    assert seat.digest() == leader.digest()
     return count
 
 
