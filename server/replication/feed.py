@@ -44,8 +44,10 @@ class Slice(NamedTuple):
 class Follower:
     """A follower as its leader sees it: the slices that it has not been sent yet."""
 
-    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+    def __init__(self, name: str, wake: Callable[[], None], *, is_log: bool = False) -> None:
         self.name = name
+        self.is_log = is_log
+        """Whether this is the input log of the core itself, and no other core."""
         self.position = 0
         """The position up to which the follower was sent the input. At first it is the position at which the follower joined."""
         self.is_behind = False

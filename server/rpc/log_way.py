@@ -407,7 +407,7 @@ class _Writer:
         """The number of the last message that the engine has stored."""
         self._feed = feed
         self._wake = asyncio.Event()
-        self._follower = Follower("log", self._wake.set)
+        self._follower = Follower("log", self._wake.set, is_log=True)
         feed.join(self._follower)
         self.joined_at = self.position = feed.position
         """The position of the first slice, and that of the last one that the engine has stored."""

@@ -1,6 +1,7 @@
 """Cores with an input log as their users have them: two of them, all killed and one started alone, over TLS, and wrong options."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,12 @@ import nkeys  # type: ignore[import-untyped]
 import pytest
 import trustme
 
+from server.replication.log import Access
+from server.replication.log import address as log_address
+from server.rpc import following
+from server.rpc.access import BadOptionError
+from server.rpc.following import Joining
+from server.rpc.log_engine import AwayError, connect
 from tests.cli.processes import address_of, finished, running, until
 from tests.cli.run import evenhand
 from tests.cli.test_embedded_restart import decisions, places, shim
@@ -92,10 +99,14 @@ class Keys:
         )
 
 
-def seed(raw: bytes) -> bytearray:
-    """Return the seed of a user's key in the form of NATS."""
-    kind, user = 18 << 3, 20 << 3
-    data = bytes([kind | user >> 5, (user & 31) << 3]) + raw
+USER, ACCOUNT, OPERATOR = 20 << 3, 0, 14 << 3
+"""The kinds of keys of NATS."""
+
+
+def seed(raw: bytes, of: int = USER) -> bytearray:
+    """Return the seed of a key of a kind in the form of NATS."""
+    kind = 18 << 3
+    data = bytes([kind | of >> 5, (of & 31) << 3]) + raw
     crc = 0
     for byte in data:
         crc ^= byte << 8
@@ -128,6 +139,73 @@ def test_a_log_over_tls_with_credentials(tmp_path: Path) -> None:
         assert "authorization" in said(*authority)["why"].lower()
 
 
+def token(issuer: Any, subject: Any, name: str, **claims: Any) -> str:
+    """Return a JWT of NATS about a subject, signed by an issuer."""
+
+    def coded(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    body = {
+        "jti": name,
+        "iat": 1,
+        "iss": issuer.public_key.decode(),
+        "name": name,
+        "sub": subject.public_key.decode(),
+        "nats": {"version": 2, **claims},
+    }
+    head = {"typ": "JWT", "alg": "ed25519-nkey"}
+    text = ".".join(coded(json.dumps(one).encode()) for one in (head, body))
+    return f"{text}.{coded(issuer.sign(text.encode()))}"
+
+
+def creds(folder: Path) -> str:
+    """Write the file of a user's credentials, and return lines for a server that knows the user's account."""
+    operator, account, user, system = (
+        nkeys.from_seed(seed(letter * 32, of))
+        for letter, of in ((b"o", OPERATOR), (b"a", ACCOUNT), (b"u", USER), (b"s", ACCOUNT))
+    )
+    limits = {
+        "subs": -1,
+        "data": -1,
+        "payload": -1,
+        "imports": -1,
+        "exports": -1,
+        "wildcards": True,
+        "conn": -1,
+        "leaf": -1,
+    }
+    stored = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
+    own = token(account, user, "core", type="user", subs=-1, data=-1, payload=-1)
+    lines = "-----BEGIN NATS USER JWT-----", own, "------END NATS USER JWT------", ""
+    more = (
+        "-----BEGIN USER NKEY SEED-----",
+        bytes(user.seed).decode(),
+        "------END USER NKEY SEED------",
+    )
+    (folder / "core.creds").write_text("\n".join([*lines, *more, ""]))
+    (folder / "core.creds").chmod(0o600)
+    named = {"system": (system, limits), "cores": (account, limits | stored)}
+    known = "\n".join(
+        f"{key.public_key.decode()}: {token(operator, key, name, type='account', limits=most)}"
+        for name, (key, most) in named.items()
+    )
+    return (
+        f"operator: {token(operator, operator, 'op', type='operator')}\n"
+        f"system_account: {system.public_key.decode()}\n"
+        f"resolver: MEMORY\nresolver_preload {{ {known} }}"
+    )
+
+
+async def test_a_creds_file_opens_the_log(tmp_path: Path) -> None:
+    with engine(tmp_path, creds(tmp_path)) as nats:
+        text = (tmp_path / "core.creds").read_text()
+        link = await connect(Access(log_address(nats.url), text), "core")
+        assert (await link.tail()).last == 0
+        await link.close()
+        with pytest.raises(AwayError, match=r"(?i)authorization"):
+            await connect(Access(log_address(nats.url)), "core")
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -148,3 +226,16 @@ def test_options_of_the_log_that_cannot_be_used_are_refused(
     ended = finished(*ANY, *options, folder=tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert why in " ".join(ended.stderr.split())
+
+
+def test_without_the_client_of_nats_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> None:
+        assert name == "nats"
+
+    joining = Joining(log="nats://127.0.0.1")
+    joining.check(traced=False)
+    monkeypatch.setattr(following, "find_spec", missing)
+    with pytest.raises(BadOptionError, match=r"pip install 'evenhand\[ha\]'"):
+        joining.check(traced=False)

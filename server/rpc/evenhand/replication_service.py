@@ -40,7 +40,7 @@ class ReplicationService:
                 f"the state of version {request.version!r} has other fields than that of {self._feed.version}: "
                 "start both cores with one version, or compare the versions by an input trace (`evenhand replay`)",
             )
-        if len(self._feed.followers) >= FOLLOWERS_MAX:
+        if sum(not one.is_log for one in self._feed.followers) >= FOLLOWERS_MAX:
             raise too_many("followers", FOLLOWERS_MAX)
         wake = asyncio.Event()
         follower = Follower(request.name or CALLER.get().name, wake.set)
@@ -105,6 +105,7 @@ class ReplicationService:
             followers=[
                 pb.FollowerState(name=one.name, sent_position=one.position)
                 for one in self._feed.followers
+                if not one.is_log
             ],
             log=None if replica.log is None else pb.LogState(**asdict(replica.log)),
         )
