@@ -41,7 +41,8 @@ def write(at: int, by: str, epoch: int, holder: str = "") -> Line:
 
 
 def core(at: int, name: str, state: str, decided: tuple[str, ...] = (), **facts: Any) -> Line:
-    more = {"due_ms": 0, "difference": "", "decided_at": at, **facts}
+    level = state == FOLLOWER
+    more = {"due_ms": 0, "difference": "", "decided_at": at, "level": level, **facts}
     return line(at, "core", core=name, state=state, decided=dict.fromkeys(decided, at), **more) | {
         "now_ms": at
     }

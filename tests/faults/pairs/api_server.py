@@ -8,7 +8,6 @@ victim; `write` for each request that may change something; `lease` for each lea
 import asyncio
 import json
 import random
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from tests.kubernetes.kube import Object
 
 RUNS_FOR: Final = "evenhand.test/runs-for"
 KEPT: Final = 5_000
-"""Number of past events that a watch may begin with; an older version is answered with 410."""
+"""The least number of past events that a watch may begin with; an older version is answered with 410."""
 QUIET_S: Final = 30.0
 """Seconds without an event after which a watch sends a bookmark."""
 STARTS_S: Final = (0.02, 0.2)
@@ -43,7 +42,8 @@ class ApiServer:
         self._version = 0
         self._is_over = False
         self._made = 0
-        self._events: deque[tuple[int, str, str, bytes]] = deque(maxlen=KEPT)
+        self._events: list[tuple[str, str, bytes]] = []
+        """The last events, one for each version: the plural of the kind, the namespace, and the line of a watch."""
         self._changed = asyncio.Event()
 
     @property
@@ -88,7 +88,7 @@ class ApiServer:
             return Answer(body=found) if found else status(404, "not found")
         if asked.query.get("watch"):
             since = int(asked.query["resourceVersion"])
-            if self._events and since + 1 < self._events[0][0]:
+            if since < self._version - len(self._events):
                 return status(410, "too old")
             return Answer(flow=self._watch(plural, namespace, since))
         items = [one for there, one in self.objects.items() if _is_in(there, plural, namespace)]
@@ -96,10 +96,11 @@ class ApiServer:
 
     async def _watch(self, plural: str, namespace: str, since: int) -> AsyncIterator[bytes]:
         while not self._is_over:
-            for version, there, within, line in list(self._events):
-                if version > since and there == plural and namespace in {"", within}:
-                    yield line
+            new = self._events[len(self._events) - (self._version - since) :]
             since = self._version
+            for there, within, line in new:
+                if there == plural and namespace in {"", within}:
+                    yield line
             try:
                 async with asyncio.timeout(QUIET_S):
                     while self._version == since and not self._is_over:
@@ -155,7 +156,9 @@ class ApiServer:
             if holder:
                 self.epochs[holder] = epoch
             self._journal.write("lease", holder=item["spec"]["holderIdentity"], epoch=epoch)
-        self._events.append((self._version, key[0], key[1], _line(change, item)))
+        self._events.append((key[0], key[1], _line(change, item)))
+        if len(self._events) > 2 * KEPT:
+            del self._events[:KEPT]
         self._changed.set()
         self._changed.clear()
 

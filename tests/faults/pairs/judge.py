@@ -12,7 +12,7 @@ from tests.faults.kubernetes import judge as of_cluster
 from tests.faults.kubernetes.evidence import ClusterEvidence
 from tests.faults.pairs.cluster import DELAY_S
 from tests.faults.pairs.evidence import PairsEvidence
-from tests.faults.pairs.observer import FOLLOWER, LEADER
+from tests.faults.pairs.observer import LEADER
 from tests.faults.pairs.schedule import ENDED, KILLED
 
 WAIT_MS: Final = 12_000
@@ -107,24 +107,24 @@ def diverged(evidence: PairsEvidence) -> Iterator[str]:
 
 
 def decision_lost(evidence: PairsEvidence) -> Iterator[str]:
-    """Yield the decisions that a follower lacks at a position at which its leader had them, and those that a core loses when it leads.
+    """Yield the decisions that a level follower lacks although its leader had them, and those that a core loses when it leads.
 
-    A core that was started again has what its leader, or its saved state, gives it.
+    A core that was started again, and one whose leader said something since, has what its leader gives it.
     """
     last: dict[str, Line] = {}
     for line in evidence.of("core", "started"):
         if line["kind"] == "started":
             last.pop(line["name"], None)
             continue
-        before = last.get(line["core"])
-        if before is not None and line["state"] == LEADER and before["state"] in {LEADER, FOLLOWER}:
-            yield from _lost(before, line)
-        others = [one for core, one in last.items() if core != line["core"]]
-        for other in others if line["state"] == FOLLOWER else ():
-            if other["state"] == LEADER and other["decided_at"] <= line["decided_at"]:
+        core, state = line["core"], line["state"]
+        others = [one for name, one in last.items() if name != core and one["state"] == LEADER]
+        if state == LEADER and core in last and not any(o["at"] > last[core]["at"] for o in others):
+            yield from _lost(last[core], line)
+        for other in others if line["level"] else ():
+            if other["decided_at"] <= line["decided_at"]:
                 yield from _lost(other, line)
-        if line["state"]:
-            last[line["core"]] = line
+        if state == LEADER or line["level"]:
+            last[core] = line
 
 
 def _lost(before: Line, after: Line) -> Iterator[str]:
@@ -144,7 +144,7 @@ def timer_restarted(evidence: PairsEvidence) -> Iterator[str]:
                 known.clear()
             case "started":
                 known.pop(line["name"], None)
-            case "core" if line["due_ms"] and line["state"] == FOLLOWER:
+            case "core" if line["due_ms"] and line["level"]:
                 known.setdefault(line["core"], line["due_ms"])
             case "core" if line["state"] == LEADER:
                 late = line["due_ms"] - known.get(line["core"], line["due_ms"])

@@ -42,15 +42,12 @@ class Seen:
     """The instant at which the lowered quota is enforced, 0 when none is."""
     decided: dict[str, int] = field(default_factory=dict)
     """The recent decisions, with the instant of each in Unix milliseconds."""
+    level: bool = False
+    """Whether the core has joined its leader, and has all that the leader is known to have had."""
     decided_at: int = 0
     """The position of the state that has these decisions."""
     now_ms: int = 0
     """The time of the core when it answered."""
-
-    @property
-    def is_level(self) -> bool:
-        """Return whether the core follows, and has all that its leader is known to have had."""
-        return self.state == FOLLOWER and self.position >= self.leader_position > 0
 
 
 class Observer:
@@ -76,10 +73,12 @@ class Observer:
 
     async def _asked(self, channel: grpc.aio.Channel) -> Seen:
         """Return what the core says."""
-        follows: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
+        replicas: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
         request = replication_pb2.GetReplicationRequest()
-        said = await follows.GetReplication(request, timeout=ANSWER_S)
+        said = await replicas.GetReplication(request, timeout=ANSWER_S)
         seen = Seen(said.state, said.position, said.leader_position, said.difference)
+        has_joined = said.state == FOLLOWER and said.heard_ms > 0
+        seen.level = has_joined and said.position >= said.leader_position
         since = decisions_pb2.ListDecisionsRequest(since_ms=time.time_ns() // 10**6 - RECENT_MS)
         decisions: Any = decisions_pb2_grpc.DecisionServiceStub(channel)
         answer = await decisions.ListDecisions(since, timeout=ANSWER_S)
@@ -94,5 +93,5 @@ class Observer:
 
 def _changed(new: Seen, old: Seen) -> bool:
     """Return whether a core said something new, besides its time and its positions while it leads."""
-    facts = ("state", "difference", "due_ms", "decided")
+    facts = ("state", "level", "difference", "due_ms", "decided")
     return any(getattr(new, name) != getattr(old, name) for name in facts)

@@ -197,7 +197,7 @@ class Run:
         if not kill.is_rash:
             await self._recovered()
         child = self.children[self._with_role(kill.role)]
-        is_level = any(one.seen.is_level for one in self.observers.values())
+        is_level = any(one.seen.level for one in self.observers.values())
         facts = {"name": child.name, "role": kill.role, "how": kill.how, "level": is_level}
         if not child.is_running:
             self.journal.write("missed", **facts)
@@ -263,7 +263,7 @@ class Run:
         return (
             all(child.is_running for child in self.children.values())
             and sorted(one.state for one in seen) == [FOLLOWER, LEADER]
-            and any(one.is_level for one in seen)
+            and any(one.level for one in seen)
             and bool(self.server.holder)
         )
 
@@ -305,7 +305,7 @@ class Run:
             self.users.make("low", {"cpu": "1"}, 0)
         pods = self.server.pods
         await self._until(lambda: all(one["spec"].get("nodeName") for one in pods()), PLACED_S)
-        found.api_says = {one["metadata"]["uid"]: one["spec"]["nodeName"] for one in pods()}
+        found.api_says = {one["metadata"]["uid"]: one["spec"].get("nodeName", "") for one in pods()}
         await asyncio.gather(*(self._ask(found, core) for core in CORES))
 
     async def _ask(self, found: PairsEvidence, core: str) -> None:
