@@ -298,7 +298,7 @@ class PlanCheckAnswer:
     @property
     def key(self) -> str:
         """Return the name under which the answer is packed."""
-        return f"check {self.check}"
+        return f"check {self.partition} {self.check}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +393,7 @@ class PlanCheckEnded:
     """The end of a plan check: the places of its pods need not be kept any longer."""
 
     check: str
+    partition: str
 
 
 @dataclass(frozen=True, slots=True)

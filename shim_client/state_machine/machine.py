@@ -221,7 +221,7 @@ def _refused(state: State, session: CoreSession, decision: PodRefused) -> None:
 
 
 def _end_check(state: State, decision: PlanCheckEnded) -> None:
-    promises.end(state, decision.check)
+    promises.end(state, decision.partition, decision.check)
 
 
 _DECISIONS: dict[type, Callable[[State, Any], None]] = {

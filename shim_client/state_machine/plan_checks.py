@@ -25,7 +25,7 @@ def asked(state: State, check: PlanCheck) -> None:
     with _without(state, check.victims):
         refused = tuple(_refusals(state, check))
     if refused:
-        promises.end(state, check.check)
+        promises.end(state, check.partition, check.check)
         around.version, attached.version, state.outlook = before  # everything is counted as before
     state.session_of(check.partition).reports.append(
         PlanCheckAnswer(check.check, check.partition, refused)
@@ -44,7 +44,7 @@ def _refusals(state: State, check: PlanCheck) -> Iterator[tuple[str, str]]:
         if why or pod is None:
             yield key, why
         else:
-            promises.keep(state, pod, node, check.check)
+            promises.keep(state, pod, node, (check.partition, check.check))
 
 
 def _obstacle(state: State, pod: PodRecord | None, node: str) -> str:

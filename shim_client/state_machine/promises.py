@@ -12,34 +12,35 @@ from shim_client.state_machine import settling, volume_matching
 from shim_client.state_machine.state import CoreSession, PodRecord, State
 
 
-def keep(state: State, pod: PodRecord, node: str, check: str) -> None:
-    """Keep a place on a node for a pod. The node must suit the pod."""
+def keep(state: State, pod: PodRecord, node: str, check: tuple[str, str]) -> None:
+    """Keep a place on a node for a pod. The node must suit the pod. ``check`` has the partition and the id of the plan check."""
     pod.promise, pod.promised = check, node
     state.promises.setdefault(check, []).append(pod.facts.ref.uid)
     settling.settle(state, pod, node)
     volume_matching.pledge(state, pod, volume_matching.plan(state, pod, node) or {})
 
 
-def end(state: State, check: str) -> None:
-    """Give up all places that are kept for a check.
+def end(state: State, partition: str, check: str) -> None:
+    """Give up all places that are kept for a check. The core numbers the checks of each partition by themselves.
 
     An unknown check is ignored.
     """
-    for uid in state.promises.pop(check, ()):
+    for uid in state.promises.pop((partition, check), ()):
         pod = state.pods.get(uid)
-        if pod is not None and pod.promise == check:
+        if pod is not None and pod.promise == (partition, check):
             _give_up(state, pod)
 
 
 def end_of(state: State, pod: PodRecord) -> None:
     """Give up the place that is kept for a pod, if there is one."""
+    if pod.promise is None:
+        return
     kept = state.promises.get(pod.promise)
     if kept is not None:
         kept.remove(pod.facts.ref.uid)
         if not kept:
             del state.promises[pod.promise]
-    if pod.promise:
-        _give_up(state, pod)
+    _give_up(state, pod)
 
 
 def resettle(state: State, node: str) -> None:
@@ -60,7 +61,7 @@ def end_all(state: State, session: CoreSession) -> None:
 
 
 def _give_up(state: State, pod: PodRecord) -> None:
-    pod.promise = pod.promised = ""
+    pod.promise, pod.promised = None, ""
     if not pod.node:
         settling.unsettle(state, pod)
         volume_matching.release(state, pod.facts.ref.uid)

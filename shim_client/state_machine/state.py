@@ -164,8 +164,8 @@ class PodRecord:
     """The capacity that evictions free for the pod while it waits."""
     demanded: Demands | None = None
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""
-    promise: str = ""
-    """The plan check because of which the pod is counted on its planned node; empty if there is none."""
+    promise: tuple[str, str] | None = None
+    """The partition and id of the plan check because of which the pod is counted on its planned node, or None."""
     promised: str = ""
     """The node on which the pod is counted because of that plan check; empty if there is none."""
     said: tuple[str, str] | None = None
@@ -263,8 +263,8 @@ class State:
     """Whether the cluster serves PodGroups to the shim."""
     budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
-    promises: dict[str, list[str]] = field(default_factory=dict)
-    """By plan check, the uids of the pods whose places are kept (see `promises`)."""
+    promises: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """By partition and plan check, the uids of the pods whose places are kept (see `promises`)."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     attachments: Attachments = field(default_factory=Attachments)
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)

@@ -274,13 +274,13 @@ def _plan_checks(response: si_pb2.AllocationResponse) -> Iterator[PlanCheck | Pl
 
     A check that did both needs no answer.
     """
-    begun = {check.checkID for check in response.planChecks}
-    ended = {end.checkID for end in response.endedPlanChecks}
+    begun = {(check.partitionName, check.checkID) for check in response.planChecks}
+    ended = {(end.partitionName, end.checkID) for end in response.endedPlanChecks}
     for end in response.endedPlanChecks:
-        if end.checkID not in begun:
-            yield PlanCheckEnded(end.checkID)
+        if (end.partitionName, end.checkID) not in begun:
+            yield PlanCheckEnded(end.checkID, end.partitionName)
     for check in response.planChecks:
-        if check.checkID not in ended:
+        if (check.partitionName, check.checkID) not in ended:
             yield PlanCheck(
                 check.checkID,
                 check.partitionName,

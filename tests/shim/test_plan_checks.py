@@ -1,6 +1,7 @@
 """Plan checks: whether pods would fit on their nodes if the victims were gone, and the places that are kept after a yes (design 1.8)."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,10 +69,23 @@ def test_a_kept_place_counts_for_other_pods_until_the_check_ends() -> None:
     assert ask(story, check("1", "a@n1")) == {}
     assert see(story, apart("b")) == ([], ["n1"])
     story.forget()
-    story.hear(PlanCheckEnded("1"))
+    story.hear(PlanCheckEnded("1", "default"))
     story.seconds(1)
     constraints = story.last_pod().constraints
     assert constraints is None or not constraints.excluded_nodes
+
+
+def test_checks_of_two_partitions_may_have_the_same_name() -> None:
+    """Cores number the checks of each partition by themselves."""
+    story = started()
+    story.see(apart("a"), pod("b"))
+    one, other = check("1", "a@n1"), replace(check("1", "b@n2"), partition="gpu")
+    assert ask(story, one) == {}
+    assert ask(story, other) == {}
+    first, second = [one for one in story.reports if isinstance(one, PlanCheckAnswer)]
+    assert first.key != second.key
+    story.hear(PlanCheckEnded("1", "gpu"))
+    assert see(story, apart("c")) == ([], ["n1"])
 
 
 def test_a_pod_whose_place_is_kept_is_bound_there() -> None:
@@ -81,7 +95,7 @@ def test_a_pod_whose_place_is_kept_is_bound_there() -> None:
     story.hear(Placed("uid-a", "n1"))
     assert [(one.pod.uid, one.node) for one in story.binds()] == [("uid-a", "n1")]
     assert not story.mirror.state.promises
-    story.hear(PlanCheckEnded("1"))  # comes after the placement, and changes nothing
+    story.hear(PlanCheckEnded("1", "default"))  # comes after the placement, and changes nothing
     assert see(story, apart("b")) == ([], ["n1"])
 
 
@@ -167,7 +181,7 @@ def test_a_second_check_of_a_pod_replaces_the_first() -> None:
     story.see(apart("a"))
     assert ask(story, check("1", "a@n1")) == {}
     assert ask(story, check("2", "a@n2")) == {}
-    story.hear(PlanCheckEnded("1"))
+    story.hear(PlanCheckEnded("1", "default"))
     assert see(story, apart("b")) == ([], ["n2"])
 
 
@@ -180,7 +194,7 @@ def test_a_volume_that_the_agreement_relies_on_is_kept() -> None:
     story.see(wants("a", "c"), wants("b", "d"))
     assert ask(story, check("1", "a@n1")) == {}
     assert list(ask(story, check("2", "b@n1"))) == ["b"]
-    story.hear(PlanCheckEnded("1"))
+    story.hear(PlanCheckEnded("1", "default"))
     assert ask(story, check("3", "b@n1")) == {}
 
 
@@ -223,7 +237,7 @@ def test_answers_are_those_for_a_cluster_without_the_victims(seed: int) -> None:
             assert refused.get(one["metadata"]["name"], "") == why, (pairs, victims)
             if not why:
                 left.append({**one, "spec": {**one["spec"], "nodeName": at}})
-        story.hear(PlanCheckEnded(str(turn)))
+        story.hear(PlanCheckEnded(str(turn), "default"))
         fresh = started(*running)
         fresh.see(*waiting)
         assert counts(story) == counts(fresh)
