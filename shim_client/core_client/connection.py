@@ -232,13 +232,14 @@ class Connection:
     ) -> None:
         """Make a connection to one of the cores. The credentials of the first core are used for all of them.
 
-        `session_name` returns a name that no session had before, or "" for a session that no other core can continue.
+        `session_name` returns a name that no session had before, or "" for a session that no other core can continue. It is
+        not called if there is only one core.
         """
         self._addresses = tuple(addresses)
         self._registration = registration
         self._sleep = sleep
         self._wait = wait
-        self._session_name = session_name
+        self._session_name = session_name if len(addresses) > 1 else str
         self._epoch = 0
         self._session: Session | None = None
         self._broken = ""

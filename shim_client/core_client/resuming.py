@@ -32,7 +32,10 @@ Pack = Callable[[Iterable[Any], str], Iterator[Any]]
 class Stream:
     """One stream of a session: reports that wait, messages that were made, and the number of the last response."""
 
-    def __init__(self, pack: Pack, greeting: Callable[..., Any], rm_id: str) -> None:
+    def __init__(
+        self, pack: Pack, greeting: Callable[..., Any], rm_id: str, kept_bytes_max: int
+    ) -> None:
+        """Make a stream that keeps written messages up to this size, in bytes."""
         self.waiting = Outbox()
         self.received = 0
         """The number of the last response that was processed."""
@@ -41,6 +44,7 @@ class Stream:
         self._pack = pack
         self._greeting = greeting
         self._rm_id = rm_id
+        self._kept_bytes_max = kept_bytes_max
         self._made = 0
         self._written = 0
         self._kept: deque[tuple[Any, int]] = deque()
@@ -69,7 +73,7 @@ class Stream:
         self._kept.append((message, size))
         self._kept_bytes += size
         self._made += 1
-        while self._kept_bytes > KEPT_BYTES_MAX and self._oldest() <= self._written:
+        while self._kept_bytes > self._kept_bytes_max and self._oldest() <= self._written:
             self._kept_bytes -= self._kept.popleft()[1]
 
     def _oldest(self) -> int:
@@ -89,10 +93,16 @@ class Progress:
     """The progress of one session."""
 
     def __init__(self, name: str, rm_id: str) -> None:
+        """Make the progress of a session that begins. Without a name the session cannot be resumed, and keeps no messages."""
         self.name = name
-        self.nodes = Stream(packing.node_requests, si_pb2.NodeRequest, rm_id)
-        self.applications = Stream(packing.application_requests, si_pb2.ApplicationRequest, rm_id)
-        self.allocations = Stream(packing.allocation_requests, si_pb2.AllocationRequest, rm_id)
+        most = KEPT_BYTES_MAX if name else 0
+        self.nodes = Stream(packing.node_requests, si_pb2.NodeRequest, rm_id, most)
+        self.applications = Stream(
+            packing.application_requests, si_pb2.ApplicationRequest, rm_id, most
+        )
+        self.allocations = Stream(
+            packing.allocation_requests, si_pb2.AllocationRequest, rm_id, most
+        )
 
     def stream_of(self, report: Report) -> Stream:
         """Return the stream on which a report is sent."""
