@@ -3,9 +3,10 @@
 When a core does not answer, the gRPC channel waits longer after each attempt. When a core answers and then drops
 every session, this module waits longer after each attempt.
 
-If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim. When that
-session is lost, the shim goes to the next core. The shim has at most one session. Before it registers at the next core, the
-streams of the old session are closed, and the state machine has handled its end (design 7.2).
+If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim. Cores that lead
+already, because another shim used them, come first. When that session is lost, the shim goes to the next core. The shim has at most
+one session. Before it registers at the next core, the streams of the old session are closed, and the state machine has handled its
+end (design 7.2).
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ core, a thread of gRPC answers pings, so that a core with a long decision is not
 HEALTH_SECONDS_MAX = 1.0
 """Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
 SERVICE = "si.v1.Scheduler"
+LEADER = "leader"
+"""The name in the health service of a core that serves while the core leads."""
 
 _PASSING = frozenset(
     {
@@ -275,6 +278,8 @@ class Connection:
                 _Core(one, await stack.enter_async_context(one.channel(quick=is_quick)))
                 for one in self._addresses
             ]
+            if is_quick:
+                cores = await _leaders_first(cores)
             while True:
                 try:
                     ended = await self._one_round(cores, listener)
@@ -481,6 +486,33 @@ class Connection:
         )
         self._registration = replace(self._registration, forget=False)
         return answer
+
+
+async def _leaders_first(cores: Sequence[_Core]) -> list[_Core]:
+    """Return the cores that lead already, then the others, each in the order of the list.
+
+    A core that leads has the state of its manager. Another core of the list may have less, for example because it was just started.
+    """
+    leads = await asyncio.gather(*map(_leads, cores))
+    return [
+        one
+        for wanted in (True, False)
+        for one, led in zip(cores, leads, strict=True)
+        if led is wanted
+    ]
+
+
+async def _leads(core: _Core) -> bool:
+    """Return whether a core says that it leads. Return False for a core that does not answer, or that does not know the question."""
+    stub: Any = health_pb2_grpc.HealthStub(core.channel)
+    request = health_pb2.HealthCheckRequest(service=LEADER)
+    try:
+        answer = await stub.Check(
+            request, metadata=core.address.metadata(), timeout=HEALTH_SECONDS_MAX
+        )
+    except AioRpcError:
+        return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 def _refused(where: str, error: AioRpcError) -> Exception:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from si.v1 import si_pb2, si_pb2_grpc
 
@@ -33,12 +34,20 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self.allocations: dict[str, si_pb2.Allocation] = {}
         self.synced = 0
         self._outboxes: dict[str, asyncio.Queue[Any]] = {}
+        self.leads: bool | None = None
+        """Whether the health service says that this core leads; None: there is no health service."""
         self._server: grpc.aio.Server | None = None
         self.port = 0
 
     async def start(self, port: int = 0) -> str:
         self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         si_pb2_grpc.add_SchedulerServicer_to_server(self, self._server)
+        if self.leads is not None:
+            found = health.HealthServicer()
+            found.set("si.v1.Scheduler", health_pb2.HealthCheckResponse.SERVING)
+            status = health_pb2.HealthCheckResponse
+            found.set("leader", status.SERVING if self.leads else status.NOT_SERVING)
+            health_pb2_grpc.add_HealthServicer_to_server(found, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         await self._server.start()
         return f"127.0.0.1:{self.port}"

@@ -69,6 +69,21 @@ async def test_the_first_core_that_serves_is_used(
     assert (len(one.registrations), len(two.registrations)) == (1, 0)
 
 
+async def test_a_core_that_leads_already_is_used_before_the_first_of_the_list(
+    cluster: EmbeddedCluster,
+) -> None:
+    """Another shim used it, so it has the state; the first core of the list may have been just started."""
+    one, two = FakeCore(), FakeCore()
+    one.leads, two.leads = False, True
+    await one.start()
+    await two.start()
+    async with running(cluster, one.port, two.port):
+        await until(lambda: two.synced == 1)
+    await one.stop()
+    await two.stop()
+    assert not one.registrations
+
+
 async def test_when_a_core_is_gone_the_next_one_gets_everything(
     cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
 ) -> None:
