@@ -296,15 +296,18 @@ class Followed:
         self._is_cut = True
         self._moved = asyncio.Event()
 
-    def begin(self, leader: str, data: bytes) -> None:
-        """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError."""
+    def begin(self, leader: str, data: bytes, ahead: int = 0) -> None:
+        """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError.
+
+        ``ahead`` is the number of events and ticks by which the leader is known to be ahead of the checkpoint.
+        """
         header = self._applier.begin(data)
         self._sessions.kept.clear()
         self._sessions.follow(self._managers())
         self._is_cut = False
         self.replica.state, self.replica.leader = State.FOLLOWER, leader
         self.replica.joined += 1
-        self.heard(header.position)
+        self.heard(header.position + ahead)
         self._pump.wake_watchers()
         _log.info("follows", leader=leader, position=header.position, bytes=len(data))
 

@@ -89,8 +89,11 @@ class LogWay:
 
     async def _follow(self, link: Link) -> None:
         self._back()
-        if not self._reader.is_joined:
-            await self._reader.join(link)
+        last = self._state.last_sequence = await link.last()
+        if self._reader.is_joined:
+            self._followed.heard(self._feed.position + (self._reader.at < last))
+        else:
+            await self._reader.join(link, last)
         async with aclosing(link.read(self._reader.at, SILENT_S)) as found:
             async for message in found:
                 if message is None:
@@ -107,7 +110,7 @@ class LogWay:
         self._followed.heard(self._feed.position)
 
     async def _take(self, message: Message) -> None:
-        await self._reader.take(message)
+        await self._reader.take(message, self._state.last_sequence)
         self._state.sequence = self._reader.at
         self._state.last_sequence = max(self._state.last_sequence, self._reader.at)
         self._state.leader = self._reader.leader
@@ -335,8 +338,11 @@ class _Reader:
         self.leader = ""
         """The name of the core that leads in that term."""
 
-    async def join(self, link: Link) -> None:
-        """Take over the newest checkpoint that can be read. Raise LostError if there is none."""
+    async def join(self, link: Link, last: int) -> None:
+        """Take over the newest checkpoint that can be read. Raise LostError if there is none.
+
+        ``last`` is the number of the last message that is known to be in the log. A core that has not read it counts as behind.
+        """
         tail = await link.tail()
         why = "it has no checkpoint yet"
         for held in await link.checkpoints():
@@ -346,7 +352,7 @@ class _Reader:
                 continue
             data = await link.fetch(held)
             try:
-                self._followed.begin(self._label, data)
+                self._followed.begin(self._label, data, ahead=int(mark.after < last))
             except BadCheckpointError as error:
                 self._bad.add(held.version)
                 why = f"the checkpoint cannot be read: {error}"
@@ -357,8 +363,11 @@ class _Reader:
             return
         raise LostError(why)
 
-    async def take(self, message: Message) -> None:
-        """Give the core the input of a message. Raise LostError if the message does not follow the state of this core."""
+    async def take(self, message: Message, last: int) -> None:
+        """Give the core the input of a message. Raise LostError if the message does not follow the state of this core.
+
+        ``last`` is the number of the last message that is known to be in the log.
+        """
         if message.sequence <= self.at:
             return
         if message.sequence != self.at + 1:
@@ -369,7 +378,7 @@ class _Reader:
         elif message.term and message.term != self.term:
             raise LostError(f"message {message.sequence} is of another term")
         elif found is not None:
-            await self._followed.apply(found)
+            await self._followed.apply(found, found.position + (message.sequence < last))
         self.at = message.sequence
 
     def _begin(self, begun: Begun) -> None:

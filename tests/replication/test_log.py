@@ -16,7 +16,7 @@ from server.replication import feed as feeding
 from server.replication import log
 from server.replication.feed import Feed
 from server.rpc import log_engine, log_way
-from server.rpc.following import State
+from server.rpc.following import Replica, State
 from server.rpc.log_engine import Link
 from si.v1 import si_pb2 as si
 from tests.faults.counts import Counts, make
@@ -114,6 +114,32 @@ async def test_a_leader_decides_while_its_log_is_away_and_catches_up_with_a_chec
         await same(leader, follower)
         assert (await replication(leader)).log.gaps > before
         assert (await replication(follower)).log.why == ""
+
+
+async def test_a_core_that_reads_a_log_is_not_level_before_its_end(
+    nats: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a checkpoint from the middle, it counts as behind until it has read the last message."""
+    found: list[bool] = []
+    heard = Replica.heard
+
+    def note(replica: Replica, leader_position: int, position: int, now: int) -> None:
+        heard(replica, leader_position, position, now)
+        if len(positions) == 1:
+            found.append(position < positions[0] and position >= replica.leader_position)
+
+    positions: list[int] = []
+    async with serving(log=nats.url) as leader:
+        stream = await leader.ready()
+        for _ in range(5):
+            await place(stream)
+        await said(leader, lambda one: one.position == leader.endpoint.feed.position)
+        monkeypatch.setattr(Replica, "heard", note)
+        positions.append(leader.endpoint.feed.position)
+        async with serving(log=nats.url) as follower:
+            await same(leader, follower)
+    assert len(found) > 3
+    assert not any(found)
 
 
 async def test_a_former_leader_is_refused_and_ends_the_streams_of_its_manager(
