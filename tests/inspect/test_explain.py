@@ -507,7 +507,7 @@ def test_a_partition_can_be_named() -> None:
     assert explain(world, "run-1", "default").kind == "allocation"
     found = explain(world, "run-1", "nowhere")
     assert found.kind == "unknown"
-    assert said(found, "Partition nowhere is not configured; there are default.")
+    assert said(found, "Partition 'nowhere' is not configured; there are default.")
 
 
 def test_what_runs_says_in_which_type_its_queue_uses_most_and_of_what() -> None:
