@@ -159,16 +159,13 @@ def known(world: Spread) -> set[str]:
 
 def state_of(world: Spread, group: str) -> set[str]:
     """Return the pods that a core has by the reports that it got."""
-    found: set[str] = set()
+    found: dict[str, str] = {}
     for report in world.told[group]:
         match report:
-            case PodReport(key=key, application=id_) if id_ != APPLICATION:
-                found.add(key)
+            case PodReport(key=key, application=id_, node=node_id) if id_ != APPLICATION:
+                found[key] = node_id
             case PodRelease(key=key):
-                found.discard(key)
+                found.pop(key, None)
             case NodeReport(node=name, action=NodeAction.DECOMISSION):
-                on = {
-                    r.key for r in world.told[group] if isinstance(r, PodReport) and r.node == name
-                }
-                found -= on
-    return found & known(world)
+                found = {key: node_id for key, node_id in found.items() if node_id != name}
+    return found.keys() & known(world)
