@@ -134,7 +134,7 @@ def test_the_page_states_this_budget() -> None:
 
 def test_the_manifest_has_capacity_for_the_cluster_that_the_page_names() -> None:
     page = (ROOT / "docs" / "overload.md").read_text()
-    found = re.search(r"fits ([\d,]+)\s+nodes and ([\d,]+)\s+pods", page)
+    found = re.search(r"is enough for ([\d,]+)\s+nodes and ([\d,]+)\s+pods", page)
     assert found is not None
     nodes, pods = (int(number.replace(",", "")) for number in found.groups())
     manifest = (ROOT / "deploy" / "core.yaml").read_text()
