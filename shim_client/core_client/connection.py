@@ -56,6 +56,7 @@ CHANNEL_OPTIONS = (
 
 QUICK_OPTIONS = (
     *CHANNEL_OPTIONS[:3],
+    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.keepalive_time_ms", 400),
     ("grpc.keepalive_timeout_ms", 700),
     ("grpc.http2.ping_timeout_ms", 700),
@@ -197,12 +198,25 @@ class Listener(Protocol):
 Sleep = Callable[[float], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
 class _Core:
     """A core with its open channel."""
 
-    address: CoreAddress
-    channel: Channel
+    def __init__(self, address: CoreAddress, *, quick: bool) -> None:
+        self.address = address
+        self._quick = quick
+        self.channel: Channel = address.channel(quick=quick)
+        self.has_failed = False
+        """Whether the core gave no session at the last attempt."""
+
+    async def renew(self) -> None:
+        """Open another channel. A channel whose attempts to connect failed refuses calls for a moment, even if the core is there again."""
+        await self.close()
+        self.channel = self.address.channel(quick=self._quick)
+        self.has_failed = False
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self.channel.close()
 
     @property
     def stub(self) -> SchedulerAsyncStub:
@@ -274,10 +288,9 @@ class Connection:
         pause = PAUSE_SECONDS_FIRST
         async with AsyncExitStack() as stack:
             is_quick = len(self._addresses) > 1
-            cores = [
-                _Core(one, await stack.enter_async_context(one.channel(quick=is_quick)))
-                for one in self._addresses
-            ]
+            cores = [_Core(one, quick=is_quick) for one in self._addresses]
+            for core in cores:
+                stack.push_async_callback(core.close)
             if is_quick:
                 cores = await _leaders_first(cores)
             while True:
@@ -314,8 +327,12 @@ class Connection:
 
     async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
         """Look whether one of several cores serves, and hold a session with it. Raises EpochOldError, SupersededError."""
+        if core.has_failed:
+            await core.renew()
+        core.has_failed = True
         try:
             await self._look_after(core)
+            core.has_failed = False
             return await self._one_session(core, listener)
         except EpochOldError:
             raise
@@ -511,6 +528,7 @@ async def _leads(core: _Core) -> bool:
             request, metadata=core.address.metadata(), timeout=HEALTH_SECONDS_MAX
         )
     except AioRpcError:
+        core.has_failed = True
         return False
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
