@@ -220,7 +220,7 @@ class Endpoint:
                 self.feed.begin_term(self.replica.process)
                 self._scheduler.take([LeadershipTaken()], self.pump.now())
                 self.replica.leads.set()
-                following.watch(lambda: not len(self.sessions), self.sessions.fail)
+                following.watch(self.sessions.fail)
             await self.pump.run()
             await following.unwatch()
             self.sessions.presence.forget_all()

@@ -232,6 +232,11 @@ class Replica:
         self.log: LogState | None = None
         """The state of the input log, if the input reaches followers through one."""
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no manager has a stream to this core."""
+        return not self.streams()
+
     def heard(self, leader_position: int, position: int, now: int) -> None:
         """Note a message of the leader with its position, the position of this core, and the instant in Unix milliseconds."""
         self.leader_position, self.heard_ms = leader_position, now
@@ -266,11 +271,8 @@ class Way(Protocol):
     async def take_over(self) -> None:
         """Get what is missing of the input before this core leads. Take little time, even if nothing answers."""
 
-    async def lead(self, is_free: Callable[[], bool]) -> str:
-        """Return the name of another leader once this core no longer leads.
-
-        ``is_free`` returns whether no manager has a stream to this core.
-        """
+    async def lead(self) -> str:
+        """Return the name of another leader once this core no longer leads."""
 
     async def finish(self) -> None:
         """End `lead`: pass on what waits, within a short time."""
@@ -387,12 +389,9 @@ class Following:
             _log.info("leads", position=self._feed.position)
         self._ending.clear()
 
-    def watch(self, is_free: Callable[[], bool], end: Callable[[CallError], None]) -> None:
-        """Let this core follow again once another core leads. ``end`` ends the streams of managers with an error.
-
-        ``is_free`` returns whether no manager has a stream to this core.
-        """
-        self._leading = asyncio.create_task(self._lead(is_free, end))
+    def watch(self, end: Callable[[CallError], None]) -> None:
+        """Let this core follow again once another core leads. ``end`` ends the streams of managers with an error."""
+        self._leading = asyncio.create_task(self._lead(end))
 
     async def unwatch(self) -> None:
         """End `watch`."""
@@ -401,8 +400,8 @@ class Following:
             self._leading = None
             await self._way.finish()
 
-    async def _lead(self, is_free: Callable[[], bool], end: Callable[[CallError], None]) -> None:
-        other = await self._way.lead(is_free)
+    async def _lead(self, end: Callable[[CallError], None]) -> None:
+        other = await self._way.lead()
         self._replica.leads.clear()
         self._replica.state, self._replica.leader = State.FOLLOWER, other
         self._replica.heard_ms = 0
@@ -436,16 +435,17 @@ class Leaders:
     async def take_over(self) -> None:
         """Do nothing: a follower has what its leader sent."""
 
-    async def lead(self, is_free: Callable[[], bool]) -> str:
+    async def lead(self) -> str:
         """Return another core that leads, and whose state is newer than that of this core.
 
         As long as a manager has a stream to this core, this core continues to lead. If no manager has a stream to either core,
         the core with less input follows: it would otherwise replace the state of the manager's last core by an older one.
         """
+        replica = self._replica
         while True:
             await asyncio.sleep(WATCH_S)
             for other in self._joining.leaders:
-                if is_free() and self._is_newer(await self._asked(other)) and is_free():
+                if replica.is_free and self._is_newer(await self._asked(other)) and replica.is_free:
                     return other
 
     def _is_newer(self, other: pb.GetReplicationResponse) -> bool:

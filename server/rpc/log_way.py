@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from contextlib import aclosing, suppress
 from itertools import count
 from typing import Final
@@ -175,11 +174,11 @@ class LogWay:
         self._state.sequence = self._state.last_sequence = writer.at
         self._state.position = writer.position
 
-    async def lead(self, is_free: Callable[[], bool]) -> str:
+    async def lead(self) -> str:
         """Write the input of this core to the log. Return once another core has begun a term."""
         while True:
             try:
-                await self._write(is_free)
+                await self._write()
             except FencedError:
                 await self._leave()
                 return self._label
@@ -192,10 +191,10 @@ class LogWay:
             await self._leave()
             await self._rest()
 
-    async def _write(self, is_free: Callable[[], bool]) -> None:
+    async def _write(self) -> None:
         link = self._link or await self._connected()
         if self._writer is None:
-            await self._recover(link, is_free)
+            await self._recover(link)
         writer = self._writer
         assert writer is not None
         self._back()
@@ -205,16 +204,16 @@ class LogWay:
                 try:
                     await writer.write(link)
                 except RefusedError as error:
-                    await self._check(link, is_free)
+                    await self._check(link)
                     raise AwayError(f"a message was refused: {error}") from error
                 self._wrote(writer)
                 if await writer.is_idle(SILENT_S) and await link.last() != writer.at:
-                    await self._check(link, is_free)
+                    await self._check(link)
                     raise AwayError("the log has other messages than this core wrote")
         finally:
             await ended(keeper)
 
-    async def _check(self, link: Link, is_free: Callable[[], bool]) -> Tail:
+    async def _check(self, link: Link) -> Tail:
         """Return the end of the log. Raise FencedError if another core has begun a term since this core read or wrote last.
 
         If this core could not read which term was in force, it leads as long as a manager has a stream to it.
@@ -225,13 +224,13 @@ class LogWay:
         if process_of(tail.term) == self._process:
             return tail
         known = self._reader.term
-        if is_free() or (known and tail.term != known):
+        if self._followed.replica.is_free or (known and tail.term != known):
             raise FencedError
         return tail
 
-    async def _recover(self, link: Link, is_free: Callable[[], bool]) -> None:
+    async def _recover(self, link: Link) -> None:
         """Begin a term with a checkpoint, because the log lacks input of this core."""
-        tail = await self._check(link, is_free)
+        tail = await self._check(link)
         writer = _Writer(self._feed, self._next_term())
         try:
             mark = Mark(writer.term, tail.last, self._name, self._followed.now())

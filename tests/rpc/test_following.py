@@ -197,7 +197,7 @@ class Silent:
     async def take_over(self) -> None:
         return
 
-    async def lead(self, _is_free: Callable[[], bool]) -> str:
+    async def lead(self) -> str:
         await asyncio.Event().wait()
         return ""
 
