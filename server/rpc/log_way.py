@@ -66,10 +66,10 @@ class LogWay:
         self._name = name
         self._process = followed.replica.process
         self._numbers = count(1)
-        self._reader = _Reader(followed, feed, self._label)
+        self._state = followed.replica.log = LogState(self._label)
+        self._reader = _Reader(followed, feed, self._state)
         self._writer: _Writer | None = None
         self._link: Link | None = None
-        self._state = followed.replica.log = LogState(self._label)
         self._failures = 0
 
     async def follow(self) -> None:
@@ -88,31 +88,26 @@ class LogWay:
 
     async def _follow(self, link: Link) -> None:
         self._back()
-        last = self._state.last_sequence = await link.last()
+        state = self._state
+        state.last_sequence = await link.last()
         if self._reader.is_joined:
-            self._followed.heard(self._feed.position + (self._reader.at < last))
+            self._followed.heard(self._feed.position + (state.sequence < state.last_sequence))
         else:
-            await self._reader.join(link, last)
-        async with aclosing(link.read(self._reader.at, SILENT_S)) as found:
+            await self._reader.join(link)
+        async with aclosing(link.read(state.sequence, SILENT_S)) as found:
             async for message in found:
                 if message is None:
                     await self._look(link)
                     continue
-                await self._take(message)
+                await self._reader.take(message)
                 await asyncio.sleep(0)  # calls get their turn between two messages
 
     async def _look(self, link: Link) -> None:
         """Look up the end of the log. Raise AwayError if messages are there that were not delivered."""
         self._state.last_sequence = await link.last()
-        if self._state.last_sequence != self._reader.at:
+        if self._state.last_sequence != self._state.sequence:
             raise AwayError("the engine no longer delivers messages")
         self._followed.heard(self._feed.position)
-
-    async def _take(self, message: Message) -> None:
-        await self._reader.take(message, self._state.last_sequence)
-        self._state.sequence = self._reader.at
-        self._state.last_sequence = max(self._state.last_sequence, self._reader.at)
-        self._state.leader = self._reader.leader
 
     async def take_over(self) -> None:
         """Read the log to its end, and begin a term there, so that the leader before this one can write nothing more.
@@ -138,7 +133,7 @@ class LogWay:
             writer = _Writer(self._feed, self._next_term())
             begun = Begun(writer.term, self._name, self._feed.position, continues=True)
             try:
-                writer.begin(await link.append(beginning(begun), self._reader.at))
+                writer.begin(await link.append(beginning(begun), self._state.sequence))
             except RefusedError:
                 writer.close()
                 continue
@@ -148,16 +143,16 @@ class LogWay:
             self._lead_with(writer)
             return
         tail = await link.tail()
-        self._reader.at, self._reader.term = tail.last, tail.term
+        self._state.sequence, self._reader.term = tail.last, tail.term
 
     async def _read_to(self, link: Link, last: int) -> None:
-        if self._reader.at >= last:
+        if self._state.sequence >= last:
             return
-        async with aclosing(link.read(self._reader.at, SILENT_S)) as found:
+        async with aclosing(link.read(self._state.sequence, SILENT_S)) as found:
             async for message in found:
                 if message is not None:
-                    await self._take(message)
-                if self._reader.at >= last:
+                    await self._reader.take(message)
+                if self._state.sequence >= last:
                     return
 
     def _next_term(self) -> str:
@@ -165,12 +160,11 @@ class LogWay:
 
     def _lead_with(self, writer: "_Writer") -> None:
         self._writer = writer
-        self._reader.leave(writer.at, writer.term)
+        self._reader.leave(writer.term)
         self._state.leader = self._name
         self._wrote(writer)
 
     def _wrote(self, writer: "_Writer") -> None:
-        self._reader.at = writer.at
         self._state.sequence = self._state.last_sequence = writer.at
         self._state.position = writer.position
 
@@ -219,7 +213,7 @@ class LogWay:
         If this core could not read which term was in force, it leads as long as a manager has a stream to it.
         """
         tail = await link.tail()
-        if tail.last <= self._reader.at or not tail.term:
+        if tail.last <= self._state.sequence or not tail.term:
             return tail
         if process_of(tail.term) == self._process:
             return tail
@@ -318,29 +312,25 @@ class LogWay:
 
 
 class _Reader:
-    """The place in the log up to which this core has its input."""
+    """The place in the log up to which this core has its input. Its number and the leader there are kept in the state of the log."""
 
-    def __init__(self, followed: Followed, feed: Feed, label: str) -> None:
+    def __init__(self, followed: Followed, feed: Feed, state: LogState) -> None:
         self._followed = followed
         self._feed = feed
-        self._label = label
+        self._state = state
         self._assembly = Assembly()
         self._base = ""
         self._bad: set[str] = set()
         self._told = ""
         self.is_joined = False
-        """Whether the core has exactly the input up to the message ``at``."""
-        self.at = 0
-        """The number of the last message that was read, or written by this core."""
+        """Whether the core has exactly the input up to the last message that was read."""
         self.term = ""
-        """The term of that message."""
-        self.leader = ""
-        """The name of the core that leads in that term."""
+        """The term of the last message that was read, or written by this core."""
 
-    async def join(self, link: Link, last: int) -> None:
+    async def join(self, link: Link) -> None:
         """Take over the newest checkpoint that can be read. Raise LostError if there is none.
 
-        ``last`` is the number of the last message that is known to be in the log. A core that has not read it counts as behind.
+        A core that has not read the last message that is known to be in the log counts as behind.
         """
         tail = await link.tail()
         why = "it has no checkpoint yet"
@@ -350,35 +340,37 @@ class _Reader:
                 why = "no checkpoint fits the messages that are there"
                 continue
             data = await link.fetch(held)
+            ahead = int(mark.after < self._state.last_sequence)
             try:
-                self._followed.begin(self._label, data, ahead=int(mark.after < last))
+                self._followed.begin(self._state.address, data, ahead)
             except BadCheckpointError as error:
                 self._bad.add(held.version)
                 why = f"the checkpoint cannot be read: {error}"
                 continue
             self._assembly = Assembly()
             self._base, self._told, self.is_joined = held.version, "", True
-            self.at, self.term, self.leader = mark.after, mark.term, mark.leader
+            self.term = mark.term
+            self._state.sequence, self._state.leader = mark.after, mark.leader
             return
         raise LostError(why)
 
-    async def take(self, message: Message, last: int) -> None:
-        """Give the core the input of a message. Raise LostError if the message does not follow the state of this core.
-
-        ``last`` is the number of the last message that is known to be in the log.
-        """
-        if message.sequence <= self.at:
+    async def take(self, message: Message) -> None:
+        """Give the core the input of a message. Raise LostError if the message does not follow the state of this core."""
+        state = self._state
+        if message.sequence <= state.sequence:
             return
-        if message.sequence != self.at + 1:
-            raise LostError(f"messages {self.at + 1} to {message.sequence - 1} are missing")
+        if message.sequence != state.sequence + 1:
+            raise LostError(f"messages {state.sequence + 1} to {message.sequence - 1} are missing")
         found = self._assembly.take(message)
         if isinstance(found, Begun):
             self._begin(found)
         elif message.term and message.term != self.term:
             raise LostError(f"message {message.sequence} is of another term")
         elif found is not None:
-            await self._followed.apply(found, found.position + (message.sequence < last))
-        self.at = message.sequence
+            is_last = message.sequence >= state.last_sequence
+            await self._followed.apply(found, found.position + (not is_last))
+        state.sequence = message.sequence
+        state.last_sequence = max(state.last_sequence, message.sequence)
 
     def _begin(self, begun: Begun) -> None:
         have = self._feed.position
@@ -388,21 +380,20 @@ class _Reader:
             raise LostError("a term begins with a checkpoint")
         if begun.continues:
             self._feed.begin_term(process_of(begun.term))
-        self.term, self.leader = begun.term, begun.leader
+        self.term, self._state.leader = begun.term, begun.leader
 
-    def leave(self, at: int, term: str) -> None:
-        """Record that this core leads from the message ``at`` on. Later the core begins with a checkpoint again."""
-        self.is_joined = False
-        self.at, self.term = at, term
+    def leave(self, term: str) -> None:
+        """Record that this core leads in a term. Later the core begins with a checkpoint again."""
+        self.is_joined, self.term = False, term
 
     def lost(self, why: str) -> None:
         """Record that the core's state does not continue. The checkpoint with which it began is not used again."""
         if self.is_joined:
-            self._bad = {*self._bad, self._base}
+            self._bad.add(self._base)
             self.is_joined = False
         if why != self._told:
             self._told = why
-            _log.warning("log-not-followed", log=self._label, why=why)
+            _log.warning("log-not-followed", log=self._state.address, why=why)
 
 
 class _Writer:

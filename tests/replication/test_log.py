@@ -258,6 +258,24 @@ async def test_a_full_store_is_reported_and_the_leader_goes_on(tmp_path: Path) -
                 await same(leader, follower)
 
 
+async def test_a_follower_that_begins_at_the_end_of_the_log_says_where_it_is(
+    nats: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No message comes after the checkpoint with which it begins."""
+    monkeypatch.setattr(log_way, "CHECKPOINT_S", 0.05)
+    async with serving(log=nats.url) as leader:
+        await place(await leader.ready())
+        await leader.endpoint.pump.settled()
+        await said(leader, lambda one: one.position == leader.endpoint.feed.position)
+        await said(leader, lambda one: one.checkpoint_sequence == one.sequence)
+        wrote = (await replication(leader)).log
+        async with serving(log=nats.url) as follower:
+            await in_state(follower, State.FOLLOWER)
+            read = (await replication(follower)).log
+            assert (read.sequence, read.leader) == (wrote.sequence, wrote.leader)
+            assert read.sequence == read.last_sequence > 0
+
+
 async def test_a_core_that_starts_alone_has_everything_that_the_log_has(nats: Engine) -> None:
     async with serving(log=nats.url) as leader:
         stream = await leader.ready(nodes=2)
