@@ -56,6 +56,11 @@ class Manager:
     was_synced: bool = field(default=False, repr=False)
     """Whether the manager had completed its sync when this process took the leadership. Its session can then be resumed."""
 
+    def can_resume(self, session: str) -> bool:
+        """Return whether the manager's session has this name, and the manager had completed its sync."""
+        is_named = self.session is not None and self.session.name == session
+        return is_named and (self.synced or self.was_synced)
+
 
 Timer = tuple[int, int, str, str, str]
 """A timer: the instant at which it is due, its number, its kind, the name of its partition, and the key or id of its subject."""

@@ -40,12 +40,17 @@ class ManagerRegistered(NamedTuple):
     forget: bool = False
     """Whether to remove what the manager had reported before, although it has an explicit sync."""
     session: str = ""
-    """The name of the session that begins, or "" if the session cannot be resumed (design 7.5)."""
+    """The name that the shim gives to the session that begins, or "" (design 7.5)."""
 
     @property
     def resumes(self) -> bool:
         """Return whether the objects that the manager reported before stay until its sync ends."""
         return self.explicit_sync and not self.forget
+
+    @property
+    def resumable_session(self) -> str:
+        """Return the name of the session that begins, or "" if the session cannot be resumed: that takes an explicit sync."""
+        return self.session if self.explicit_sync else ""
 
 
 class SessionResumed(NamedTuple):

@@ -51,7 +51,7 @@ class Offer(NamedTuple):
 
     def fits(self, manager: Manager | None, sessions: Sessions) -> bool:
         """Return whether the session can be continued here."""
-        if manager is None or not (manager.synced or manager.was_synced):
+        if manager is None or not manager.can_resume(self.session):
             return False
         return self.missing(manager, sessions) is not None
 

@@ -274,8 +274,9 @@ class Scheduler:
         rm_id = event.rm_id
         if epochs.obstacle(self._core.state.managers.get(rm_id), event):
             return
-        session = event.session if event.explicit_sync else ""
-        self._sessions.registered(rm_id, event.instance, caller, event.epoch, session)
+        self._sessions.registered(
+            rm_id, event.instance, caller, event.epoch, event.resumable_session
+        )
         speaking = bool(self._sessions.open_kinds(rm_id))
         self._sessions.presence.registered(rm_id, self._pump.now(), speaking=speaking)
         self._look_later(rm_id)

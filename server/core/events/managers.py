@@ -11,10 +11,9 @@ from server.core.events import (
     nodes,
     recovery,
     resuming,
-    sessions,
 )
 from server.core.preemption import due_quota
-from server.core.state import REGISTER_FIRST, Manager, State
+from server.core.state import REGISTER_FIRST, Manager, Session, State
 from server.model.decisions import Decision, Noted, Placed
 from server.model.events import (
     DisruptionsAllowed,
@@ -58,7 +57,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
         synced=not event.explicit_sync,
         epoch=event.epoch,
         instance=event.instance,
-        session=sessions.begin(event.session if event.explicit_sync else ""),
+        session=Session(event.resumable_session) if event.resumable_session else None,
     )
     if known is not None and event.resumes:
         manager.disruptions_allowed = known.disruptions_allowed

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final
 
 from server.core.events import resuming
-from server.core.state import Session, State
+from server.core.state import State
 from server.model.decisions import (
     ApplicationAccepted,
     ApplicationRejected,
@@ -56,11 +56,6 @@ STREAMS: Final[Mapping[type, str]] = {
 _MANAGER: Final = attrgetter("rm_id")
 
 
-def begin(name: str) -> Session | None:
-    """Return the session that begins with a registration. Return None if it has no name."""
-    return Session(name) if name else None
-
-
 def count(state: State, decisions: Sequence[Decision]) -> None:
     """Count decisions for managers whose sessions can be resumed. Call this with all decisions, in order."""
     if not decisions or not any(one.session for one in state.managers.values()):
@@ -94,22 +89,14 @@ def _add(counts: dict[str, int], stream: str, number: int) -> None:
     counts[stream] = counts.get(stream, 0) + number
 
 
-def can_resume(state: State, rm_id: str, name: str) -> bool:
-    """Return whether the manager's session has this name, and had completed its sync."""
-    manager = state.managers.get(rm_id)
-    if manager is None or manager.session is None or manager.session.name != name:
-        return False
-    return manager.synced or manager.was_synced
-
-
 def resume(state: State, event: SessionResumed, now: int) -> list[Decision]:
     """Continue a session: its manager counts as synced again, and what waited for the end of a sync is done.
 
     Do nothing if the session cannot be resumed.
     """
-    if not can_resume(state, event.rm_id, event.session):
+    manager = state.managers.get(event.rm_id)
+    if manager is None or not manager.can_resume(event.session):
         return []
-    manager = state.managers[event.rm_id]
     manager.synced, manager.was_synced = True, False
     decisions: list[Decision] = []
     for partition in state.owned_by(event.rm_id):
