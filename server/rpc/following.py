@@ -243,6 +243,10 @@ class Replica:
         if position >= leader_position:
             self.level_ms = now
 
+    def behind(self, position: int) -> int:
+        """Return by how many events and ticks a core with this position is known to be behind its leader; 0 for a leader."""
+        return 0 if self.state is State.LEADER else max(0, self.leader_position - position)
+
     def findings(self) -> Iterable[Finding]:
         """Return the doctor's findings about the input log, if there is one."""
         return () if self.log is None else self.log.findings()

@@ -58,7 +58,7 @@ def gauges(replica: Replica, feed: Feed, now: Callable[[], int]) -> Callable[[],
 def _lag(replica: Replica, feed: Feed, now: int) -> Iterator[Gauge]:
     """Yield how far a follower is behind its leader."""
     yield "replica_leader_position", replica.leader_position, {}
-    yield "replica_lag_inputs", max(0, replica.leader_position - feed.position), {}
+    yield "replica_lag_inputs", replica.behind(feed.position), {}
     yield "replica_lag_seconds", max(0, now - replica.level_ms) / 1000, {}
 
 

@@ -67,7 +67,7 @@ class Pictures:
             ],
             position=position,
             follows=_leader(replica, named=named),
-            behind=0 if leads else max(0, replica.leader_position - position),
+            behind=replica.behind(position),
             heard_ms=0 if leads else replica.heard_ms,
             term=self._feed.term,
         )
