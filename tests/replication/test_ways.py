@@ -8,10 +8,10 @@ import pytest
 
 from server.rpc import following as following_module
 from server.rpc.following import State
-from si.v1 import si_pb2 as si
-from tests.replication.engine import Engine, engine, free_port
-from tests.rpc.harness import Served, asks, serving, until
-from tests.rpc.test_following import in_state, level, replication
+from tests.replication.engine import Engine, engine
+from tests.rpc.harness import Served, asks, serving
+from tests.rpc.test_following import in_state, place, replication, same
+from tests.rpc.test_following import pair as calling
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.real]
 
@@ -33,11 +33,7 @@ async def pair(way: Engine | None) -> AsyncIterator[tuple[Served, Served]]:
         async with serving(log=way.url) as first, serving(log=way.url) as second:
             yield first, second
         return
-    port = free_port()
-    async with (
-        serving(leaders=(f"127.0.0.1:{port}",)) as second,
-        serving(leaders=(f"127.0.0.1:{second.port}",), port=port) as first,
-    ):
+    async with calling() as (first, second):
         yield first, second
 
 
@@ -47,13 +43,6 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following_module, "WATCH_S", 0.05)
 
 
-async def same(first: Served, second: Served) -> None:
-    """Wait until the second core has all input of the first one, then compare their states."""
-    await level(first, second)
-    await until(lambda: first.core.digest() == second.core.digest())
-    assert (await replication(second)).difference == ""
-
-
 async def test_a_follower_decides_as_its_leader_before_and_after_it_joined(
     way: Engine | None,
 ) -> None:
@@ -61,15 +50,13 @@ async def test_a_follower_decides_as_its_leader_before_and_after_it_joined(
         stream = await first.ready(nodes=2)
         await in_state(second, State.FOLLOWER)
         for key in map(str, range(30)):
-            await stream.send(asks(key))
-            await stream.read(si.AllocationResponse)
+            await place(stream, key)
         await same(first, second)
         assert (await replication(first)).state == State.LEADER
         more = {"log": way.url} if way else {"leaders": (f"127.0.0.1:{first.port}",)}
         async with serving(**more) as third:
             await in_state(third, State.FOLLOWER)
-            await stream.send(asks("after"))
-            await stream.read(si.AllocationResponse)
+            await place(stream, "after")
             await same(first, third)
 
 
@@ -77,25 +64,13 @@ async def test_the_core_at_which_the_manager_registers_leads_and_the_other_one_f
     way: Engine | None,
 ) -> None:
     async with pair(way) as (first, second):
-        stream = await first.ready(nodes=2)
-        await stream.send(asks("a"))
-        await stream.read(si.AllocationResponse)
-        await in_state(second, State.FOLLOWER)
-        await same(first, second)
-        for one in first.streams:
-            one.call.cancel()
-        stream = await second.ready(nodes=2)
-        await in_state(first, State.FOLLOWER)
-        await stream.send(asks("b"))
-        await stream.read(si.AllocationResponse)
-        await same(second, first)
-        for one in second.streams:
-            one.call.cancel()
-        stream = await first.ready(nodes=2)
-        await in_state(second, State.FOLLOWER)
-        await stream.send(asks("c"))
-        await stream.read(si.AllocationResponse)
-        await same(first, second)
+        turns = [("a", first, second), ("b", second, first), ("c", first, second)]
+        for key, leader, follower in turns:
+            follower.cut()
+            stream = await leader.ready(nodes=2)
+            await in_state(follower, State.FOLLOWER)
+            await place(stream, key)
+            await same(leader, follower)
         assert (await replication(first)).state == State.LEADER
 
 

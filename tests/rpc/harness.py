@@ -89,6 +89,11 @@ class Served:
         assert not answer.rejected, answer
         return stream
 
+    def cut(self) -> None:
+        """End all streams from outside, as the death of the manager's process does."""
+        for stream in self.streams:
+            stream.call.cancel()
+
 
 class Stream:
     """One stream of a client; each wait has a limit."""
@@ -241,8 +246,7 @@ async def serving(  # noqa: PLR0913, PLR0917 - one function for all that a test 
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
             served = Served(core, endpoint, pump, port, channel, clock)
             yield served
-            for stream in served.streams:
-                stream.call.cancel()
+            served.cut()
     finally:
         await endpoint.drain(pump, 1.0)
 

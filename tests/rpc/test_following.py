@@ -1,7 +1,6 @@
 """Followers over the wire: a core that follows another has its state, and leads once a manager registers there."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -11,6 +10,7 @@ import grpc
 import pytest
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
+from scripts.real.cluster import free_ports
 from server.core.core import Core
 from server.model.parts import Parts
 from server.replication.feed import Feed
@@ -18,7 +18,7 @@ from server.rpc import following as following_module
 from server.rpc import presence as presence_module
 from server.rpc.following import Following, Replica, State
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import PATIENCE_S, RM, Served, asks, node, refusal, serving, until
+from tests.rpc.harness import PATIENCE_S, RM, Served, Stream, asks, node, refusal, serving, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -29,13 +29,6 @@ async def following(leader: Served, **more: Any) -> AsyncIterator[Served]:
     async with serving(leaders=(f"127.0.0.1:{leader.port}",), **more) as follower:
         await in_state(follower, State.FOLLOWER)
         yield follower
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 async def replication(served: Served) -> replication_pb2.GetReplicationResponse:
@@ -70,14 +63,37 @@ async def level(leader: Served, follower: Served) -> None:
     await eventually(there)
 
 
+@asynccontextmanager
+async def pair() -> AsyncIterator[tuple[Served, Served]]:
+    """Hold two cores, either of which follows the other one when that one leads."""
+    (port,) = free_ports(1)
+    async with (
+        serving(leaders=(f"127.0.0.1:{port}",)) as second,
+        serving(leaders=(f"127.0.0.1:{second.port}",), port=port) as first,
+    ):
+        yield first, second
+
+
+async def same(leader: Served, follower: Served) -> None:
+    """Wait until a follower has all input of the leader, then compare their states."""
+    await level(leader, follower)
+    await until(lambda: leader.core.digest() == follower.core.digest())
+    assert (await replication(follower)).difference == ""
+
+
+async def place(stream: Stream, key: str) -> None:
+    """Ask for a pod, and wait until it is placed."""
+    await stream.send(asks(key))
+    placed = await stream.read(si.AllocationResponse)
+    assert [one.allocationKey for one in placed.new] == [key]
+
+
 async def test_a_follower_has_the_state_of_its_leader_from_before_and_after_it_joined() -> None:
     async with serving() as leader:
         allocations = await leader.ready(nodes=2)
-        await allocations.send(asks("before"))
-        await allocations.read(si.AllocationResponse)
+        await place(allocations, "before")
         async with following(leader) as follower:
-            await allocations.send(asks("after"))
-            await allocations.read(si.AllocationResponse)
+            await place(allocations, "after")
             await level(leader, follower)
             assert follower.core.digest() == leader.core.digest()
             assert (await replication(follower)).difference == ""
@@ -115,15 +131,12 @@ async def test_a_core_with_other_fields_is_refused() -> None:
 async def test_a_follower_leads_once_a_manager_registers_there() -> None:
     async with serving() as leader:
         allocations = await leader.ready()
-        await allocations.send(asks("before"))
-        await allocations.read(si.AllocationResponse)
+        await place(allocations, "before")
         async with following(leader) as follower:
             await level(leader, follower)
             stream = await follower.ready()
             assert (await replication(follower)).state == State.LEADER
-            await stream.send(asks("after"))
-            placed = await stream.read(si.AllocationResponse)
-            assert [one.allocationKey for one in placed.new] == ["after"]
+            await place(stream, "after")
             assert (await replication(leader)).followers == []
 
 
@@ -132,8 +145,7 @@ async def test_followers_join_one_after_the_other_and_one_follows_the_next() -> 
         allocations = await leader.ready(nodes=2)
         async with following(leader) as first, following(leader) as second:
             for key in map(str, range(20)):
-                await allocations.send(asks(key))
-                await allocations.read(si.AllocationResponse)
+                await place(allocations, key)
             await level(leader, first)
             await level(leader, second)
             assert first.core.digest() == second.core.digest() == leader.core.digest()
@@ -157,34 +169,22 @@ async def test_a_core_without_a_leader_to_reach_leads_when_a_manager_registers()
     async with serving(core=Core(), leaders=("127.0.0.1:1",)) as alone:
         assert (await replication(alone)).state == State.JOINING
         stream = await alone.ready()
-        await stream.send(asks("k"))
-        assert [one.allocationKey for one in (await stream.read(si.AllocationResponse)).new] == [
-            "k"
-        ]
+        await place(stream, "k")
 
 
 async def test_a_leader_that_its_manager_left_follows_the_core_that_leads_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(following_module, "WATCH_S", 0.05)
-    first_port = free_port()
-    async with (
-        serving(leaders=(f"127.0.0.1:{first_port}",)) as second,
-        serving(leaders=(f"127.0.0.1:{second.port}",), port=first_port) as first,
-    ):
-        stream = await first.ready(nodes=2)
-        await stream.send(asks("a"))
-        await stream.read(si.AllocationResponse)
+    async with pair() as (first, second):
+        await place(await first.ready(nodes=2), "a")
         await in_state(second, State.FOLLOWER)
         await level(first, second)
-        for one in first.streams:
-            one.call.cancel()
+        first.cut()
         stream = await second.ready(nodes=2)
         await in_state(first, State.FOLLOWER)
-        await stream.send(asks("b"))
-        await stream.read(si.AllocationResponse)
-        await level(second, first)
-        await until(lambda: first.core.digest() == second.core.digest())
+        await place(stream, "b")
+        await same(second, first)
         assert (await replication(second)).state == State.LEADER
 
 
@@ -226,15 +226,10 @@ async def test_a_core_that_follows_again_does_not_say_that_its_manager_is_away(
 ) -> None:
     monkeypatch.setattr(following_module, "WATCH_S", 0.05)
     monkeypatch.setattr(presence_module, "AWAY_GRACE_MS", 0)
-    first_port = free_port()
-    async with (
-        serving(leaders=(f"127.0.0.1:{first_port}",)) as second,
-        serving(leaders=(f"127.0.0.1:{second.port}",), port=first_port) as first,
-    ):
+    async with pair() as (first, second):
         await first.ready()
         await in_state(second, State.FOLLOWER)
-        for one in first.streams:
-            one.call.cancel()
+        first.cut()
         await second.ready()
         await in_state(first, State.FOLLOWER)
         stub: Any = inspect_pb2_grpc.InspectServiceStub(first.channel)
@@ -253,8 +248,7 @@ async def test_a_leader_with_a_stream_leads_on_beside_another_leader(
         stream = await mine.ready()
         for key in "abc":
             await asyncio.sleep(0.05)
-            await stream.send(asks(key))
-            await stream.read(si.AllocationResponse)
+            await place(stream, key)
         assert (await replication(mine)).state == State.LEADER
 
 
@@ -265,10 +259,8 @@ async def test_a_leader_whose_manager_left_follows_no_core_that_knows_less(
     async with serving() as other, serving(leaders=(f"127.0.0.1:{other.port}",)) as mine:
         stream = await mine.ready()
         for key in "abcdefgh":
-            await stream.send(asks(key))
-            await stream.read(si.AllocationResponse)
-        for one in mine.streams:
-            one.call.cancel()
+            await place(stream, key)
+        mine.cut()
         for _ in range(20):
             await asyncio.sleep(0.02)
             assert (await replication(mine)).state == State.LEADER
@@ -296,7 +288,7 @@ async def test_a_core_that_finds_itself_among_its_leaders_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(following_module, "WATCH_S", 0.02)
-    port = free_port()
+    (port,) = free_ports(1)
     async with serving(leaders=(f"127.0.0.1:{port}",), port=port) as alone:
         await alone.register()
         assert (await replication(alone)).process

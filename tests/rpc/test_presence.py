@@ -73,9 +73,8 @@ async def running() -> AsyncIterator[tuple[Served, Stream]]:
 
 
 async def cut(served: Served) -> None:
-    """End all streams of the manager from outside, as the death of its process does."""
-    for stream in served.streams:
-        stream.call.cancel()
+    """End all streams of the manager, and wait until it is away."""
+    served.cut()
     await until(lambda: not served.endpoint.sessions.open_kinds(RM))
     await until(lambda: bool(served.endpoint.sessions.presence.sighting(RM, 0).away_since_ms))
 
