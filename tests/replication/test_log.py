@@ -276,6 +276,7 @@ async def test_a_core_that_starts_alone_has_everything_that_the_log_has(nats: En
         await stream.send(
             asks("waits", resourcePerAlloc=si.Resource(resources={"vcore": si.Quantity(value=999)}))
         )
+        await until(lambda: "waits" in leader.core.state.partitions["default"].asks)
         await leader.endpoint.pump.settled()
         digest, position = leader.core.digest(), (await replication(leader)).position
         await said(leader, lambda one: one.position >= position)
