@@ -111,12 +111,19 @@ class State:
             return configuration.partitions
         return tuple(one for one in configuration.partitions if assignment.owns(one.name))
 
-    def why_absent(self, partition: str) -> str:
-        """Return why this core does not decide for a partition: another group of cores does, or no configuration has it."""
+    def other_owner(self, partition: str) -> str:
+        """Return the other group of cores that decides for a partition, or "" if this core does or if no configuration has it."""
         assignment = self.assignment
         is_known = any(one.name == partition for one in self.configuration.partitions)
-        if assignment is not None and not assignment.owns(partition) and is_known:
-            owner, group = assignment.owner(partition), assignment.group
+        if assignment is None or assignment.owns(partition) or not is_known:
+            return ""
+        return assignment.owner(partition)
+
+    def why_absent(self, partition: str) -> str:
+        """Return why this core does not decide for a partition: another group of cores does, or no configuration has it."""
+        owner = self.other_owner(partition)
+        if self.assignment is not None and owner:
+            group = self.assignment.group
             return f"partition {partition!r} belongs to cores {owner!r}, this is one of cores {group!r}"
         return f"partition {partition!r} is not configured"
 

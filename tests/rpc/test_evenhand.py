@@ -15,9 +15,12 @@ from evenhand.v1 import inspect_pb2 as inspect
 from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
+from server.core.core import Core
 from server.core.queries import inspect as inspect_queries
+from server.model.assignment import Assignment
 from server.model.queue_settings import ReachReport
 from server.model.reports import AllocationReport
+from server.model.revisions import Beginning, Revision
 from server.rpc.evenhand import encode_queue_settings, inspect_service
 from server.rpc.evenhand.inspect_service import InspectService
 from server.rpc.identity import Identities, digest
@@ -173,6 +176,23 @@ async def test_pages() -> None:
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "INVALID_PAGE",
             )
+
+
+@pytest.mark.parametrize(
+    ("partition", "refused"),
+    [
+        ("default", (grpc.StatusCode.FAILED_PRECONDITION, "NOT_OWNER")),
+        ("nowhere", (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")),
+    ],
+)
+async def test_only_a_partition_that_exists_belongs_to_other_cores(
+    partition: str, refused: tuple[grpc.StatusCode, str]
+) -> None:
+    beginning = Beginning(Revision(), assignment=Assignment("a", {}, "b"))
+    async with serving(core=Core(None, beginning)) as served:
+        stub: Any = inspect_rpc.InspectServiceStub(served.channel)
+        call = stub.GetQueueTree(inspect.GetQueueTreeRequest(partition=partition))
+        assert (await refusal(call))[:2] == refused
 
 
 async def test_an_unknown_partition_is_not_found() -> None:

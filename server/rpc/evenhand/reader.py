@@ -62,9 +62,9 @@ class Reader:
         """
         known, state = name.lower() or DEFAULT_PARTITION, self._core.state
         if known not in state.partitions:
-            assignment = state.assignment
-            if assignment is not None and not assignment.owns(known):
-                raise not_owner(assignment.owner(known), state.why_absent(known))
+            owner = state.other_owner(known)
+            if owner:
+                raise not_owner(owner, state.why_absent(known))
             raise not_found("partition", known)
         return known
 
