@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, TypeVar, cast
+from typing import Annotated, Any, Concatenate, NamedTuple, TypeVar, cast
 
 import grpc
 import typer
@@ -17,7 +17,7 @@ from evenhand.v1 import replication_pb2, replication_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.contexts import Context, attributes, context_names, read_contexts
-from evenhand_cli.core_table import CoreGroup, CoreTable, read_core_table
+from evenhand_cli.core_table import read_core_table
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
 from evenhand_cli.rpc_faults import fault_of
@@ -221,7 +221,7 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
         opened = (
             connected_core(given, context, timeout)
             if cores is None
-            else connected_cores(read_core_table(cores), given, context, timeout)
+            else connected_cores(cores, given, context, timeout)
         )
         with opened as asked:
             command(replace(asked, metadata=(*asked.metadata, *oldest)), **rest)
@@ -243,41 +243,82 @@ def _min_position(at_least: str) -> tuple[tuple[str, str], ...]:
     return ((MIN_POSITION, at_least),)
 
 
+class _Way(NamedTuple):
+    """How any core is reached: the options and the context, the credentials, the metadata of each call, and the longest wait."""
+
+    context: Context
+    credentials: grpc.ChannelCredentials | None
+    metadata: tuple[tuple[str, str], ...]
+    timeout_s: float
+
+    def open(self, address: str) -> grpc.Channel:
+        """Return a channel to a core. Raises Fault when the address is not HOST:PORT."""
+        return open_channel(address, self.credentials, self.context.tls_server_name)
+
+    def deciding(self, listed: str) -> str:
+        """Return the address of the core of a comma-separated list that decides. Raises Fault.
+
+        If no core decides, return the address of the first core that answers. If no core answers, return the first address.
+        """
+        addresses = checked_addresses(listed)
+        if len(addresses) == 1:
+            return addresses[0]
+        answered: list[str] = []
+        for address in addresses:
+            with self.open(address) as channel:
+                stub = replication_pb2_grpc.ReplicationServiceStub(channel)
+                request = replication_pb2.GetReplicationRequest()
+                limit = min(self.timeout_s, FIND_S)
+                with suppress(grpc.RpcError):
+                    answer = stub.GetReplication(request, timeout=limit, metadata=self.metadata)
+                    if answer.state == "leader":
+                        return address
+                    answered.append(address)
+        return (answered or addresses)[0]
+
+    def core(self, address: str, channel: grpc.Channel) -> Core:
+        """Return the connection over a channel."""
+        is_secure = self.credentials is not None
+        return Core(address, channel, self.timeout_s, is_secure, self.metadata)
+
+
+def _way(given: Context, name: str, timeout_s: float) -> _Way:
+    """Return the way that the options describe; values that they lack come from the context. Raises Fault."""
+    context = resolved(given, name)
+    files = (context.tls_ca, context.tls_cert, context.tls_key)
+    credentials = channel_credentials(*map(_path, files))
+    if credentials is None:
+        refuse_without("--tls-ca", tls_server_name=context.tls_server_name)
+    return _Way(context, credentials, bearer(_path(context.token_file)), timeout_s)
+
+
 @contextmanager
 def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core]:
     """Open a connection with the given options; values that they lack come from the context. Raises Fault."""
-    way = resolved(given, name)
-    credentials = channel_credentials(*map(_path, (way.tls_ca, way.tls_cert, way.tls_key)))
-    if credentials is None:
-        refuse_without("--tls-ca", tls_server_name=way.tls_server_name)
-    metadata = bearer(_path(way.token_file))
-    address = _deciding(way, credentials, metadata, timeout_s)
-    with open_channel(address, credentials, way.tls_server_name) as channel:
-        yield Core(address, channel, timeout_s, credentials is not None, metadata)
+    way = _way(given, name, timeout_s)
+    address = way.deciding(way.context.core)
+    with way.open(address) as channel:
+        yield way.core(address, channel)
 
 
 @contextmanager
-def connected_cores(
-    table: CoreTable, given: Context, name: str, timeout_s: float
-) -> Iterator[Core]:
-    """Open connections to the cores of all groups, as one. Raises Fault.
+def connected_cores(file: Path, given: Context, name: str, timeout_s: float) -> Iterator[Core]:
+    """Open connections to the cores of all groups of a table, as one. Raises Fault.
 
     If a group could not be reached, the command ends with the exit code for that after the others have answered.
     """
+    table = read_core_table(file)
     everywhere = ",".join(one.addresses for one in table.groups)
-    way = resolved(replace(given, core=everywhere), name)
-    credentials = channel_credentials(*map(_path, (way.tls_ca, way.tls_cert, way.tls_key)))
-    metadata = bearer(_path(way.token_file))
+    way = _way(replace(given, core=everywhere), name, timeout_s)
 
-    def reach(group: CoreGroup) -> Reached:
-        address = _deciding(replace(way, core=group.addresses), credentials, metadata, timeout_s)
-        return Reached(address, open_channel(address, credentials, way.tls_server_name))
+    def reach(addresses: str) -> Reached:
+        address = way.deciding(addresses)
+        return Reached(address, way.open(address))
 
-    spread = SpreadChannel(table, reach, secure=credentials is not None)
+    spread = SpreadChannel(table, reach, secure=way.credentials is not None)
     names = ", ".join(one.name for one in table.groups)
     with closing(spread):
-        channel = cast("grpc.Channel", spread)
-        yield Core(f"cores {names}", channel, timeout_s, credentials is not None, metadata)
+        yield way.core(f"cores {names}", cast("grpc.Channel", spread))
     if spread.missing:
         raise typer.Exit(ExitCode.UNREACHABLE)
 
@@ -291,33 +332,6 @@ def each_core(core: Core) -> Iterator[tuple[str, Core]]:
     for group in spread.table.groups:
         address, channel = spread.reached(group)
         yield group.name, replace(core, address=address, channel=channel)
-
-
-def _deciding(
-    way: Context,
-    credentials: grpc.ChannelCredentials | None,
-    metadata: tuple[tuple[str, str], ...],
-    timeout_s: float,
-) -> str:
-    """Return the address of the core that decides.
-
-    If no core decides, return the address of the first core that answers. If no core answers, return the first address.
-    """
-    addresses = checked_addresses(way.core)
-    if len(addresses) == 1:
-        return addresses[0]
-    answered: list[str] = []
-    for address in addresses:
-        with open_channel(address, credentials, way.tls_server_name) as channel:
-            stub = replication_pb2_grpc.ReplicationServiceStub(channel)
-            request = replication_pb2.GetReplicationRequest()
-            limit = min(timeout_s, FIND_S)
-            with suppress(grpc.RpcError):
-                answer = stub.GetReplication(request, timeout=limit, metadata=metadata)
-                if answer.state == "leader":
-                    return address
-                answered.append(address)
-    return (answered or addresses)[0]
 
 
 def resolved(given: Context, name: str) -> Context:

@@ -44,10 +44,8 @@ class Reached(NamedTuple):
 class SpreadChannel:
     """The channels to the cores of all groups."""
 
-    def __init__(
-        self, table: CoreTable, reach: Callable[[CoreGroup], Reached], *, secure: bool
-    ) -> None:
-        """Make a channel. ``reach`` opens the channel to the core of a group that decides."""
+    def __init__(self, table: CoreTable, reach: Callable[[str], Reached], *, secure: bool) -> None:
+        """Make a channel. ``reach`` opens the channel to the core that decides, given the addresses of a group."""
         self.table = table
         self.secure = secure
         self._reach = reach
@@ -63,7 +61,7 @@ class SpreadChannel:
     def reached(self, group: CoreGroup) -> Reached:
         """Return the core of a group."""
         if group.name not in self._reached:
-            self._reached[group.name] = self._reach(group)
+            self._reached[group.name] = self._reach(group.addresses)
         return self._reached[group.name]
 
     def unary_unary(self, method: str, *more: Any, **options: Any) -> "_Asking":  # noqa: ANN401

@@ -188,6 +188,15 @@ def test_a_group_that_is_away_is_named_and_the_others_answer(tmp_path: Path) -> 
     assert (both.code, "cannot be combined" in both.err) == (2, True)
 
 
+def test_a_server_name_needs_tls_at_several_groups_too(tmp_path: Path) -> None:
+    cores = ("--cores", str(table(tmp_path / "cores.yaml")))
+    ended = evenhand("partitions", *cores, "--tls-server-name", "core")
+    assert (ended.code, "--tls-server-name has no effect without --tls-ca" in ended.err) == (
+        2,
+        True,
+    )
+
+
 def test_a_partition_moves_when_the_table_is_changed_and_all_are_restarted(tmp_path: Path) -> None:
     joins = ["shim", "--cluster", str(cluster(tmp_path / "cluster"))]
     ran = []
