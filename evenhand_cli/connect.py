@@ -17,12 +17,10 @@ from evenhand.v1 import replication_pb2, replication_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.contexts import Context, attributes, context_names, read_contexts
-from evenhand_cli.core_table import read_core_table
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.signatures import joined
-from evenhand_cli.spread_channel import Reached, SpreadChannel
 from evenhand_cli.staleness import Pictures
 
 DEFAULT_CORE = "127.0.0.1:50051"
@@ -307,6 +305,10 @@ def connected_cores(file: Path, given: Context, name: str, timeout_s: float) -> 
 
     If a group could not be reached, the command ends with the exit code for that after the others have answered.
     """
+    # These modules take as long to load as a whole query; most commands ask one core.
+    from evenhand_cli.core_table import read_core_table  # noqa: PLC0415
+    from evenhand_cli.spread_channel import Reached, SpreadChannel  # noqa: PLC0415
+
     table = read_core_table(file)
     everywhere = ",".join(one.addresses for one in table.groups)
     way = _way(replace(given, core=everywhere), name, timeout_s)
@@ -321,17 +323,6 @@ def connected_cores(file: Path, given: Context, name: str, timeout_s: float) -> 
         yield way.core(f"cores {names}", cast("grpc.Channel", spread))
     if spread.missing:
         raise typer.Exit(ExitCode.UNREACHABLE)
-
-
-def each_core(core: Core) -> Iterator[tuple[str, Core]]:
-    """Yield the core that each group's requests go to, with the name of the group; one core without a name if there is no table."""
-    spread: object = core.channel
-    if not isinstance(spread, SpreadChannel):
-        yield "", core
-        return
-    for group in spread.table.groups:
-        address, channel = spread.reached(group)
-        yield group.name, replace(core, address=address, channel=channel)
 
 
 def resolved(given: Context, name: str) -> Context:

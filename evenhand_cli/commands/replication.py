@@ -1,6 +1,7 @@
 """The commands `replication` and `follow`. They say which core decides, and whether another version of Evenhand would decide the same."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -12,11 +13,12 @@ from rich.text import Text
 from evenhand.v1 import replication_pb2 as pb
 from evenhand.v1 import replication_pb2_grpc
 from evenhand_cli import terminal
-from evenhand_cli.connect import Core, asks_core, each_core
+from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render.amounts import span
+from evenhand_cli.spread_channel import SpreadChannel
 from server.core.core import Core as Deciding
 from server.replication import checkpoint
 from server.replication.applying import Applied, Applier, LostError
@@ -40,7 +42,7 @@ def replication(core: Core, output: Output = Form.TABLE) -> None:
     """
     found: dict[str, pb.GetReplicationResponse] = {}
     away: list[Text] = []
-    for group, one in each_core(core):
+    for group, one in _each_core(core):
         try:
             found[group] = _answer(one)
         except Fault as fault:
@@ -54,6 +56,17 @@ def replication(core: Core, output: Output = Form.TABLE) -> None:
         raise typer.Exit(ExitCode.UNREACHABLE)
     if any(one.difference for one in found.values()):
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _each_core(core: Core) -> Iterator[tuple[str, Core]]:
+    """Yield the core that each group's requests go to, with the name of the group; one core without a name if there is no table."""
+    spread: object = core.channel
+    if not isinstance(spread, SpreadChannel):
+        yield "", core
+        return
+    for group in spread.table.groups:
+        address, channel = spread.reached(group)
+        yield group.name, replace(core, address=address, channel=channel)
 
 
 def _answer(core: Core) -> pb.GetReplicationResponse:

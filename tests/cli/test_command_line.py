@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +15,7 @@ from evenhand_cli.app import COMMANDS, app
 from evenhand_cli.command_line import split
 from tests.cli import samples
 from tests.cli.fake import FakeCore, running
+from tests.cli.processes import ROOT, environment
 from tests.cli.run import evenhand
 
 WIDTH = 80
@@ -161,3 +164,20 @@ def test_a_short_option_means_the_same_in_every_command() -> None:
                         meant.setdefault(short, set()).add(long)
     assert {short: names for short, names in meant.items() if len(names) > 1} == {}
     assert {short: names for short, names in meant.items() if short in SHORT} == SHORT
+
+
+def test_questions_to_one_core_load_no_reader_of_yaml() -> None:
+    """Loading one takes as long as a whole query, also for each completion in a shell."""
+    program = (
+        "import sys; from evenhand_cli.commands import decisions, explain, listings, queues; "
+        "print(sorted({'pydantic', 'yaml'} & sys.modules.keys()))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "[]\n", told.stderr
