@@ -50,8 +50,8 @@ class SpreadChannel:
         self.secure = secure
         self._reach = reach
         self._reached: dict[str, Reached] = {}
-        self.missing: dict[str, str] = {}
-        """The groups that could not be reached, with the line that says so."""
+        self.missing: set[str] = set()
+        """The names of the groups that could not be reached."""
 
     def close(self) -> None:
         """Close all channels."""
@@ -68,9 +68,18 @@ class SpreadChannel:
         """Return the callable of a method with one answer."""
         return _Asking(self, method, lambda one: one.unary_unary(method, *more, **options))
 
-    def unary_stream(self, method: str, *more: Any, **options: Any) -> "_Watching":  # noqa: ANN401
-        """Return the callable of a method with a stream of answers."""
-        return _Watching(self, method, lambda one: one.unary_stream(method, *more, **options))
+    def unary_stream(self, method: str, *more: Any, **options: Any) -> Callable[..., "_Streams"]:  # noqa: ANN401
+        """Return the callable of a method with a stream of answers: those of the owner, or of all groups as they come."""
+
+        def watch(request: Any, **how: Any) -> _Streams:  # noqa: ANN401
+            groups = self.groups_for(_name(method), request)
+            calls = {}
+            for one in groups:
+                call = self.reached(one).channel.unary_stream(method, *more, **options)
+                calls[one.name] = call(request, **how)
+            return _Streams(self, groups, calls)
+
+        return watch
 
     def stream_unary(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
         """Do nothing: no command sends a stream, but a stub names all its methods."""
@@ -102,10 +111,11 @@ class SpreadChannel:
     def miss(self, group: CoreGroup, error: grpc.RpcError) -> None:
         """Say, once, that a group is missing in the answer."""
         if group.name not in self.missing:
+            self.missing.add(group.name)
             fault = self.fault(group, error)
-            line = f"cores {group.name} are missing in this answer: {fault.what} ({fault.where})"
-            self.missing[group.name] = line
-            terminal.say(line)
+            terminal.say(
+                f"cores {group.name} are missing in this answer: {fault.what} ({fault.where})"
+            )
 
 
 class _Asking:
@@ -115,7 +125,7 @@ class _Asking:
         self, channel: SpreadChannel, method: str, of: Callable[[grpc.Channel], Any]
     ) -> None:
         self._channel = channel
-        self._method = method.rpartition("/")[2]
+        self._method = _name(method)
         self._of = of
 
     def __call__(self, request: Any, **how: Any) -> Any:  # noqa: ANN401
@@ -175,15 +185,14 @@ class _Asking:
         trial = config_pb2.ApplyRequest()
         trial.CopyFrom(request)
         trial.dry_run = True
-        first: config_pb2.ApplyResponse | None = None
+        tried: list[config_pb2.ApplyResponse] = []
         for group in groups:
             answer = self._taken(group, trial, how, ())
-            first = first or answer
             if any(one.severity == config_pb2.PROBLEM_SEVERITY_ERROR for one in answer.problems):
                 return answer
-        assert first is not None
+            tried.append(answer)
         if request.dry_run:
-            return first
+            return tried[0]
         taken: dict[str, config_pb2.ApplyResponse] = {}
         for group in groups:
             taken[group.name] = self._taken(group, request, how, tuple(taken))
@@ -212,25 +221,6 @@ class _Asking:
                 code=found.code,
             ) from error
         return answer
-
-
-class _Watching:
-    """A method with a stream of answers."""
-
-    def __init__(
-        self, channel: SpreadChannel, method: str, of: Callable[[grpc.Channel], Any]
-    ) -> None:
-        self._channel = channel
-        self._method = method.rpartition("/")[2]
-        self._of = of
-
-    def __call__(self, request: Any, **how: Any) -> "_Streams":  # noqa: ANN401
-        """Return the answers of the owner, or of all groups in the order in which they come."""
-        groups = self._channel.groups_for(self._method, request)
-        calls = {
-            one.name: self._of(self._channel.reached(one).channel)(request, **how) for one in groups
-        }
-        return _Streams(self._channel, groups, calls)
 
 
 class _Streams:
@@ -281,6 +271,11 @@ def _read(group: CoreGroup, call: Any, heard: "queue.SimpleQueue[tuple[CoreGroup
     except grpc.RpcError as error:
         end = error
     heard.put((group, end))
+
+
+def _name(method: str) -> str:
+    """Return the name of a method, given its path."""
+    return method.rpartition("/")[2]
 
 
 def _tokens(request: Any) -> dict[str, str]:  # noqa: ANN401
