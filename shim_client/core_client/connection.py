@@ -73,6 +73,8 @@ SERVICE = "si.v1.Scheduler"
 LEADER = "leader"
 """The name in the health service of a core that serves while the core leads."""
 
+_UNKNOWN = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
+"""Status codes of a core that has no health service, or none of this name."""
 _PASSING = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -205,14 +207,30 @@ class _Core:
         self.address = address
         self._quick = quick
         self.channel: Channel = address.channel(quick=quick)
-        self.has_failed = False
-        """Whether the core gave no session at the last attempt."""
+        self._is_silent = False
+        """Whether the core did not answer the last question about its health."""
 
-    async def renew(self) -> None:
-        """Open another channel. A channel whose attempts to connect failed refuses calls for a moment, even if the core is there again."""
-        await self.close()
-        self.channel = self.address.channel(quick=self._quick)
-        self.has_failed = False
+    async def serves(self, service: str) -> bool:
+        """Return whether the core says that a service of its health service serves. Raises AioRpcError.
+
+        If there was no answer, the next question has another channel: one whose attempts to connect failed refuses calls
+        for a moment, even if the core is there again.
+        """
+        if self._is_silent:
+            await self.close()
+            self.channel = self.address.channel(quick=self._quick)
+        # The library's type annotations declare no methods for this stub.
+        stub: Any = health_pb2_grpc.HealthStub(self.channel)
+        request = health_pb2.HealthCheckRequest(service=service)
+        try:
+            answer = await stub.Check(
+                request, metadata=self.address.metadata(), timeout=HEALTH_SECONDS_MAX
+            )
+        except AioRpcError as error:
+            self._is_silent = error.code() not in _UNKNOWN
+            raise
+        self._is_silent = False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     async def close(self) -> None:
         """Close the channel."""
@@ -327,12 +345,8 @@ class Connection:
 
     async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
         """Look whether one of several cores serves, and hold a session with it. Raises EpochOldError, SupersededError."""
-        if core.has_failed:
-            await core.renew()
-        core.has_failed = True
         try:
             await self._look_after(core)
-            core.has_failed = False
             return await self._one_session(core, listener)
         except EpochOldError:
             raise
@@ -355,14 +369,8 @@ class Connection:
     async def _look_after(self, core: _Core) -> None:
         """Check whether one of several cores serves. Raises NoCoreError or SessionLostError."""
         where = f"the core at {core.address.target}"
-        # The library's type annotations declare no methods for this stub.
-        stub: Any = health_pb2_grpc.HealthStub(core.channel)
         try:
-            answer = await stub.Check(
-                health_pb2.HealthCheckRequest(service=SERVICE),
-                metadata=core.address.metadata(),
-                timeout=HEALTH_SECONDS_MAX,
-            )
+            is_serving = await core.serves(SERVICE)
         except AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise NoCoreError(error) from error
@@ -370,7 +378,7 @@ class Connection:
                 return  # A core without a health service can only be tried.
             what = status_text(error)
             raise SessionLostError(f"{where} does not say that it serves: {what}") from error
-        if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        if not is_serving:
             raise SessionLostError(f"{where} says that it does not serve now")
 
     async def _one_session(self, core: _Core, listener: Listener) -> _Ended:
@@ -391,8 +399,8 @@ class Connection:
 
     def _break_off(self, session: Session, why: str) -> _Ended:
         """Return how a session ended. If another core may continue it, keep it."""
-        is_usable = session.heard and session.progress.is_whole()
-        may_resume = is_usable and len(self._addresses) > 1 and bool(session.progress.name)
+        has_name = bool(session.progress.name)
+        may_resume = has_name and session.heard and session.progress.is_whole()
         self._session = session if may_resume else None
         self._broken = why if may_resume else ""
         return _Ended(why, began=True, heard=session.heard, may_resume=may_resume)
@@ -521,16 +529,10 @@ async def _leaders_first(cores: Sequence[_Core]) -> list[_Core]:
 
 async def _leads(core: _Core) -> bool:
     """Return whether a core says that it leads. Return False for a core that does not answer, or that does not know the question."""
-    stub: Any = health_pb2_grpc.HealthStub(core.channel)
-    request = health_pb2.HealthCheckRequest(service=LEADER)
     try:
-        answer = await stub.Check(
-            request, metadata=core.address.metadata(), timeout=HEALTH_SECONDS_MAX
-        )
+        return await core.serves(LEADER)
     except AioRpcError:
-        core.has_failed = True
         return False
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 def _refused(where: str, error: AioRpcError) -> Exception:
