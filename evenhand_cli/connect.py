@@ -356,13 +356,13 @@ def open_channel(
     return grpc.secure_channel(target, credentials, options)
 
 
-def checked_address(address: str) -> str:
-    """Return the address unchanged. Raises Fault when it is not HOST:PORT."""
+def checked_address(address: str, option: str = "--core or EVENHAND_CORE") -> str:
+    """Return the address unchanged. Raises Fault when it is not HOST:PORT; the fault names the option."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdecimal():
         raise Fault(
             f"`{address}` is not an address",
-            where="--core or EVENHAND_CORE",
+            where=option,
             advice=f"write HOST:PORT, such as {DEFAULT_CORE}",
             code=ExitCode.USAGE,
         )

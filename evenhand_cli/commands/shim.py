@@ -359,7 +359,7 @@ def shim(
             namespace=namespace,
             instance=instance,
             health=health,
-            metrics=checked_address(metrics) if metrics else "",
+            metrics=checked_address(metrics, "--metrics") if metrics else "",
             qps=qps,
             burst=burst,
             wait=not no_wait,

@@ -62,6 +62,13 @@ def test_a_file_that_is_not_there_is_named(file: str, tmp_path: Path) -> None:
     assert file in ended.err
 
 
+def test_an_address_that_is_none_is_named_with_its_option(joined: Joined) -> None:
+    for option, where in (("--metrics", "--metrics"), ("--core", "--core or EVENHAND_CORE")):
+        ended = evenhand("shim", "--kubernetes", option, "nowhere")
+        assert (ended.code, joined) == (2, [])
+        assert ended.err.startswith(f"error: `nowhere` is not an address\nwhere: {where}\n")
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
