@@ -80,9 +80,7 @@ def health(
     """
     if core_only:
         refuse_together("--core-only", manager=manager)
-    # The library's type annotations declare no methods for this stub.
-    stub: Any = health_pb2_grpc.HealthStub(core.channel)
-    answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
+    answer = _checked(core)
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()
     leads, current = (_serves(core, name) for name in (LEADER, READINESS))
     state = _manager_state(core, manager) if manager else ""
@@ -113,11 +111,19 @@ def health(
         raise typer.Exit(ExitCode.PROBLEM)
 
 
+def _checked(core: Core, service: str = "") -> health_pb2.HealthCheckResponse:
+    """Return the health service's answer about a service, or about the whole core. Raises Fault."""
+    # The library's type annotations declare no methods for this stub.
+    stub: Any = health_pb2_grpc.HealthStub(core.channel)
+    request = health_pb2.HealthCheckRequest(service=service)
+    answer: health_pb2.HealthCheckResponse = core.ask(stub.Check, request)
+    return answer
+
+
 def _serves(core: Core, service: str) -> bool | None:
     """Return whether a service of the health service serves; None when the core does not know the service."""
-    stub: Any = health_pb2_grpc.HealthStub(core.channel)
     try:
-        answer = core.ask(stub.Check, health_pb2.HealthCheckRequest(service=service))
+        answer = _checked(core, service)
     except Fault:  # An older core.
         return None
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
