@@ -133,16 +133,26 @@ def ways(
     return found
 
 
+def make_nodes(kube: Kube, of: str) -> None:
+    """Create nodes, the configuration and the priority class of `fill_nodes`."""
+    kube.ensure(objects.priority_class(LOW, -5))
+    nodes = objects.nodes(NODES, of, cpu="4500m")
+    kube.create(objects.config_map(of, {"queues.yaml": QUEUES}), *nodes)
+
+
+def fill_nodes(kube: Kube, of: str) -> None:
+    """Fill the nodes with low pods, but for a little."""
+    kube.create(*(low(f"b-{number}", of) for number in range(4 * NODES)))
+
+
 @pytest.fixture
 def pair(kube: Kube, namespace: str, ways: dict[str, Path], tmp_path: Path) -> Iterator[Pair]:
     """Provide a core and two shims on nodes that low pods fill, but for a little."""
     pair = Pair(tmp_path, ways, namespace)
-    kube.ensure(objects.priority_class(LOW, -5))
-    nodes = objects.nodes(NODES, namespace, cpu="4500m")
-    kube.create(objects.config_map(namespace, {"queues.yaml": QUEUES}), *nodes)
+    make_nodes(kube, namespace)
     try:
         pair.start()
-        kube.create(*(low(f"b-{number}", namespace) for number in range(4 * NODES)))
+        fill_nodes(kube, namespace)
         yield pair
     finally:
         pair.stop()

@@ -14,20 +14,12 @@ import pytest
 from scripts.real.cluster import free_ports
 from tests.effort import TRIES_ALL
 from tests.faults.pairs.schedule import FOLLOWER, LEADING_CORE, LEADING_SHIM, ROLES
-from tests.kubernetes import objects
 from tests.kubernetes.claims import Witness, is_healthy, true_of_cluster
 from tests.kubernetes.kube import Kube, until
 from tests.kubernetes.stack import Process, Stack, run, serves
 from tests.kubernetes.test_kills import pause
-from tests.kubernetes.test_kills_with_volumes import (
-    LOW,
-    QUEUES,
-    known,
-    low,
-    spread,
-    waiting_for_prod,
-)
-from tests.kubernetes.test_leaders import NODES, SETTLE_S, nothing_twice, small
+from tests.kubernetes.test_kills_with_volumes import known, spread, waiting_for_prod
+from tests.kubernetes.test_leaders import SETTLE_S, fill_nodes, make_nodes, nothing_twice, small
 
 ROUNDS = 3 if TRIES_ALL else 1
 """Rounds in each of which every role is killed once."""
@@ -115,12 +107,10 @@ class Pairs:
 def pairs(kube: Kube, namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Pairs]:
     """Provide both pairs on nodes that low pods fill, but for a little."""
     pairs = Pairs(tmp_path, shim_kubeconfig, namespace)
-    kube.ensure(objects.priority_class(LOW, -5))
-    nodes = objects.nodes(NODES, namespace, cpu="4500m")
-    kube.create(objects.config_map(namespace, {"queues.yaml": QUEUES}), *nodes)
+    make_nodes(kube, namespace)
     try:
         pairs.start_all()
-        kube.create(*(low(f"b-{number}", namespace) for number in range(4 * NODES)))
+        fill_nodes(kube, namespace)
         yield pairs
     finally:
         pairs.stop()
