@@ -256,7 +256,9 @@ async def test_a_follower_that_begins_at_the_end_of_the_log_says_where_it_is(
     """No message comes after the checkpoint with which it begins."""
     monkeypatch.setattr(log_way, "CHECKPOINT_S", 0.05)
     async with serving(log=nats.url) as leader:
-        await place(await leader.ready())
+        stream = await leader.ready()
+        await writes(leader)
+        await place(stream)
         await leader.endpoint.pump.settled()
         await said(leader, lambda one: one.position == leader.endpoint.feed.position)
         await said(leader, lambda one: one.checkpoint_sequence == one.sequence)
