@@ -6,10 +6,10 @@ be lost.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from server.core.events import applications, lifecycle, nodes, placeholders
-from server.core.preemption import apply_plan, due_quota, open_decisions, plan_checks
+from server.core.preemption import apply_plan, due_quota, open_decisions, plan_checks, withdrawal
 from server.core.state import Manager, State
 from server.model.decisions import Decision, PlanCheckRequested, Termination, Withdrawn
 from server.model.events import ApplicationRemoved, NodeDrained
@@ -140,8 +140,13 @@ def _drain_announced(
 def _do_later(
     state: State, partition: Partition, resumption: Resumption, now: int
 ) -> Iterator[Decision]:
-    """Do the work that waited for the end of the sync: orders, replacements, checks of promised capacity, and timers of quota runs."""
-    for ask in still_there(resumption.unordered, partition.asks):
+    """Do the work that waited for the end of the sync: orders, replacements, checks of promised capacity, and timers of quota runs.
+
+    Orders of soft evictions come last, because a victim stays if no pod waits for its capacity any more (J11).
+    """
+    unordered = list(still_there(resumption.unordered, partition.asks))
+    marked = [one for one in unordered if one.key in partition.decisions.marked]
+    for ask in [one for one in unordered if one.key not in partition.decisions.marked]:
         yield from _order_again(partition, resumption, ask)
     for commitment in resumption.vacated.values():
         lifecycle.take_over(state, partition, commitment, now)
@@ -153,6 +158,17 @@ def _do_later(
         if partition.asks.get(ask.key) is ask and ask.node is not None:
             yield from due_quota.forced(state, partition, ask, before, now)
     yield from state.take_notes()
+    yield from _mark_again(partition, resumption, marked)
+
+
+def _mark_again(
+    partition: Partition, resumption: Resumption, marked: Sequence[Ask]
+) -> Iterator[Decision]:
+    """Withdraw the soft evictions whose capacity no pod waits for any more. Order the others again."""
+    if marked:
+        yield from withdrawal.withdraw(partition)
+    for ask in marked:
+        yield from _order_again(partition, resumption, ask)
 
 
 def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decision]:
