@@ -253,9 +253,9 @@ class Sessions:
                 self.presence.forget(rm_id)
                 self._instances.forget(rm_id)
                 self.owners.forget(rm_id)
+                self.end_session(rm_id)
                 for kind in Kind:
                     self._outboxes.pop((rm_id, kind), None)
-                    self.kept.pop((rm_id, kind), None)
         return gone
 
     def registered(
@@ -273,8 +273,8 @@ class Sessions:
         numbered, so that it can be resumed.
         """
         self._end_streams(rm_id, instance, caller, epoch)
+        self.end_session(rm_id)
         for kind in Kind:
-            self.kept.pop((rm_id, kind), None)
             if session:
                 self.kept[rm_id, kind] = Kept(session)
             outbox = self._outboxes[rm_id, kind]
@@ -317,16 +317,14 @@ class Sessions:
 
     def follow(self, managers: Mapping[str, Manager]) -> None:
         """Keep decisions for the sessions that another core's input began or ended. Call this after each slice of that input."""
-        for rm_id, manager in managers.items():
-            session = manager.session
-            if session is None:
-                continue
+        going = {rm_id: one.session for rm_id, one in managers.items() if one.session is not None}
+        for rm_id, session in going.items():
             for kind in Kind:
                 sent, kept = session.sent.get(kind, 0), self.kept.get((rm_id, kind))
                 if kept is None or (kept.session, kept.last) != (session.name, sent):
                     self.kept[rm_id, kind] = Kept(session.name, sent)
-        if len(self.kept) > len(Kind) * len(managers):
-            self.kept = {place: kept for place, kept in self.kept.items() if place[0] in managers}
+        if len(self.kept) > len(Kind) * len(going):
+            self.kept = {place: kept for place, kept in self.kept.items() if place[0] in going}
 
     def _end_streams(self, rm_id: str, instance: str, caller: Caller, epoch: int) -> None:
         """Record the caller of a registration, and end the streams that were opened before it."""
@@ -345,6 +343,11 @@ class Sessions:
                     session.detach()
                     del self._speaking[rm_id, kind]
         self._outboxes[rm_id, Kind.ALLOCATION].head = epoch_head(epoch)
+
+    def end_session(self, rm_id: str) -> None:
+        """Keep no more decisions of a manager, and count none of its messages, because its session can no longer be resumed."""
+        for kind in Kind:
+            self.kept.pop((rm_id, kind), None)
 
     def is_counted(self, rm_id: str) -> bool:
         """Return whether the messages of the manager are counted, because its session can be resumed."""

@@ -25,6 +25,7 @@ class Tally:
             self._counts[batch.rm_id, stream.kind] += 1
             if batch.refusals:
                 self._ended.add(batch.rm_id)
+                self._sessions.end_session(batch.rm_id)
 
     def take(self) -> list[Event]:
         """Return the counts since the last call as events for the core, in a fixed order."""

@@ -220,6 +220,8 @@ async def test_objects_that_the_core_never_saw_end_a_session() -> None:
         assert (await found.allocations.read()).rejectedAllocations
         await level(leader, follower)
         assert follower.core.managers[RM].session is None
+        assert not leader.endpoint.sessions.kept, "nothing is kept that no one can ask for"
+        assert not follower.endpoint.sessions.kept
         assert not (await resume(follower, found.offer())).HasField("resumed")
 
 
