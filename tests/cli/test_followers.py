@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 import trustme
@@ -14,6 +13,7 @@ from tests.cli.run import evenhand
 from tests.cli.test_embedded_restart import decisions, places, shim
 from tests.cli.test_end_to_end import await_counts
 from tests.cli.test_shim_ends import logged
+from tests.scrape import scraped
 
 CLAIM = ROOT / "examples" / "clusters" / "claim"
 ANY = ("serve", "--listen", "127.0.0.1:0")
@@ -35,10 +35,7 @@ def is_level(address: str) -> bool:
 
 def metrics(log: Path) -> dict[str, float]:
     """Return what a core answers on the metrics port that its log names, by name and labels."""
-    with urlopen(f"http://{logged(log, 'metrics')['address']}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {name: float(value) for name, _, value in pairs}
+    return scraped(logged(log, "metrics")["address"])
 
 
 def look_at_metrics(folder: Path) -> None:

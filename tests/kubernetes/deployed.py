@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 from scripts.real.cluster import free_ports
 from tests.kubernetes.kube import Kube, Object
 from tests.kubernetes.stack import Process, run, serves
+from tests.scrape import scraped
 
 NAMESPACE = "evenhand"
 
@@ -139,11 +139,8 @@ class Deployed:
         return serves(f"127.0.0.1:{self._ports[name]['0.0.0.0:50052']}", service)
 
     def metrics(self, name: str) -> dict[str, float]:
-        """Return the metrics of a pod without labels, by name."""
-        with urlopen(f"http://127.0.0.1:{self._ports[name]['0.0.0.0:9464']}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        pairs = (line.split(" ") for line in lines if not line.startswith("#") and "{" not in line)
-        return {key: float(value) for key, value in pairs}
+        """Return the metrics of a pod, by name and labels."""
+        return scraped(f"127.0.0.1:{self._ports[name]['0.0.0.0:9464']}")
 
     def command(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run one command of `evenhand` in the environment of a container."""
