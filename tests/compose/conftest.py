@@ -7,7 +7,8 @@ provides an engine.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -52,13 +53,20 @@ def image(docker: Docker) -> str:
 def stack(docker: Docker, image: str) -> Iterator[Stack]:
     """Start the local stack and provide it once it is healthy."""
     assert image
+    with started(docker, ["shim"]) as stack:
+        yield stack
+
+
+@contextmanager
+def started(docker: Docker, services: Sequence[str], *options: str) -> Iterator[Stack]:
+    """Start the local stack with options of compose, and provide it once these services are healthy."""
     stack = Stack(docker, f"evenhand-test-{os.urandom(3).hex()}")
     try:
-        stack.said("up", "--detach", "--no-build")
-        awaited(lambda: stack.is_healthy("shim"))
+        stack.said(*options, "up", "--detach", "--no-build")
+        awaited(lambda: all(map(stack.is_healthy, services)))
         yield stack
     finally:
-        stack.run("down", "--volumes")
+        stack.run(*options, "down", "--volumes")
 
 
 def awaited(question: Callable[[], bool]) -> None:

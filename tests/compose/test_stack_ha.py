@@ -1,13 +1,12 @@
 """The profile `ha` of docker-compose.yml: a second core that follows the first one, and leads when the first one is gone."""
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.compose.conftest import awaited
+from tests.compose.conftest import awaited, started
 from tests.compose.docker import Docker, Stack
 
 HA = ("--profile", "ha")
@@ -16,15 +15,10 @@ SERVICES = ("core", "core-2", "shim")
 
 @pytest.fixture
 def pair(docker: Docker, image: str) -> Iterator[Stack]:
-    """Start the stack with its second core, and provide it once the shim is healthy."""
+    """Start the stack with its second core, and provide it once all three are healthy."""
     assert image
-    stack = Stack(docker, f"evenhand-test-{os.urandom(3).hex()}")
-    try:
-        stack.said(*HA, "up", "--detach", "--no-build")
-        awaited(lambda: all(map(stack.is_healthy, SERVICES)))
+    with started(docker, SERVICES, *HA) as stack:
         yield stack
-    finally:
-        stack.run(*HA, "down", "--volumes")
 
 
 def asked(stack: Stack, service: str, *words: str) -> Any:
