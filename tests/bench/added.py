@@ -4,7 +4,6 @@ The history's process, and a follower, get the processors of the client: the cor
 """
 
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ class Added:
 def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
     """Play a script without and with what is added, and return the figures with it, and their ratios to those without it."""
     plain, found = wire.run(make(), before=before), added.play(make(), before)
-    without, values = _values(plain, placed), _values(found, placed)
+    without, values = plain.values(placed), found.values(placed)
     values["time, with to without"] = values["time"] / without["time"]
     cpu_s = plain.played.server_cpu
     values["CPU, with to without"] = found.played.server_cpu / cpu_s if cpu_s else 1.0
@@ -57,18 +56,6 @@ def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequ
         f"{plain.resident_mib:,} MiB"
     )
     return Run(values, found.played.server_cpu, found.server_mib, note, found.pace)
-
-
-def _values(found: WireFigure, placed: int) -> dict[str, float]:
-    waits = sorted(found.played.waits_ms)
-    return {
-        "time": 1_000 * found.played.seconds,
-        "placements": placed / found.played.seconds,
-        "placed": placed,
-        "median wait": statistics.median(waits),
-        "99 of 100 waits": waits[-(-len(waits) * 99 // 100) - 1],
-        "resident memory": found.resident_mib,
-    }
 
 
 def with_history(script: Script, before: Sequence[str]) -> WireFigure:

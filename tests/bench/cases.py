@@ -4,7 +4,6 @@ The workloads of 20 shapes and those of the nearest peer have the full targets. 
 2,000 shapes, the targets are a third of these.
 """
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -334,18 +333,9 @@ def _pinned(workload: Workload, how: str, pin: hostile.Pin) -> Case:
 def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
     """Run a script that places `placed` asks against a server; a profiler's command can be put before the server's."""
     found = wire.run(make(), before=before)
-    played = found.played
-    values = {
-        "time": 1_000 * played.seconds,
-        "placements": placed / played.seconds,
-        "placed": placed,
-        "resident memory": found.resident_mib,
-    }
-    if waits := sorted(played.waits_ms):
-        values["median wait"] = statistics.median(waits)
-        values["99 of 100 waits"] = waits[-(-len(waits) * 99 // 100) - 1]
     note = f"client in {found.language}: {found.client_share:.0%} of a core"
-    return Run(values, played.server_cpu, found.server_mib, note, found.pace)
+    cpu_s = found.played.server_cpu
+    return Run(found.values(placed), cpu_s, found.server_mib, note, found.pace)
 
 
 # Preemption ---------------------------------------------------------------------------------------------------------

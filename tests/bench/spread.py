@@ -5,8 +5,6 @@ the last end.
 """
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,14 +15,13 @@ from pathlib import Path
 from si.v1 import si_pb2 as si
 from tests.bench import messages, wire
 from tests.bench.figures import Run
-from tests.bench.players import ROOT, player, surroundings
+from tests.bench.players import player
 from tests.bench.processes import peak_mib, resident_mib
-from tests.bench.script import Played, Script, Step
+from tests.bench.script import Script, Step
 from tests.bench.workloads import RM, Workload, applications, queues_yaml
 
 PARTITIONS = ("p0", "p1", "p2", "p3")
 BATCH = 100
-_CLIENT_TIMEOUT_S = 1_000
 
 
 def placing(workload: Workload, processes: int, before: Sequence[str]) -> Run:
@@ -40,9 +37,10 @@ def placing(workload: Workload, processes: int, before: Sequence[str]) -> Run:
             )
             for at in range(processes)
         ]
-        clients = ThreadPoolExecutor(processes)
+        client = player()
+        clients = stack.enter_context(ThreadPoolExecutor(processes))
         jobs = [
-            clients.submit(_play, script(workload, names), core)
+            clients.submit(wire.play, script(workload, names), core, client)
             for names, core in zip(shares, cores, strict=True)
         ]
         played = [job.result() for job in jobs]
@@ -58,7 +56,7 @@ def placing(workload: Workload, processes: int, before: Sequence[str]) -> Run:
         "resident memory": resident,
     }
     share = sum(one.client_cpu for one in played) / seconds
-    note = f"clients in {player().language}: {share:.0%} of a core"
+    note = f"clients in {client.language}: {share:.0%} of a core"
     paced = max(core.pace(begun, seconds) for core in cores)
     return Run(values, sum(one.server_cpu for one in played), peak, note, paced)
 
@@ -72,21 +70,6 @@ def _table(folder: Path, shares: Sequence[Sequence[str]]) -> Path:
     path = folder / "cores.yaml"
     path.write_text(json.dumps({"cores": rows}))
     return path
-
-
-def _play(played: Script, core: wire.Server) -> Played:
-    """Play a script against a core; the client may run on every processor."""
-    done = subprocess.run(
-        [*player().command, core.address],
-        input=played.as_json(core.pid),
-        stdout=subprocess.PIPE,
-        stderr=sys.stderr,
-        check=True,
-        timeout=_CLIENT_TIMEOUT_S,
-        cwd=ROOT,
-        env=surroundings(),
-    )
-    return Played(**json.loads(done.stdout))
 
 
 def script(workload: Workload, partitions: Sequence[str]) -> Script:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,20 @@ class WireFigure:
     def client_share(self) -> float:
         """Return the client's share of a CPU; with a share close to 1, the measurement shows the client and not the core."""
         return self.played.client_cpu / self.played.seconds
+
+    def values(self, placed: int) -> dict[str, float]:
+        """Return the values by metric of a run that placed so many asks; those of waits only if the client measured waits."""
+        seconds = self.played.seconds
+        values = {
+            "time": 1_000 * seconds,
+            "placements": placed / seconds,
+            "placed": placed,
+            "resident memory": self.resident_mib,
+        }
+        if waits := sorted(self.played.waits_ms):
+            values["median wait"] = statistics.median(waits)
+            values["99 of 100 waits"] = waits[-(-len(waits) * 99 // 100) - 1]
+        return values
 
 
 @dataclass(slots=True)
@@ -118,6 +133,20 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     raise RuntimeError("the core ended before it listened")
 
 
+def play(script: Script, core: Server, client: Player) -> Played:
+    """Play a script against a core in a process of a client, which gets the processors of this one."""
+    done = subprocess.run(
+        [*client.command, core.address],
+        input=script.as_json(core.pid),
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=_CLIENT_TIMEOUT_S,
+        cwd=ROOT,
+        env=surroundings(),
+    )
+    return Played(**json.loads(done.stdout))
+
+
 Beside = Callable[[Server], AbstractContextManager[object]]
 """What runs beside a core while a script is played."""
 
@@ -132,16 +161,7 @@ def run(
     """Play a script against a separate core with further options; a profiler's command can be put before the core's."""
     client = who or player()
     with server(before, options) as core, beside(core), kept(client=True):
-        done = subprocess.run(
-            [*client.command, core.address],
-            input=script.as_json(core.pid),
-            stdout=subprocess.PIPE,
-            check=True,
-            timeout=_CLIENT_TIMEOUT_S,
-            cwd=ROOT,
-            env=surroundings(),
-        )
+        played = play(script, core, client)
         most, now = peak_mib(core.pid), resident_mib(core.pid)
-    played = Played(**json.loads(done.stdout))
     paced = core.pace(played.begun, played.seconds)
     return WireFigure(played, most, now, client.language, paced)
