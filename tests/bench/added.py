@@ -45,8 +45,9 @@ def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequ
     plain, found = wire.run(make(), before=before), added.play(make(), before)
     without, values = plain.values(placed), found.values(placed)
     values["time, with to without"] = values["time"] / without["time"]
-    cpu_s = plain.played.server_cpu
-    values["CPU, with to without"] = found.played.server_cpu / cpu_s if cpu_s else 1.0
+    cpu_s, plain_s = found.played.server_cpu, plain.played.server_cpu
+    # The kernel counts in ticks: a short run may have none.
+    values["CPU, with to without"] = cpu_s / plain_s if cpu_s and plain_s else 1.0
     values["99 of 100 waits, with to without"] = (
         values["99 of 100 waits"] / without["99 of 100 waits"]
     )
@@ -55,7 +56,7 @@ def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequ
         f"without {added.name}: {without['placements']:,.0f} placements/s, {without['99 of 100 waits']:.1f} ms, "
         f"{plain.resident_mib:,} MiB"
     )
-    return Run(values, found.played.server_cpu, found.server_mib, note, found.pace)
+    return Run(values, cpu_s, found.server_mib, note, found.pace)
 
 
 def with_history(script: Script, before: Sequence[str]) -> WireFigure:
