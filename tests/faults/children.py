@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).parents[2]
 READY_S: Final = 90.0
 """The longest time, in seconds, from a core's start to its open port on a busy machine."""
 END_S: Final = 30.0
+STOP_S: Final = 5.0
+"""Maximum number of seconds until a signal has stopped a process."""
 LOOK_S: Final = 0.02
 
 
@@ -70,6 +72,12 @@ def is_stopped(process: subprocess.Popen[bytes]) -> bool:
     """Return whether the kernel holds a process stopped."""
     after_name = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2]
     return after_name.split()[0] == "T"
+
+
+def stops(process: subprocess.Popen[bytes]) -> bool:
+    """Stop a process, as a debugger or an overloaded machine does; return whether the kernel holds it stopped in time."""
+    os.kill(process.pid, signal.SIGSTOP)
+    return until(lambda: is_stopped(process), STOP_S)
 
 
 @dataclass
@@ -192,11 +200,6 @@ class Core:
             self.resident.append((now_ms(), resident_mib(self.process.pid)))
         except (OSError, StopIteration):
             return  # The process ends at this moment.
-
-    def pause(self) -> None:
-        """Stop the process, as a debugger or an overloaded machine does."""
-        if self.process is not None:
-            os.kill(self.process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let the process continue."""

@@ -22,10 +22,9 @@ from tests.faults.children import (
     control,
     ended,
     free_port,
-    is_stopped,
     now_ms,
     started,
-    until,
+    stops,
 )
 from tests.faults.cluster import FIRST, SECOND
 from tests.faults.counts import Counts
@@ -38,8 +37,6 @@ from tests.faults.schedule import DISK, Fault
 DISK_MIB: Final = 16
 SMALL_MIB: Final = 1_100
 """Address space of a core under a memory limit."""
-STOP_S: Final = 5.0
-"""Maximum number of seconds until a signal has stopped a process."""
 SETTLE_S: Final = 60.0
 CLOCK_MS: Final = 7_200_000
 SLOW_MS: Final = 80
@@ -295,8 +292,7 @@ class Run:
     @contextmanager
     def stopped_core(self, _fault: Fault) -> Iterator[None]:
         """Stop the core."""
-        self.core.pause()
-        self._seen["core stopped"] += self._stops(self.core.process)
+        self._seen["core stopped"] += self.core.process is not None and stops(self.core.process)
         yield
         self.core.resume()
 
@@ -333,14 +329,9 @@ class Run:
     def stopped_shim(self, _fault: Fault) -> Iterator[None]:
         """Stop the shim."""
         assert self._shim is not None
-        self._shim.send_signal(signal.SIGSTOP)
-        self._seen["shim stopped"] += self._stops(self._shim)
+        self._seen["shim stopped"] += stops(self._shim)
         yield
         self._shim.send_signal(signal.SIGCONT)
-
-    def _stops(self, process: subprocess.Popen[bytes] | None) -> bool:
-        """Wait until a process is stopped; return whether it is."""
-        return process is not None and until(lambda: is_stopped(process), STOP_S)
 
     @contextmanager
     def net(self, **faults: int) -> Iterator[None]:

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.faults.children import ended, is_stopped, started, until
+from tests.faults.children import ended, started, stops
 from tests.faults.journal import Journal
 from tests.faults.pairs.schedule import ENDED, KILLED
 
-STOP_S: Final = 5.0
-"""Maximum number of seconds until a signal has stopped a process."""
 SIGNALS: Final = {KILLED: signal.SIGKILL, ENDED: signal.SIGTERM}
 LEASE: Final = ("--lease-duration=3s", "--lease-renew=1s", "--lease-margin=1s")
 """A short lease, so that many shims can be killed in a minute."""
@@ -63,10 +61,8 @@ class Child:
 
     def pause(self) -> None:
         """Stop the process."""
-        process = self.process
-        assert process is not None
-        os.kill(process.pid, signal.SIGSTOP)
-        self.is_paused = until(lambda: is_stopped(process), STOP_S)
+        assert self.process is not None
+        self.is_paused = stops(self.process)
 
     def resume(self) -> None:
         """Let the process continue."""
