@@ -28,11 +28,10 @@ PIECE: Final = 1_460
 class Proxy:
     """A proxy that passes bytes on under the faults in force."""
 
-    def __init__(self, core_port: int, control: Path, counts: Counts) -> None:
+    def __init__(self, core_port: int, counts: Counts) -> None:
         self.port = 0
-        """The port on which this proxy listens, where its owner says so."""
+        """The port on which this proxy listens; 0 before it does."""
         self._core_port = core_port
-        self._control = control
         self._counts = counts
         self._due: set[str] = set()
         """The faults that break connections, applied as soon as there is a connection."""
@@ -44,17 +43,19 @@ class Proxy:
         self._ways: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._halved: set[asyncio.StreamWriter] = set()
 
-    async def serve(self, port: int) -> None:
-        """Serve until the process ends, with the faults in the control file."""
+    async def serve(self, port: int, control: Path) -> None:
+        """Serve until the process ends, with the faults in a control file."""
         async with await self.listen(port):
             while True:
-                self.hurt(json.loads(self._control.read_text() or "{}"))
+                self.hurt(_faults_in(control))
                 await asyncio.sleep(LOOK_S)
 
     async def listen(self, port: int) -> asyncio.Server:
-        """Return a server on a port, without a fault."""
+        """Return a server on a port, or with 0 on a free one, without a fault."""
         self.hurt({})
-        return await asyncio.start_server(self._join, "127.0.0.1", port)
+        server = await asyncio.start_server(self._join, "127.0.0.1", port)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
 
     def end(self) -> None:
         """Cut all connections."""
@@ -160,6 +161,11 @@ class Proxy:
             await writer.drain()
 
 
+def _faults_in(control: Path) -> dict[str, int]:
+    found: dict[str, int] = json.loads(control.read_text() or "{}")
+    return found
+
+
 if __name__ == "__main__":
-    proxy = Proxy(int(sys.argv[2]), Path(sys.argv[3]), Counts(Path(sys.argv[4])))
-    asyncio.run(proxy.serve(int(sys.argv[1])))
+    proxy = Proxy(int(sys.argv[2]), Counts(Path(sys.argv[4])))
+    asyncio.run(proxy.serve(int(sys.argv[1]), Path(sys.argv[3])))

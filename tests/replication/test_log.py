@@ -1,9 +1,7 @@
 """The input log on a real NATS server that is killed, stopped, cut off, full and written by others."""
 
-import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 
-from scripts.real.cluster import free_ports
 from server.core.core import Core
 from server.replication import feed as feeding
 from server.replication import log
@@ -162,22 +159,17 @@ async def test_the_engine_refuses_what_a_former_leader_writes(nats: Engine) -> N
 @asynccontextmanager
 async def proxied(nats: Engine, folder: Path) -> AsyncIterator[tuple[str, Callable[..., None]]]:
     """Hold a proxy before the engine. Provide the address of the log behind it, and a function that sets faults."""
-    control = folder / "control.json"
+    make(folder / "counts")
+    proxy = Proxy(nats.port, Counts(folder / "counts"))
 
     def fault(**faults: int) -> None:
-        control.write_text(json.dumps(faults))
+        proxy.hurt(faults)
 
-    fault()
-    (port,) = free_ports(1)
-    make(folder / "counts")
-    proxy = Proxy(nats.port, control, Counts(folder / "counts"))
-    serve = asyncio.create_task(proxy.serve(port))
-    try:
-        yield f"nats://127.0.0.1:{port}/test", fault
-    finally:
-        serve.cancel()
-        with suppress(asyncio.CancelledError):
-            await serve
+    async with await proxy.listen(0):
+        try:
+            yield f"nats://127.0.0.1:{proxy.port}/test", fault
+        finally:
+            proxy.end()
 
 
 async def test_a_leader_that_is_cut_off_stops_leading_once_it_can_see_the_other_one(

@@ -132,12 +132,11 @@ class Run:
         stack.callback(task.cancel)
 
     async def _link(self, stack: AsyncExitStack, client: str, there: str, port: int) -> None:
-        proxy = Proxy(port, Path(), self.counts)
+        proxy = Proxy(port, self.counts)
         server = await proxy.listen(0)
         stack.callback(proxy.end)
         stack.callback(server.close)
         self.links[f"{client} {there}"] = proxy
-        proxy.port = server.sockets[0].getsockname()[1]
 
     def _core(self, name: str, port: int) -> Child:
         other = CORES[1 - CORES.index(name)]
