@@ -2,9 +2,10 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from server.record.verify import Verified
 from tests.faults.cluster import FIRST
 from tests.faults.effects import EFFECTS, excuse, has_struck
 from tests.faults.evidence import Decided, Evidence, LogPart, Window
@@ -155,9 +156,14 @@ def over_budget(evidence: Evidence) -> Iterator[str]:
 
 def log_unfit(evidence: Evidence) -> Iterator[str]:
     """Yield the lines of the decision log that do not match the line before."""
-    if not evidence.verified.fits:
-        wrong = [remark for remark in evidence.verified.remarks if remark.wrong]
-        yield f"the decision log does not fit together: {wrong[:3]}"
+    yield from unfit("the decision log", evidence.verified)
+
+
+def unfit(log: str, verified: Verified) -> Iterator[str]:
+    """Yield the first lines of a log that do not match the line before."""
+    if not verified.fits:
+        wrong = [remark for remark in verified.remarks if remark.wrong]
+        yield f"{log} does not fit together: {wrong[:3]}"
 
 
 def log_dishonest(evidence: Evidence) -> Iterator[str]:
@@ -273,7 +279,12 @@ def without_effect(evidence: Evidence) -> Iterator[str]:
 
 def crashed(evidence: Evidence) -> Iterator[str]:
     """Yield the tracebacks in the output of processes; no process may end with an uncaught exception."""
-    for whose, said in (("core", evidence.core_said), ("others", evidence.others_said)):
+    yield from tracebacks({"core": evidence.core_said, "others": evidence.others_said})
+
+
+def tracebacks(outputs: Mapping[str, str]) -> Iterator[str]:
+    """Yield the first traceback in each output of processes, which are given by name."""
+    for whose, said in outputs.items():
         at = said.find("Traceback")
         if at >= 0:
             yield f"{whose}: {said[max(0, at - 300) : at + 3_000]}"

@@ -215,19 +215,17 @@ def unsettled(evidence: PairsEvidence) -> Iterator[str]:
 
 
 def disagreement(evidence: PairsEvidence) -> Iterator[str]:
-    """Yield the cores that have another node for a pod at the end than the API server."""
+    """Yield the pods for which a core and the API server name different nodes at the end."""
     for core, says in evidence.cores_say.items():
-        if says != evidence.api_says:
-            yield f"{core} has {says}, the API server {evidence.api_says}"
+        both = ClusterEvidence(evidence.run, core_says=says, api_says=evidence.api_says)
+        yield from (f"{core}: {wrong}" for wrong in of_cluster.disagreement(both))
     yield from evidence.complaints
 
 
 def log_unfit(evidence: PairsEvidence) -> Iterator[str]:
     """Yield the lines of a decision log that do not match the line before."""
     for core, verified in evidence.verified.items():
-        if not verified.fits:
-            wrong = [remark for remark in verified.remarks if remark.wrong]
-            yield f"the decision log of {core} does not fit together: {wrong[:3]}"
+        yield from judge.unfit(f"the decision log of {core}", verified)
 
 
 def log_dishonest(evidence: PairsEvidence) -> Iterator[str]:
@@ -264,10 +262,7 @@ def wrong_exit(evidence: PairsEvidence) -> Iterator[str]:
 
 def crashed(evidence: PairsEvidence) -> Iterator[str]:
     """Yield the tracebacks in the output of processes."""
-    for name, said in evidence.said.items():
-        at = said.find("Traceback")
-        if at >= 0:
-            yield f"{name}: {said[max(0, at - 300) : at + 3_000]}"
+    yield from judge.tracebacks(evidence.said)
 
 
 RULES: Final[tuple[Callable[[PairsEvidence], Iterator[str]], ...]] = (
