@@ -66,11 +66,12 @@ def event(kind: str, name: str, version: int, **more: Any) -> dict[str, Any]:
 
 
 class FakeApi:
-    """An API server that gets each answer from `handle`."""
+    """An API server that gets each answer from `handle`. With `keeps` it keeps all requests in `asked`."""
 
-    def __init__(self, handle: Handler) -> None:
+    def __init__(self, handle: Handler, *, keeps: bool = True) -> None:
         self.handle = handle
         self.asked: list[Asked] = []
+        self._keeps = keeps
         self.port = 0
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -81,7 +82,8 @@ class FakeApi:
         self._open.add(writer)
         try:
             while (asked := await _read(reader)) is not None:
-                self.asked.append(asked)
+                if self._keeps:
+                    self.asked.append(asked)
                 if not await self._answer(asked, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):

@@ -31,6 +31,7 @@ from tests.faults.pairs.processes import (
     start_shim,
 )
 from tests.faults.pairs.schedule import (
+    ENDED,
     FOLLOWER,
     LEADING_CORE,
     LEADING_SHIM,
@@ -101,8 +102,7 @@ class Run:
         cluster.fill(self.server)
         ports = {name: free_port() for name in CORES}
         for shim in SHIMS:
-            api = FakeApi(partial(self.server.answer, shim))
-            api.asked = _Nothing()
+            api = FakeApi(partial(self.server.answer, shim), keeps=False)
             server = await asyncio.start_server(api.serve, "127.0.0.1", 0)
             stack.callback(api.cut)
             stack.callback(server.close)
@@ -229,16 +229,13 @@ class Run:
         leading = [name for name in CORES if self.observers[name].seen.state == LEADER]
         core = leading[0] if len(leading) == 1 else self._dice.choice(CORES)
         shim = self.server.holder or self._dice.choice(SHIMS)
-        match role:
-            case "leading core":
-                return core
-            case "leading shim":
-                return shim
-            case _ if role == FOLLOWER:
-                return CORES[1 - CORES.index(core)]
-            case _:
-                assert role == WARM_SHIM, role
-                return SHIMS[1 - SHIMS.index(shim)]
+        roles = {
+            LEADING_CORE: core,
+            FOLLOWER: CORES[1 - CORES.index(core)],
+            LEADING_SHIM: shim,
+            WARM_SHIM: SHIMS[1 - SHIMS.index(shim)],
+        }
+        return roles[role]
 
     async def _progress(self, role: str, how: str, began: int) -> None:
         """Create a probe, and record how long after an instant the probe has a node."""
@@ -343,7 +340,7 @@ class Run:
             task.cancel()
         for name in (*SHIMS, *CORES):
             if name in self.children:
-                await self.children[name].end("ended")
+                await self.children[name].end(ENDED)
 
     def _told(self) -> str:
         """Return the end of what each process said."""
@@ -363,10 +360,3 @@ class Run:
         found.exits = [each for child in self.children.values() for each in child.exits]
         found.said = {name: self._said(name).read_text(errors="replace") for name in self.children}
         return found
-
-
-class _Nothing(list[Any]):
-    """A list that keeps nothing, for the requests of a long run."""
-
-    def append(self, _one: Any) -> None:
-        """Keep nothing."""
