@@ -13,22 +13,19 @@ import json
 import os
 import signal
 import statistics
-import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import grpc
 import structlog
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from evenhand.v1 import replication_pb2, replication_pb2_grpc
 from shim_client.bootstrap import make_shim, run_shim, wall_clock
 from shim_client.cluster import WatchEvent
 from shim_client.config import Settings
@@ -36,13 +33,12 @@ from shim_client.core_client.connection import CoreAddress
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.shim import Shim
 from tests.bench import manifests
-from tests.bench.players import ROOT, surroundings
-from tests.shim.rig import free_port
+from tests.bench.players import surroundings
+from tests.shim.cores import Cores, two_cores
 
 ARRIVALS_S: Final = 50
 """Pods that are created in a second, and pods that end in a second."""
 SECONDS_MAX: Final = 300.0
-LOOK_S: Final = 0.02
 SETTLED_S: Final = 2.0
 """Seconds of ordinary work between the level follower and the end of the leader."""
 CASES: Final = {"killed": signal.SIGKILL, "hands over": signal.SIGTERM}
@@ -63,56 +59,6 @@ class Figure:
     def median(self) -> float:
         """The median of the times."""
         return statistics.median(self.seconds)
-
-
-class Cores:
-    """Two cores that follow each other."""
-
-    def __init__(self) -> None:
-        self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        self.running: dict[int, asyncio.subprocess.Process] = {}
-
-    async def start(self, number: int) -> None:
-        """Start one of the two."""
-        own, other = self.addresses[number], self.addresses[1 - number]
-        self.running[number] = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "evenhand_cli", "serve", "--listen", own, "--follow", other),
-            cwd=ROOT,
-            env=surroundings(),
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-
-    async def replication(self, number: int) -> replication_pb2.GetReplicationResponse:
-        """Return what a core says about itself, an empty answer if it does not answer."""
-        async with grpc.aio.insecure_channel(self.addresses[number]) as channel:
-            stub: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
-            with suppress(grpc.aio.AioRpcError):
-                answer: replication_pb2.GetReplicationResponse = await stub.GetReplication(
-                    replication_pb2.GetReplicationRequest(), timeout=5
-                )
-                return answer
-        return replication_pb2.GetReplicationResponse()
-
-    async def leader(self) -> int:
-        """Return the number of the core that decides, after the other one has become its level follower."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while True:
-                states = [await self.replication(number) for number in (0, 1)]
-                for number in (0, 1):
-                    follower = states[1 - number]
-                    is_level = follower.position >= follower.leader_position > 0
-                    both = (states[number].state, follower.state) == ("leader", "follower")
-                    if both and is_level:
-                        return number
-                await asyncio.sleep(LOOK_S)
-
-    async def end(self) -> None:
-        """Kill both."""
-        for one in self.running.values():
-            if one.returncode is None:
-                one.kill()
-                await one.wait()
 
 
 @dataclass
@@ -188,35 +134,28 @@ async def _at_work(cluster: EmbeddedCluster, cores: Cores) -> AsyncIterator[Shim
 
 async def measure(nodes: int, pods: int, runs: int, cases: list[str]) -> list[Figure]:
     """Measure each case so many times."""
-    cores = Cores()
     life = Life(EmbeddedCluster(wall_clock()), pods)
     life.begin(nodes)
-    for number in (0, 1):
-        await cores.start(number)
-    try:
-        async with _at_work(life.cluster, cores) as shim:
-            living = asyncio.create_task(life.live())
-            found = [await _case(one, runs, cores, life, shim) for one in cases]
-            living.cancel()
-            await asyncio.gather(living, return_exceptions=True)
-            return found
-    finally:
-        await cores.end()
+    async with two_cores(surroundings()) as cores, _at_work(life.cluster, cores) as shim:
+        living = asyncio.create_task(life.live())
+        found = [await _case(one, runs, cores, life, shim) for one in cases]
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+        return found
 
 
 async def _case(case: str, runs: int, cores: Cores, life: Life, shim: Shim) -> Figure:
     seconds: list[float] = []
     before = shim.progress().sessions
     for _ in range(runs):
-        leader = await cores.leader()
+        leader = await cores.leader(SECONDS_MAX)
         await asyncio.sleep(SETTLED_S)
         life.leader_ends()
-        os.kill(cores.running[leader].pid, CASES[case])
+        cores.send(leader, CASES[case])
         async with asyncio.timeout(SECONDS_MAX):
             await life.bound.wait()
         seconds.append(life.seconds)
-        await cores.running[leader].wait()
-        await cores.start(leader)
+        await cores.restart(leader)
     return Figure(case, seconds, shim.progress().sessions - before, os.getloadavg()[0])
 
 
