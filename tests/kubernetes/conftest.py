@@ -55,6 +55,14 @@ def _own_cluster(folder: Path) -> Cluster:
 
 
 @pytest.fixture
+def own(kube: Kube) -> Cluster:
+    """Provide the cluster that the tests started, whose audit log can be read."""
+    if kube.own is None:
+        pytest.skip("the audit log of a cluster that is not ours cannot be read")
+    return kube.own
+
+
+@pytest.fixture
 def chance() -> random.Random:
     seed = int(os.environ.get("EVENHAND_SEED") or int.from_bytes(os.urandom(4)))
     print(f"EVENHAND_SEED={seed}")  # noqa: T201 -- how to see it again.

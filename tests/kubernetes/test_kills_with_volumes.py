@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.real.cluster import Cluster
 from tests.effort import TRIES_ALL
 from tests.faults.kubernetes import audit
 from tests.kubernetes import objects
@@ -48,10 +49,8 @@ partitions:
 
 
 @pytest.fixture
-def log(kube: Kube) -> Path:
-    if kube.own is None:
-        pytest.skip("the audit log of a cluster that is not ours cannot be read")
-    return audit.log_in(kube.own.folder)
+def log(own: Cluster) -> Path:
+    return audit.log_in(own.folder)
 
 
 def pod(name: str, of: str, queue: str, runs_ms: int = 0, **spec: object) -> Object:

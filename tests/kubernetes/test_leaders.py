@@ -108,14 +108,6 @@ class Pair:
 
 
 @pytest.fixture
-def own(kube: Kube) -> Cluster:
-    """Provide the cluster that the tests started, whose audit log can be read."""
-    if kube.own is None:
-        pytest.skip("the audit log of a cluster that is not ours cannot be read")
-    return kube.own
-
-
-@pytest.fixture
 def proxies(own: Cluster) -> Iterator[dict[str, Proxy]]:
     with ExitStack() as stack:
         yield {name: stack.enter_context(Proxy(own.port)) for name in ("one", "two")}

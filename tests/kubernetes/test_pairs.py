@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.real.cluster import free_ports
+from scripts.real.cluster import Cluster, free_ports
 from tests.effort import TRIES_ALL
 from tests.faults.pairs.schedule import FOLLOWER, LEADING_CORE, LEADING_SHIM, ROLES
 from tests.kubernetes.claims import Witness, is_healthy, true_of_cluster
@@ -118,10 +118,8 @@ def pairs(kube: Kube, namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> 
 
 
 def test_kills_of_both_pairs(
-    kube: Kube, namespace: str, pairs: Pairs, chance: random.Random
+    own: Cluster, kube: Kube, namespace: str, pairs: Pairs, chance: random.Random
 ) -> None:
-    if kube.own is None:
-        pytest.skip("the audit log of a cluster that is not ours cannot be read")
     with Witness(kube, namespace) as witness:
         for turn in range(ROUNDS):
             for number, role in enumerate(chance.sample(ROLES, len(ROLES))):
@@ -135,4 +133,4 @@ def test_kills_of_both_pairs(
         until(lambda: known(pairs.stack, namespace) == true_of_cluster(kube, namespace), SETTLE_S)
     assert witness.faults == []
     assert is_healthy(pairs.stack)
-    nothing_twice(kube, kube.own, namespace)
+    nothing_twice(kube, own, namespace)
