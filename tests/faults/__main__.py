@@ -100,10 +100,14 @@ def main() -> int:
             evidence = run.evidence(faults)
         finally:
             run.put_away()
-    wrong = judged(evidence)
-    sys.stdout.write("\n".join([report(given.seed, evidence), *wrong, ""]))
+    return told(MODULE, report(given.seed, evidence), judged(evidence), repeat(given))
+
+
+def told(module: str, report: str, wrong: Sequence[str], again: str) -> int:
+    """Print the report of a run, what was wrong, and then the options that repeat the run; return the exit code."""
+    sys.stdout.write("\n".join([report, *wrong, ""]))
     if wrong:
-        sys.stdout.write(f"to repeat it: python -m {MODULE} {repeat(given)}\n")
+        sys.stdout.write(f"to repeat it: python -m {module} {again}\n")
     return 1 if wrong else 0
 
 

@@ -15,11 +15,17 @@ SOAK_SEEDS = range(SEED + 1, SEED + 1 + int(SOAK_MINUTES / RUN_MINUTES))
 
 
 def run(module: str, seed: int, minutes: float, folder: Path, *only: str) -> None:
-    """Run one seed; an error's message says what was wrong."""
-    command = [sys.executable, "-m", module, "--seed", str(seed)]
-    command += ["--minutes", f"{minutes:g}", "--folder", str(folder)]
-    command += ["--only", *only] if only else []
+    """Run one seed for some minutes; an error's message says what was wrong."""
+    report_of(
+        module, seed, folder, "--minutes", f"{minutes:g}", *(["--only", *only] if only else [])
+    )
+
+
+def report_of(module: str, seed: int, folder: Path, *options: str) -> str:
+    """Run one seed with further options and return its report; an error's message says what was wrong."""
+    command = [sys.executable, "-m", module, "--seed", str(seed), "--folder", str(folder), *options]
     said = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
     )
     assert said.returncode == 0, said.stdout + said.stderr
+    return said.stdout

@@ -4,16 +4,13 @@ EVENHAND_SEED sets the seed, and EVENHAND_KILLS the number of kills of a soak te
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import ROOT, environment
 from tests.effort import cases
 from tests.faults.pairs.schedule import DIRECTIONS, LINKS, ROLES, Cut, Kill, schedule
-from tests.faults.seeds import SEED
+from tests.faults.seeds import SEED, report_of
 
 MODULE = "tests.faults.pairs"
 KILLS = cases(50, 10)
@@ -28,13 +25,8 @@ needs_namespaces = pytest.mark.usefixtures("namespaces")
 
 def run(seed: int, folder: Path, kills: int, cuts: int) -> None:
     """Run one seed; an error's message says what was wrong."""
-    command = [sys.executable, "-m", MODULE, "--seed", str(seed), "--folder", str(folder)]
-    command += ["--kills", str(kills), "--cuts", str(cuts)]
-    said = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
-    )
-    print(said.stdout)  # noqa: T201
-    assert said.returncode == 0, said.stdout + said.stderr
+    options = ("--kills", str(kills), "--cuts", str(cuts))
+    print(report_of(MODULE, seed, folder, *options))  # noqa: T201
 
 
 @needs_namespaces

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tests.faults.__main__ import enter_namespaces, options, repeat
+from tests.faults.__main__ import enter_namespaces, options, repeat, told
 from tests.faults.cluster import SECOND
 from tests.faults.kubernetes.evidence import ClusterEvidence
 from tests.faults.kubernetes.judge import judged
@@ -42,11 +42,7 @@ def main() -> int:
     enter_namespaces(MODULE)
     with tempfile.TemporaryDirectory() as temporary:
         evidence = evidence_of(given, given.folder or Path(temporary))
-    wrong = judged(evidence)
-    sys.stdout.write("\n".join([report(given.seed, evidence), *wrong, ""]))
-    if wrong:
-        sys.stdout.write(f"to repeat it: python -m {MODULE} {repeat(given)}\n")
-    return 1 if wrong else 0
+    return told(MODULE, report(given.seed, evidence), judged(evidence), repeat(given))
 
 
 def evidence_of(given: argparse.Namespace, folder: Path) -> ClusterEvidence:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.faults.__main__ import enter_namespaces
+from tests.faults.__main__ import enter_namespaces, told
 from tests.faults.pairs.judge import judged, report
 from tests.faults.pairs.run import Run
 from tests.faults.pairs.schedule import schedule
@@ -38,12 +38,8 @@ def main() -> int:
         run = Run(folder, given.seed, durable=bool(given.seed % 2))
         turns = schedule(given.seed, given.kills, given.cuts)
         evidence = asyncio.run(run.evidence(turns))
-    wrong = judged(evidence)
-    sys.stdout.write("\n".join([*report(given.seed, evidence), *wrong, ""]))
-    if wrong:
-        repeat = f"--seed {given.seed} --kills {given.kills} --cuts {given.cuts}"
-        sys.stdout.write(f"to repeat it: python -m {MODULE} {repeat}\n")
-    return 1 if wrong else 0
+    again = f"--seed {given.seed} --kills {given.kills} --cuts {given.cuts}"
+    return told(MODULE, "\n".join(report(given.seed, evidence)), judged(evidence), again)
 
 
 if __name__ == "__main__":
