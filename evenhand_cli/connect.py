@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, NamedTuple, TypeVar, cast
@@ -151,12 +151,18 @@ class Core:
     secure: bool = False
     metadata: tuple[tuple[str, str], ...] = ()
     pictures: Pictures = field(default_factory=Pictures, compare=False)
+    silent: bool = False
+    """True: no notices are printed on the error stream while an answer takes long."""
+
+    def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Return a block that prints a notice about the work in progress when the block takes long."""
+        return nullcontext(_unsaid) if self.silent else terminal.patience(doing)
 
     def ask(
         self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
     ) -> Response:
         """Send one request and return its answer; print a notice when the answer takes long. Raises Fault."""
-        with self.faults(), terminal.patience(f"waiting for {self.address}"):
+        with self.faults(), self.patience(f"waiting for {self.address}"):
             answer = method(request, timeout=self.timeout_s, metadata=self.metadata)
         self.pictures.look_at(answer)
         return answer
@@ -189,8 +195,26 @@ class Core:
             raise fault_of(error, self.address, secure=self.secure) from error
 
 
+def _unsaid(text: str) -> None:
+    """Print nothing."""
+
+
+Opener = Callable[[], AbstractContextManager["Core"]]
+"""A function that opens the connection that the options describe. The block that it returns raises Fault."""
+
+
 def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., None]:
     """Return a command with the connection options; the command gets the open connection as its first argument."""
+
+    def connected(opener: Opener, **rest: Any) -> None:  # noqa: ANN401
+        with opener() as core:
+            command(core, **rest)
+
+    return opens_core(joined(command, connected, keep_first=True))
+
+
+def opens_core(command: Callable[Concatenate[Opener, ...], None]) -> Callable[..., None]:
+    """Return a command with the connection options; its first argument is a function that opens the connection."""
 
     def connected(
         core: CoreAddress = "",
@@ -216,13 +240,18 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
         oldest = _min_position(at_least)
         if cores is not None:
             refuse_together("--cores", core=core, at_least=at_least)
-        opened = (
-            connected_core(given, context, timeout)
-            if cores is None
-            else connected_cores(cores, given, context, timeout)
-        )
-        with opened as asked:
-            command(replace(asked, metadata=(*asked.metadata, *oldest)), **rest)
+
+        @contextmanager
+        def opened() -> Iterator[Core]:
+            connected = (
+                connected_core(given, context, timeout)
+                if cores is None
+                else connected_cores(cores, given, context, timeout)
+            )
+            with connected as asked:
+                yield replace(asked, metadata=(*asked.metadata, *oldest))
+
+        command(opened, **rest)
 
     return joined(command, connected)
 
@@ -406,16 +435,26 @@ def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
     """Return the metadata that carries a token; empty without a token file. Raises Fault for an unusable file."""
     if token_file is None:
         return ()
-    return (("authorization", f"Bearer {read_token(token_file)}"),)
+    return authorization(read_token(token_file))
+
+
+def authorization(token: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata that carries a token; empty without a token."""
+    return (("authorization", f"Bearer {token}"),) if token else ()
 
 
 def read_token(token_file: Path) -> str:
     """Return the token that a file contains. Raises Fault when the file cannot be read or contains no token."""
     token = read_text(token_file, "--token-file").strip()
-    if not token or not token.isascii() or not token.isprintable():
+    if not is_token(token):
         raise Fault(
             f"{token_file} holds no token",
             where="--token-file",
             advice="put one line of printable ASCII there: a token of the core's --tokens file",
         )
     return token
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text can be a token: one line of printable ASCII."""
+    return bool(text) and text.isascii() and text.isprintable()

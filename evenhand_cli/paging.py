@@ -5,7 +5,6 @@ from typing import Protocol, TypeVar
 
 import grpc
 
-from evenhand_cli import terminal
 from evenhand_cli.connect import Core
 
 PAGE_SIZE = 1000
@@ -40,7 +39,7 @@ def every(
     """Return the rows of all pages of a listing. Sets the size and token of the page in the request. Raises Fault."""
     found: list[Row] = []
     request.page_size = PAGE_SIZE
-    with terminal.patience(f"reading from {core.address}") as tell:
+    with core.patience(f"reading from {core.address}") as tell:
         while True:
             with core.faults():
                 page = method(request, timeout=core.timeout_s, metadata=core.metadata)

@@ -68,6 +68,14 @@ def _unreachable(error: grpc.RpcError, address: str, secure: bool) -> Fault:
     )
 
 
+def reason_of(error: grpc.RpcError) -> str:
+    """Return the core's stable reason of an RPC that failed, such as `NO_HISTORY`; empty without one."""
+    status = rpc_status.from_call(cast("grpc.Call", error))
+    info = error_details_pb2.ErrorInfo()
+    details: Sequence[AnyMessage] = () if status is None else status.details
+    return next((str(info.reason) for one in details if one.Unpack(info)), "")
+
+
 def _details(error: grpc.RpcError) -> tuple[list[str], str]:
     """Return the field violations as lines, and the core's advice."""
     status = rpc_status.from_call(cast("grpc.Call", error))

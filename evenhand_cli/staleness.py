@@ -1,6 +1,6 @@
 """Notices that an answer may be out of date: a manager is away, or has not reported everything yet."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from evenhand.v1 import inspect_pb2
@@ -13,7 +13,9 @@ from evenhand_cli.render.words import clock_time
 class Pictures:
     """The states of managers that came with a command's answers; each problem is printed once."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = terminal.say) -> None:
+        """Make a printer of notices. ``say`` gets each line; it prints on the error stream when not given."""
+        self._say = say
         self._latest: inspect_pb2.Picture | None = None
         self._told: set[str] = set()
 
@@ -26,7 +28,12 @@ class Pictures:
         for key, line in _lines(picture):
             if key not in self._told:
                 self._told.add(key)
-                terminal.say(line)
+                self._say(line)
+
+    @property
+    def latest(self) -> inspect_pb2.Picture | None:
+        """The latest state of the managers; None before an answer that has one."""
+        return self._latest
 
     def value(self) -> dict[str, Any]:
         """Return the latest state of the managers for the JSON output.

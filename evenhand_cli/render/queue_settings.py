@@ -32,7 +32,7 @@ def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableT
     parts = titled("now", _numbers(found.queue), width)
     if found.queue.waiting_reasons:
         parts.append(Text(f"waits for: {reasons(found.queue.waiting_reasons)}", style="warn"))
-    written = list(_lines(one for one in found.settings if not _is_default(one)))
+    written = list(setting_lines(one for one in found.settings if not _is_default(one)))
     if written:
         parts += [Text(), table(_columns(written), width)]
     defaults = ", ".join(f"{one.name} {one.value}" for one in found.settings if _is_default(one))
@@ -45,7 +45,7 @@ def listing(found: Sequence[inspect_pb2.QueueSettings], width: int) -> Renderabl
     names: list[RenderableType] = []
     lines: list[Line] = []
     for queue in found:
-        written = list(_lines(one for one in queue.settings if _is_of_queue(one)))
+        written = list(setting_lines(one for one in queue.settings if _is_of_queue(one)))
         names += [Text(queue.path, style="key"), *(f"  {name}" for name, _, _ in written)]
         lines += [("", "" if written else "all by default", ""), *written]
     note = Text(
@@ -68,7 +68,7 @@ def _columns(lines: Sequence[Line]) -> list[Column]:
     ]
 
 
-def _lines(settings: Iterable[inspect_pb2.QueueSetting]) -> Iterator[Line]:
+def setting_lines(settings: Iterable[inspect_pb2.QueueSetting]) -> Iterator[Line]:
     """Yield one line for each key and origin, with the amounts of all resource types."""
     amounts: dict[tuple[str, str], dict[str, int]] = {}
     lines: list[tuple[str, str, str]] = []
