@@ -21,6 +21,7 @@ COPY examples/clusters/small examples/clusters/small
 COPY server server
 COPY shim_client shim_client
 COPY evenhand_cli evenhand_cli
+COPY evenhand_console evenhand_console
 RUN PATH="/build/tools/bin:$PATH" tools/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir wheels . \
  && tools/bin/pip --python /opt/evenhand/bin/python install --quiet --no-deps --no-index wheels/*.whl
 

@@ -23,8 +23,8 @@ $(STAMP): pyproject.toml requirements-dev.txt hatch_build.py $(PROTOS)
 gen: $(STAMP) ## Makes the Python of the wire again from proto/.
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python hatch_build.py
 
-demo: $(STAMP) ## Shows a scheduler placing a cluster's pods, in this terminal.
-	@$(BIN)/evenhand demo
+demo: $(STAMP) ## Shows a scheduler placing a cluster's pods, in this terminal and in the web console, until Ctrl-C.
+	@$(BIN)/evenhand demo --watch --console 127.0.0.1:0
 
 test: $(STAMP) ## Runs the tests, without benchmarks and soaks; ARGS="tests/core -k told" some of them.
 	@$(BIN)/python -m scripts.run_tests $(ARGS)
@@ -89,4 +89,4 @@ baseline: $(STAMP) ## Accepts the wire as it is now: what `make check` compares 
 
 clean: ## Removes everything that make made here.
 	rm -rf $(VENV) gen dist build .coverage .coverage.* .coverage-html .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find server shim_client evenhand_cli tests examples -name __pycache__ -prune -exec rm -rf {} +
+	find server shim_client evenhand_cli evenhand_console tests examples -name __pycache__ -prune -exec rm -rf {} +

@@ -29,7 +29,10 @@ RECORDS = "Look at records"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The module of a command, and the name of its function when it differs from the command's name."""
+    """The module of a command, and the name of its function when it differs from the command's name.
+
+    A module without a package is one of `evenhand_cli.commands`.
+    """
 
     panel: str
     module: str
@@ -42,6 +45,7 @@ COMMANDS = {
     "serve": Place(RUN, "serve"),
     "shim": Place(RUN, "shim"),
     "cluster": Place(RUN, "cluster"),
+    "console": Place(RUN, "evenhand_console.command"),
     "partitions": Place(LOOK, "listings"),
     "queues": Place(LOOK, "queues"),
     "apps": Place(LOOK, "listings"),
@@ -92,7 +96,8 @@ class Shelf(MutableMapping[str, Any]):
 
 def command(name: str, place: Place) -> Any:  # noqa: ANN401
     """Return a command, or a group of commands, from its module."""
-    found = getattr(import_module(f"evenhand_cli.commands.{place.module}"), place.function or name)
+    module = place.module if "." in place.module else f"evenhand_cli.commands.{place.module}"
+    found = getattr(import_module(module), place.function or name)
     made = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
     if made is found:
         made.info.cls = Group

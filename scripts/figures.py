@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-PACKAGES: Final = ("server", "shim_client", "evenhand_cli")
+PACKAGES: Final = ("server", "shim_client", "evenhand_cli", "evenhand_console")
 LAYERED: Final = ("server", "shim_client")
 POLICIES: Final = (
     "required-node",

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from evenhand_cli.commands.shim import (
     open_live,
     shim_faults,
 )
+from evenhand_cli.console_process import ConsoleListen, perhaps_beside
 from evenhand_cli.demo.facts import Progress
 from evenhand_cli.demo.picture import picture_console, write_picture
 from evenhand_cli.demo.run import Beside, CoreProcess, Plan, Ready, demonstrate
@@ -90,6 +91,7 @@ def demo(
         typer.Option("--picture", metavar="FILE", help="Draw the last screen into this SVG file."),
     ] = None,
     output: Output = Form.TABLE,
+    console: ConsoleListen = "",
 ) -> None:
     """Run a core, a shim and an embedded cluster, and show which pods get a node and why others wait.
 
@@ -99,6 +101,7 @@ def demo(
         evenhand demo
         evenhand demo --cluster examples/clusters/claim
         evenhand demo --cluster DIR --watch --listen 127.0.0.1:50051
+        evenhand demo --watch --console 127.0.0.1:8080
 
     """
     if watch:
@@ -113,9 +116,12 @@ def demo(
     told: list[str] = []
     options = ServeOptions(listen=listen, config_file=config, config_text=text)
     beside = _beside(live, cluster_listen) if live else None
-    core, name = core_of(options, told), shown_name(directory)
-    plan = Plan(opened, core, name, watch, limit or LIMIT_S, beside)
-    with shim_faults(""):
+    name = shown_name(directory)
+    with perhaps_beside(console) as (url, start), shim_faults(""):
+        core = core_of(options, told, start)
+        plan = Plan(opened, core, name, watch, limit or LIMIT_S, beside, url)
+        if url:
+            terminal.say(f"console on {url}")
         progress, outcome = asyncio.run(_demonstrate(plan, output))
     if picture is not None:
         _draw(picture, progress, outcome)
@@ -137,14 +143,20 @@ def _beside(live: LiveDirectory, listen: str) -> Beside:
     return start
 
 
-def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
-    """Return a function that runs a core for the demonstration.
+def core_of(
+    options: ServeOptions, told: list[str], listens: Callable[[str], None] = lambda _: None
+) -> CoreProcess:
+    """Return a function that runs a core for the demonstration; ``listens`` gets the core's address as soon as there is one.
 
     The function raises Fault when the core cannot start or fails.
     """
 
     async def core(ready: Ready) -> None:
-        code = await run_core(options, ready=ready, errors=told.append)
+        def listening(address: str) -> None:
+            listens(address)
+            ready(address)
+
+        code = await run_core(options, ready=listening, errors=told.append)
         if code != Exit.DRAINED:
             raise serve_fault(code, options.listen, told)
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evenhand_cli import terminal
-from evenhand_cli.combinations import refuse_without
+from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.config import problems_of
 from evenhand_cli.config_maps import read_queues
+from evenhand_cli.console_process import ConsoleListen, perhaps_beside
 from evenhand_cli.core_table import read_core_table
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
@@ -360,6 +362,7 @@ def serve(
     log: Log = "",
     log_credentials: LogCredentials = None,
     log_tls_ca: LogTlsCa = None,
+    console: ConsoleListen = "",
 ) -> None:
     """Run a core until SIGTERM or Ctrl-C, and print the address on which it listens.
 
@@ -367,6 +370,7 @@ def serve(
 
     Examples:
         evenhand serve --config queues.yaml
+        evenhand serve --config queues.yaml --console 127.0.0.1:8080
         evenhand serve --metrics 127.0.0.1:9090 --decision-log decisions.jsonl
         evenhand serve --tls-cert core.crt --tls-key core.key --tokens tokens.yaml
         evenhand serve --listen 127.0.0.1:50052 --follow 127.0.0.1:50051
@@ -376,6 +380,9 @@ def serve(
     text = None if config is None else check_config(config)
     if cores is None:
         refuse_without("--cores", group=group, moved_from=str(moved_from or ""))
+    if console:
+        # A console beside a core with TLS would need an identity of its own: `evenhand console` has the options for it.
+        refuse_together("--console", tls_cert=str(tls_cert or ""))
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
     told: list[str] = []
@@ -394,7 +401,8 @@ def serve(
         moved_from=moved_from,
         own_process=True,
     )
-    code = asyncio.run(_serve(options, told))
+    with perhaps_beside(console) as (url, start):
+        code = asyncio.run(_serve(options, told, _starting(url, start)))
     if code != Exit.DRAINED:
         raise serve_fault(code, listen, told)
 
@@ -436,15 +444,23 @@ def serve_fault(code: int, listen: str, told: list[str]) -> Fault:
     )
 
 
-async def _serve(options: ServeOptions, told: list[str]) -> int:
+async def _serve(options: ServeOptions, told: list[str], ready: Callable[[str], None]) -> int:
     stop, hangup = stop_event(), hangup_event()
-    return await run_core(options, ready=_say_address, stop=stop, hangup=hangup, errors=told.append)
+    return await run_core(options, ready=ready, stop=stop, hangup=hangup, errors=told.append)
 
 
-def _say_address(address: str) -> None:
-    """Write the core's address, the only line of output.
+def _starting(url: str, start: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that writes the core's address, the only line of output without a console.
 
-    A script that requested port 0 reads the port from it.
+    A script that requested port 0 reads the port from it. With a console, the console is started, and the next line is its URL.
     """
-    sys.stdout.write(f"listening on {address}\n")
-    sys.stdout.flush()
+
+    def ready(address: str) -> None:
+        sys.stdout.write(f"listening on {address}\n")
+        sys.stdout.flush()
+        start(address)
+        if url:
+            sys.stdout.write(f"console on {url}\n")
+            sys.stdout.flush()
+
+    return ready

@@ -50,6 +50,8 @@ class Plan:
     watch: bool
     limit_s: float
     beside: Beside | None = None
+    console: str = ""
+    """The URL of the web console; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[N
         async with grpc.aio.insecure_channel(address) as channel:
             observer = Observer(channel)
             tasks.append(asyncio.create_task(observer.follow()))
-            stage = Stage(plan.cluster_name, address)
+            stage = Stage(plan.cluster_name, address, plan.console)
             yield Parts(stage, plan.opened, shim, observer, before), tasks
     finally:
         await _end(reversed(tasks))

@@ -31,6 +31,7 @@ class Stage:
 
     cluster: str
     address: str
+    console: str = ""
 
 
 def screen(
@@ -43,6 +44,7 @@ def screen(
         stage.cluster,
         ("  core ", "faint"),
         stage.address,
+        *((("  console ", "faint"), stage.console) if stage.console else ()),
         (f"  {progress.elapsed_s(now_s):.1f} s", "faint"),
     )
     picture = progress.latest

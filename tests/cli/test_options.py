@@ -189,6 +189,10 @@ SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_rol
 OF_CLUSTER = "cli/test_cluster.py::"
 FOLLOWED = "cli/test_followers.py::"
 SPREAD = "cli/test_spread.py::"
+CONSOLE = "console/test_command.py::"
+CONSOLE_PLACE = CONSOLE + "test_what_is_given_reaches_the_console"
+CONSOLE_CORES = CONSOLE + "test_a_context_and_a_table_of_cores_are_those_of_every_command"
+CONSOLE_TLS = CONSOLE + "test_tls_is_that_of_every_command"
 LOGGED = "cli/test_log.py::test_a_log_over_tls_with_credentials"
 LEASE = "cli/test_shim_election.py::test_what_is_given_of_the_lease_reaches_the_shim"
 PAST = "questions/test_history_questions.py::"
@@ -209,6 +213,21 @@ NAMED: dict[str, dict[str, str]] = {
         "--limit": "cli/test_demo.py::test_a_limit_counts_unless_it_is_watched",
         "--picture": "cli/test_demo.py::test_a_picture_is_drawn_of_a_real_run",
         "--output": "cli/test_demo.py::test_the_example_cluster_settles",
+        "--console": "console/test_live.py::test_a_demonstration_with_a_console_says_its_address",
+    },
+    "console": {
+        "--listen": CONSOLE_PLACE,
+        "--origin": CONSOLE_PLACE,
+        "--token-header": CONSOLE_PLACE,
+        "--core": CONSOLE_PLACE,
+        "--token-file": CONSOLE_PLACE,
+        "--at-least": CONSOLE_PLACE,
+        "--context": CONSOLE_CORES,
+        "--cores": CONSOLE_CORES,
+        "--tls-ca": CONSOLE_TLS,
+        "--tls-cert": CONSOLE_TLS,
+        "--tls-key": CONSOLE_TLS,
+        "--tls-server-name": CONSOLE_TLS,
     },
     "serve": {
         "--config": SERVED,
@@ -243,6 +262,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--log": LOGGED,
         "--log-credentials": LOGGED,
         "--log-tls-ca": LOGGED,
+        "--console": "console/test_live.py::test_a_core_with_a_console",
     },
     "history queue": {**PERIOD, "--partition": ELSEWHERE},
     "history pod": {

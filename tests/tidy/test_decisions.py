@@ -11,7 +11,9 @@ from scripts.figures import cited_decisions
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "decisions"
 PAGES: Final = sorted(FOLDER.glob("[0-9]*.md"))
-PATH: Final = re.compile(r"`((?:server|shim_client|evenhand_cli|proto|tests|docs)/[\w./-]+)`")
+PATH: Final = re.compile(
+    r"`((?:server|shim_client|evenhand_cli|evenhand_console|proto|tests|docs)/[\w./-]+)`"
+)
 LINK: Final = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 PARTS: Final = ["Context", "Decision", "Consequence"]
 LINES: Final = range(20, 61)
@@ -26,7 +28,10 @@ def number(page: Path) -> str:
 def cited() -> dict[str, list[str]]:
     """Return the files that cite each decision."""
     patterns = (
-        *(f"{folder}/**/*.py" for folder in ("server", "shim_client", "evenhand_cli", "scripts")),
+        *(
+            f"{folder}/**/*.py"
+            for folder in ("server", "shim_client", "evenhand_cli", "evenhand_console", "scripts")
+        ),
         "*.py",
         "*.md",
         "proto/**/*.proto",

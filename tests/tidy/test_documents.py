@@ -63,7 +63,8 @@ def test_links_lead_somewhere(document: Path) -> None:
 @pytest.mark.parametrize("document", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: path.name)
 def test_files_that_are_named_exist(document: Path) -> None:
     named = re.findall(
-        r"`((?:server|shim_client|evenhand_cli|tests)/[\w/.]+)`", document.read_text()
+        r"`((?:server|shim_client|evenhand_cli|evenhand_console|tests)/[\w/.]+)`",
+        document.read_text(),
     )
     assert [path for path in named if not (ROOT / path).exists()] == []
 
@@ -84,7 +85,16 @@ def test_links_lead_to_headings(document: Path) -> None:
 def test_no_text_cites_a_numbered_section_of_a_document_that_is_not_here() -> None:
     told = [
         f"{path.relative_to(ROOT)}:{number}"
-        for folder in ("server", "shim_client", "evenhand_cli", "scripts", "tests", "docs", "proto")
+        for folder in (
+            "server",
+            "shim_client",
+            "evenhand_cli",
+            "evenhand_console",
+            "scripts",
+            "tests",
+            "docs",
+            "proto",
+        )
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in {".py", ".yaml", ".md", ".proto", ".json"} and path != Path(__file__)
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)

@@ -13,7 +13,11 @@ def test_every_option_of_ours_is_known_to_grpc() -> None:
     assert found is not None
     assert found.origin is not None
     library = Path(found.origin).read_bytes()
-    sources = [path for top in ("server", "shim_client", "evenhand_cli") for path in files(top)]
+    sources = [
+        path
+        for top in ("server", "shim_client", "evenhand_cli", "evenhand_console")
+        for path in files(top)
+    ]
     names = {name for path in sources for name in OPTION.findall(path.read_text())}
     assert len(names) > 5, "the pattern finds them no more"
     assert {name for name in names if name.encode() not in library} == set()

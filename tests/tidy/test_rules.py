@@ -30,6 +30,7 @@ SOURCES: Final = (
     "server/**/*.py",
     "shim_client/**/*.py",
     "evenhand_cli/**/*.py",
+    "evenhand_console/**/*.py",
     "tests/**/*.py",
     "tests/**/*.yaml",
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("server", "shim_client", "evenhand_cli")
+PACKAGES = ("server", "shim_client", "evenhand_cli", "evenhand_console")
 LINES_MAX = 600
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

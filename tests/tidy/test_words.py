@@ -47,8 +47,17 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("evenhand_cli/**/*.py")),
+    *sorted(ROOT.glob("evenhand_console/**/*.py")),
 )
-FOLDERS = ("server", "shim_client", "evenhand_cli", "examples", "scripts", "tests")
+FOLDERS = (
+    "server",
+    "shim_client",
+    "evenhand_cli",
+    "evenhand_console",
+    "examples",
+    "scripts",
+    "tests",
+)
 MODULES = [
     path
     for folder in FOLDERS

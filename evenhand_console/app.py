@@ -1,0 +1,218 @@
+"""The web application: a page and a stream for each view, the log-in, and the files of `static`."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import anyio
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from evenhand_cli.faults import Fault
+from evenhand_console import refusals
+from evenhand_console.identity import SESSION, THEMES, Cookies, checked_token, proxy_token
+from evenhand_console.pages import FOLDER, Pages
+from evenhand_console.protection import Hosts, Protected, form_mark, is_own_form
+from evenhand_console.query import Query, query_of
+from evenhand_console.reading import Source
+from evenhand_console.refusals import Refusal, refusal_of
+from evenhand_console.sharing import Fragment, Key, Readers, TooManyError
+from evenhand_console.streams import stream_of
+from evenhand_console.view import View
+from evenhand_console.views import VIEWS
+
+FORM_MAX: Final = 16 * 1024
+"""Largest form in bytes."""
+THREADS_MAX: Final = 16
+"""Largest number of reads of the core at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How browsers reach the console, and which header of a proxy has the visitor's token; empty for none."""
+
+    hosts: Hosts
+    token_header: str = ""
+
+
+class Console:
+    """The state of the application: templates, readers, and the secret of its forms."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self.options = options
+        self.cookies = Cookies(options.hosts.is_secure)
+        self._source = source
+        self._secret = secrets.token_bytes(32)
+        self._threads = anyio.CapacityLimiter(THREADS_MAX)
+        self._views = {one.name: one for one in VIEWS}
+        self.pages = Pages({"menu": [one for one in VIEWS if one.in_menu], "themes": THEMES})
+        self.readers = Readers(self._make, lambda key: self._views[key.view].pause_s)
+
+    def token(self, request: Request) -> str:
+        """Return the token of a visitor: that of the log-in, else that which the proxy sets."""
+        return self.cookies.kept_token(request) or proxy_token(request, self.options.token_header)
+
+    async def _make(self, key: Key, latest: Fragment | None) -> Fragment:
+        """Read and render the part of a page that changes."""
+        return await anyio.to_thread.run_sync(self._made, key, latest, limiter=self._threads)
+
+    def _made(self, key: Key, latest: Fragment | None) -> Fragment:
+        view = self._views[key.view]
+        try:
+            found = self._source.read(key.token, lambda core: view.read(core, key.query))
+            shown = view.shape(found.value, key.query)
+        except Fault as fault:
+            return self.pages.refused(refusal_of(fault), latest)
+        return self.pages.fragment(view.name, page=shown, query=key.query, notices=found.notices)
+
+    async def page(self, request: Request, view: View[Any]) -> Response:
+        """Return the whole page of a view."""
+        query = query_of(view.path, view.parameters, request.query_params.multi_items())
+        try:
+            fragment = await self.readers.latest(Key(view.name, query, self.token(request)))
+        except TooManyError:
+            fragment = self.pages.refused(refusals.TOO_MANY)
+        return self.shown(request, view.title, fragment, query)
+
+    async def live(self, request: Request, view: View[Any]) -> Response:
+        """Return the stream of the page of a view."""
+        query = query_of(view.path, view.parameters, request.query_params.multi_items())
+        key = Key(view.name, query, self.token(request))
+        return stream_of(self.readers.follow(key, request.headers.get("last-event-id", "")))
+
+    def shown(
+        self, request: Request, title: str, fragment: Fragment, query: Query | None = None
+    ) -> Response:
+        """Return a whole page around the part that changes."""
+        session = self.cookies.read(request.cookies, SESSION)
+        made = session or secrets.token_urlsafe(32)
+        html = self.pages.whole(
+            "layout.html",
+            title=title,
+            fragment=Markup(fragment.html),  # noqa: S704 -- a rendered template
+            fragment_id=fragment.id,
+            query=query,
+            here=_address(request),
+            theme=self.cookies.theme(request),
+            mark=form_mark(self._secret, made),
+            logged_in=bool(self.cookies.kept_token(request)),
+        )
+        response = HTMLResponse(html, fragment.status)
+        if not session:
+            self.cookies.write(response, SESSION, made)
+        return response
+
+    def refused(self, request: Request, refusal: Refusal) -> Response:
+        """Return a page that says why there is no other."""
+        return self.shown(request, refusal.title, self.pages.refused(refusal))
+
+    async def form(self, request: Request) -> dict[str, str]:
+        """Return the fields of a form of the console. Raises HTTPException for a form of another site, or one too large."""
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > FORM_MAX:
+                raise HTTPException(413)
+        fields = dict(parse_qsl(body.decode(errors="replace")))
+        session = self.cookies.read(request.cookies, SESSION)
+        expected = form_mark(self._secret, session)
+        given = fields.get("mark", "")
+        origins = self.options.hosts.origins
+        if not session or not is_own_form(request.headers, origins, expected, given):
+            raise HTTPException(403)
+        return fields
+
+    async def log_in(self, request: Request) -> Response:
+        """Keep the token of the form for this browser; the core decides at each read what it may see."""
+        fields = await self.form(request)
+        response = RedirectResponse(own_path(fields.get("next", "")), 303)
+        self.cookies.keep_token(response, checked_token(fields.get("token", "")))
+        return response
+
+    async def log_out(self, request: Request) -> Response:
+        """Forget the token of this browser."""
+        fields = await self.form(request)
+        response = RedirectResponse(own_path(fields.get("next", "")), 303)
+        self.cookies.forget_token(response)
+        return response
+
+    async def choose_theme(self, request: Request) -> Response:
+        """Keep the choice of light or dark."""
+        fields = await self.form(request)
+        response = RedirectResponse(own_path(fields.get("next", "")), 303)
+        self.cookies.keep_theme(response, fields.get("theme", ""))
+        return response
+
+
+def _address(request: Request) -> str:
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
+
+
+def own_path(text: str) -> str:
+    """Return the path if it leads to the console itself, else the path of the first view."""
+    is_own = text.startswith("/") and not text.startswith("//") and "\\" not in text
+    return text if is_own and text.isprintable() and text.isascii() else VIEWS[0].path
+
+
+async def _healthy(_: Request) -> Response:
+    """Say that the console runs; the core has a health service of its own."""
+    return PlainTextResponse("ok\n")
+
+
+def make_app(source: Source, options: Options) -> ASGIApp:
+    """Return the application."""
+    console = Console(source, options)
+
+    async def unknown(request: Request, _: Exception) -> Response:
+        return console.refused(request, refusals.NO_PAGE)
+
+    async def other_site(request: Request, _: Exception) -> Response:
+        return console.refused(request, refusals.OTHER_SITE)
+
+    async def failed(request: Request, _: Exception) -> Response:
+        return console.refused(request, refusals.FAILED)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        console.readers.close()
+
+    app = Starlette(
+        routes=[
+            *_routes(console),
+            Mount("/static", StaticFiles(directory=FOLDER / "static")),
+        ],
+        exception_handlers={404: unknown, 403: other_site, 500: failed},
+        lifespan=lifespan,
+    )
+
+    async def wrong_host(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 -- of ASGI
+        refused = console.pages.refused(refusals.WRONG_HOST)
+        await HTMLResponse(refused.html, refused.status)(scope, receive, send)
+
+    return Protected(app, options.hosts, wrong_host)
+
+
+def _routes(console: Console) -> list[Route]:
+    def of(view: View[Any], handler: Callable[..., Any]) -> Any:  # noqa: ANN401
+        return partial(handler, view=view)
+
+    pages = [Route(one.path, of(one, console.page)) for one in VIEWS]
+    streams = [Route(f"/live{one.path}", of(one, console.live)) for one in VIEWS]
+    forms = [
+        Route("/log-in", console.log_in, methods=["POST"]),
+        Route("/log-out", console.log_out, methods=["POST"]),
+        Route("/theme", console.choose_theme, methods=["POST"]),
+    ]
+    return [*pages, *streams, *forms, Route("/healthz", _healthy)]

@@ -1,0 +1,65 @@
+"""Bars of a quantity: lengths in thousandths for an SVG, and the text that says the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand_cli.render.amounts import amount
+
+FULL: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line across a bar."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Usage, then what is promised, as lengths of FULL; marks; and the text for people who do not see the bar."""
+
+    used: int
+    promised: int
+    state: str
+    """`within` the guarantee, `over` it, `full` up to the limit, or `short` of it while asks wait."""
+    marks: tuple[Mark, ...]
+    text: str
+
+
+def bar(
+    kind: str,
+    amounts: Mapping[str, int],
+    limit: int,
+    *,
+    short: bool = False,
+) -> Bar:
+    """Return the bar of a resource type.
+
+    ``amounts`` has `used` and `promised`, and the marks `guaranteed`, `deserved` and `max` where there are such. The
+    bar is as long as ``limit`` or the largest of the amounts.
+    """
+    used, promised = amounts.get("used", 0), amounts.get("promised", 0)
+    size = max(limit, used + promised, *amounts.values(), 1)
+    floor = max(amounts.get("deserved", 0), amounts.get("guaranteed", 0))
+    state = "within"
+    if short:
+        state = "short"
+    elif used >= limit > 0:
+        state = "full"
+    elif used > floor:
+        state = "over"
+    marks = tuple(
+        Mark(name, _part(amounts[name], size))
+        for name in ("guaranteed", "deserved", "max")
+        if amounts.get(name)
+    )
+    text = ", ".join(f"{amount(kind, value)} {name}" for name, value in amounts.items())
+    return Bar(_part(used, size), _part(promised, size), state, marks, text)
+
+
+def _part(value: int, size: int) -> int:
+    """Return the length of a value; a value above zero can be seen."""
+    return max(value * FULL // size, 4) if value > 0 else 0

@@ -1,0 +1,34 @@
+"""The main program of a console that a core starts: `python -m evenhand_console.beside` (`evenhand serve --console`).
+
+The arguments are a JSON object on the first line of the input. The process ends when its input ends.
+"""
+
+import json
+import os
+import socket
+import sys
+from typing import Final
+
+from evenhand_cli.connect import DEFAULT_TIMEOUT_S, connected_core
+from evenhand_cli.console_process import address_of
+from evenhand_cli.contexts import Context
+from evenhand_console.bootstrap import Place, end_with_parent, run
+
+_PRIORITY: Final = 5
+"""The nice value of the process, added to that of the core, which comes first where processors are scarce."""
+
+
+def main() -> None:
+    """Serve the console of the core that started this process."""
+    os.nice(_PRIORITY)
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    given = json.loads(sys.stdin.buffer.readline())
+    end_with_parent()
+    core = Context(core=given["core"])
+    with socket.socket(fileno=given["socket"]) as sock:
+        opener = lambda: connected_core(core, "", DEFAULT_TIMEOUT_S)  # noqa: E731 -- a closure is shortest
+        run(opener, sock, Place(address_of(sock)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The connection to the core that decides, shared by all readers and renewed when another core decides."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final
+
+import typer
+
+from evenhand_cli.connect import Core, Opener
+
+RENEW_S: Final = 5.0
+"""Seconds for which a connection to a core that does not decide is kept before the cores are asked again which one decides."""
+
+
+class Connection:
+    """A connection that is opened when it is first needed. Its methods may be called from several threads."""
+
+    def __init__(self, opener: Opener, clock: Callable[[], float]) -> None:
+        """Make a connection. ``clock`` returns seconds that never decrease."""
+        self._opener = opener
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._current: _Opened | None = None
+
+    @contextmanager
+    def lease(self) -> Iterator[Core]:
+        """Yield the open connection; it stays open for the block even if it is retired meanwhile. Raises Fault."""
+        with self._lock:
+            if self._current is None:
+                self._current = _Opened(self._opener, self._clock())
+            opened = self._current
+            opened.users += 1
+        try:
+            yield opened.core
+        finally:
+            with self._lock:
+                opened.users -= 1
+                self._close_unused(opened)
+
+    def retire(self, core: Core, after_s: float = 0.0) -> None:
+        """Open another connection for the next reader if `core` is that of the current one, and is `after_s` seconds old."""
+        with self._lock:
+            opened = self._current
+            if opened is None or opened.core is not core:
+                return
+            if self._clock() - opened.since_s >= after_s:
+                self._current = None
+                self._close_unused(opened)
+
+    def close(self) -> None:
+        """Close the connection as soon as its last reader has ended."""
+        with self._lock:
+            opened, self._current = self._current, None
+            if opened is not None:
+                self._close_unused(opened)
+
+    def _close_unused(self, opened: "_Opened") -> None:
+        if opened is not self._current and not opened.users:
+            opened.close()
+
+
+class _Opened:
+    """An open connection, and the number of its readers."""
+
+    def __init__(self, opener: Opener, since_s: float) -> None:
+        self._stack = ExitStack()
+        self.core = self._stack.enter_context(opener())
+        self.since_s = since_s
+        self.users = 0
+
+    def close(self) -> None:
+        """Close the connection. Groups of cores that were missing have been named on the pages."""
+        with suppress(typer.Exit):
+            self._stack.close()

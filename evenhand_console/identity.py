@@ -1,0 +1,87 @@
+"""The token of a visitor: from a cookie of the log-in, or from a header of a proxy if an option names one."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from evenhand_cli.connect import is_token
+
+TOKEN_MAX: Final = 4096
+"""Longest token, in characters."""
+SESSION: Final = "evenhand-session"
+"""The cookie by which the console knows its own forms. Its value is random."""
+THEME: Final = "evenhand-theme"
+THEMES: Final = ("auto", "light", "dark")
+_TOKEN: Final = "evenhand-token"  # noqa: S105 -- the name of a cookie
+_YEAR_S: Final = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """The cookies of the console: unreadable for scripts, sent by no form of another site, and by HTTPS alone where there is HTTPS."""
+
+    is_secure: bool
+
+    def named(self, name: str) -> str:
+        """Return the name of a cookie. A browser lets no other host set a cookie with the prefix."""
+        return f"__Host-{name}" if self.is_secure else name
+
+    def read(self, cookies: Mapping[str, str], name: str) -> str:
+        """Return the value of a cookie, empty without one."""
+        return cookies.get(self.named(name), "")
+
+    def write(
+        self, response: Response, name: str, value: str, max_age_s: int | None = None
+    ) -> None:
+        """Set a cookie; without an age it ends with the browser."""
+        response.set_cookie(
+            self.named(name),
+            value,
+            max_age=max_age_s,
+            secure=self.is_secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+    def keep_token(self, response: Response, token: str) -> None:
+        """Keep the token of a log-in until the browser ends."""
+        self.write(response, _TOKEN, base64.urlsafe_b64encode(token.encode()).decode())
+
+    def forget_token(self, response: Response) -> None:
+        """Forget the token."""
+        self.write(response, _TOKEN, "", 0)
+
+    def keep_theme(self, response: Response, theme: str) -> None:
+        """Keep the choice of light or dark for a year."""
+        self.write(response, THEME, theme if theme in THEMES else THEMES[0], _YEAR_S)
+
+    def theme(self, request: Request) -> str:
+        """Return the theme that the visitor chose."""
+        theme = self.read(request.cookies, THEME)
+        return theme if theme in THEMES else THEMES[0]
+
+    def kept_token(self, request: Request) -> str:
+        """Return the token of the log-in, empty without one."""
+        packed = self.read(request.cookies, _TOKEN)
+        try:
+            return checked_token(base64.b64decode(packed, altchars=b"-_", validate=True).decode())
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+
+
+def checked_token(text: str) -> str:
+    """Return the token in a text, empty if the text cannot be one."""
+    token = text.strip()
+    return token if len(token) <= TOKEN_MAX and is_token(token) else ""
+
+
+def proxy_token(request: Request, header: str) -> str:
+    """Return the token in the header that the proxy sets; empty when there is no such header, or no option names one."""
+    given = request.headers.get(header, "") if header else ""
+    scheme, _, rest = given.partition(" ")
+    return checked_token(rest if scheme.lower() == "bearer" else given)

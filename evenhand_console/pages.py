@@ -1,0 +1,70 @@
+"""The rendering of pages: templates in which every text is escaped for HTML and for control characters."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from evenhand_cli.escaping import escaped
+from evenhand_cli.render.amounts import amount, heading, phrase, span
+from evenhand_cli.render.words import plural
+from evenhand_console.refusals import Refusal
+from evenhand_console.sharing import Fragment
+
+FOLDER: Final = Path(__file__).parent
+TEMPLATES: Final = FOLDER / "templates"
+
+
+def instant(milliseconds: int) -> Markup:
+    """Return an instant as UTC for people and machines, a dash for 0."""
+    if not milliseconds:
+        return Markup("-")
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return Markup('<time datetime="{}">{}</time>').format(
+        at.isoformat(timespec="milliseconds"), at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    )
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 -- whatever a template writes
+    """Return a value with the characters escaped that control a terminal or reorder text."""
+    return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+class Pages:
+    """The templates, and the values that all of them know."""
+
+    def __init__(self, known: Mapping[str, object]) -> None:
+        self._templates = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_shown,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "amount": lambda value, kind: amount(kind, value),
+            "heading": heading,
+            "instant": instant,
+            "phrase": phrase,
+            "plural": plural,
+            "span": span,
+        }
+        self._templates.globals.update(known)
+
+    def whole(self, template: str, **values: object) -> str:
+        """Return a whole page."""
+        return self._templates.get_template(template).render(**values)
+
+    def fragment(self, name: str, **values: object) -> Fragment:
+        """Return the part of the page of a view that changes."""
+        return Fragment(self.whole(f"views/{name}.html", **values))
+
+    def refused(self, refusal: Refusal, latest: Fragment | None = None) -> Fragment:
+        """Return what replaces the part of a page that changes; after a good answer, above that answer."""
+        before = "" if latest is None else Markup(latest.html)  # noqa: S704 -- a rendered template
+        html = self.whole("refused.html", refusal=refusal, before=before)
+        return Fragment(html, refusal.status)

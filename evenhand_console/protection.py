@@ -1,0 +1,109 @@
+"""The protection of the console in a browser: names of the host, headers, forms of other sites."""
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self'",
+            "connect-src 'self'",
+            "form-action 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        )
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+OPEN_TO_ALL: Final = "/healthz"
+"""The path that a probe may ask under any name of the host; it shows nothing of the core."""
+
+
+class Hosts:
+    """The addresses under which browsers reach the console: `HOST:PORT` as in the header Host, and whole origins."""
+
+    def __init__(self, listen: str, origins: Sequence[str] = ()) -> None:
+        """Return the hosts of the address on which the console listens, and of the origins that were named."""
+        parts = [urlsplit(one) for one in origins]
+        self.is_secure = bool(parts) and all(one.scheme == "https" for one in parts)
+        """Whether browsers reach the console by HTTPS alone."""
+        own = [f"http://{one}" for one in _own_names(listen)]
+        self.origins = frozenset((*own, *(one.rstrip("/").lower() for one in origins)))
+        self.hosts = frozenset(urlsplit(one).netloc for one in self.origins)
+
+    def knows(self, host: str) -> bool:
+        """Return whether a header Host names the console."""
+        return host.lower() in self.hosts
+
+
+def _own_names(listen: str) -> Iterable[str]:
+    """Yield the names of the address on which the console listens, with its port; none for an address that means all."""
+    host, _, port = listen.rpartition(":")
+    bare = host.strip("[]")
+    try:
+        given = ipaddress.ip_address(bare)
+    except ValueError:
+        yield listen.lower()
+        loopback = bare == "localhost"
+    else:
+        if not given.is_unspecified:
+            yield f"{host}:{port}"
+        loopback = given.is_loopback or given.is_unspecified
+    if loopback:
+        yield from (f"{one}:{port}" for one in ("localhost", "127.0.0.1", "[::1]"))
+
+
+class Protected:
+    """An application that answers only under its own names, and whose answers carry the headers of HEADERS."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts, wrong_host: ASGIApp) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._wrong_host = wrong_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        known = self._hosts.knows(Headers(scope=scope).get("host", ""))
+        app = self._app if known or scope["path"] == OPEN_TO_ALL else self._wrong_host
+        await app(scope, receive, guarded)
+
+
+def form_mark(secret: bytes, session: str) -> str:
+    """Return the mark of the forms of one browser, which a page of another site cannot know."""
+    return hmac.new(secret, session.encode(), hashlib.sha256).hexdigest()
+
+
+def is_own_form(headers: Headers, origins: Iterable[str], expected: str, given: str) -> bool:
+    """Return whether a form comes from the console: by its mark, and by the headers of the browser about its origin."""
+    site = headers.get("sec-fetch-site", "same-origin")
+    origin = headers.get("origin", "").lower()
+    if site not in {"same-origin", "none"} or (origin and origin not in origins):
+        return False
+    return hmac.compare_digest(expected.encode(), given.encode())

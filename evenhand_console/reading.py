@@ -1,0 +1,93 @@
+"""Reads of the core with the token of one caller, and the notices that come with the answers."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar, cast
+
+import grpc
+
+from evenhand_cli.connect import Core, authorization
+from evenhand_cli.faults import Fault
+from evenhand_cli.rpc_faults import reason_of
+from evenhand_cli.spread_channel import SpreadChannel
+from evenhand_cli.staleness import Pictures
+from evenhand_console.connection import RENEW_S, Connection
+
+_AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_NO_HISTORY: Final = "NO_HISTORY"
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Read]):
+    """What a view read, and the notices about the core that answered."""
+
+    value: Read
+    notices: tuple[str, ...]
+
+
+class Source:
+    """The core as the console reads it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
+        """Return what a view reads with a token; without one, with the identity of the console. Raises Fault."""
+        with self._connection.lease() as core:
+            notices: list[str] = []
+            pictures = Pictures(notices.append)
+            own = [one for one in core.metadata if not (token and one[0] == "authorization")]
+            metadata = (*own, *authorization(token))
+            asked = replace(core, metadata=metadata, pictures=pictures, silent=True)
+            try:
+                value = view(asked)
+            except Fault as fault:
+                if status_of(fault) in _AWAY:
+                    self._connection.retire(core)
+                raise
+            missing = _missing_groups(core)
+            follows = pictures.latest is not None and pictures.latest.follows
+            if missing or follows:
+                self._connection.retire(core, RENEW_S)
+            notices += [
+                f"The cores {name} cannot be reached. They are missing on this page."
+                for name in missing
+            ]
+            return Found(value, tuple(notices))
+
+
+def status_of(fault: Fault) -> grpc.StatusCode | None:
+    """Return the status of the call that failed; None for a fault of another kind."""
+    cause = fault.__cause__
+    return cause.code() if isinstance(cause, grpc.RpcError) else None
+
+
+def reason(fault: Fault) -> str:
+    """Return the core's stable reason of a failure, such as `FOLLOWER_BEHIND`; empty without one."""
+    cause = fault.__cause__
+    return reason_of(cause) if isinstance(cause, grpc.RpcError) else ""
+
+
+def unless_absent(read: Callable[[], Read]) -> Read | None:
+    """Return what a part of a view reads; None when the core has no such thing or the caller may not see it. Raises Fault.
+
+    Examples are a core without a history, and a report that the role of the caller does not include.
+    """
+    absent = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED}
+    try:
+        return read()
+    except Fault as fault:
+        if status_of(fault) in absent or reason(fault) == _NO_HISTORY:
+            return None
+        raise
+
+
+def _missing_groups(core: Core) -> list[str]:
+    """Return the names of the groups of cores that could not be reached; there are none with one core."""
+    channel = cast("object", core.channel)
+    with suppress(AttributeError):
+        return sorted(cast("SpreadChannel", channel).missing)
+    return []

@@ -1,0 +1,183 @@
+"""One reader of the core for all pages that show the same: the same view, address and token."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand_console.query import Query
+
+ENTRIES_MAX: Final = 1000
+"""Largest number of different pages that are kept up to date."""
+REST_FACTOR: Final = 4
+"""A reader rests this many times as long as its read took, so that slow answers do not load the core more."""
+
+LINGER_S: Final = 5.0
+"""Seconds for which a page is read on after its last user left, so that a page and its stream need one read."""
+
+
+class TooManyError(Exception):
+    """The error of a page beyond ENTRIES_MAX."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a page shows, and the token with which it is read."""
+
+    view: str
+    query: Query
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The part of a page that changes, as HTML, with the status of the read. Its id depends on the HTML alone."""
+
+    html: str
+    status: int = 200
+
+    @property
+    def id(self) -> str:
+        """The id of the fragment in a stream: a client that has it needs nothing until the next one."""
+        return hashlib.sha256(self.html.encode()).hexdigest()[:16]
+
+
+Make = Callable[[Key, Fragment | None], Awaitable[Fragment]]
+"""A function that reads and renders a fragment; it gets the latest good one, to show if the core is away."""
+Pause = Callable[[Key], float]
+"""A function that returns the shortest time in seconds between two reads of a page."""
+
+
+class Readers:
+    """The readers of all open pages."""
+
+    def __init__(self, make: Make, pause: Pause, entries_max: int = ENTRIES_MAX) -> None:
+        self._make = make
+        self._pause = pause
+        self._entries_max = entries_max
+        self._entries: dict[Key, _Entry] = {}
+        self._idle: dict[Key, asyncio.TimerHandle] = {}
+
+    @property
+    def readers(self) -> int:
+        """The number of different pages that are read now."""
+        return len(self._entries)
+
+    def close(self) -> None:
+        """Stop all readers."""
+        for key in list(self._entries):
+            self._drop(key)
+
+    async def latest(self, key: Key) -> Fragment:
+        """Return the fragment of a page, at most as old as one pause. Raises TooManyError."""
+        entry = self._entry(key)
+        try:
+            return await entry.fresh()
+        finally:
+            self._leave(key, entry)
+
+    async def follow(self, key: Key, last_id: str = "") -> AsyncGenerator[Fragment, None]:
+        """Yield the fragment of a page unless the client has it by `last_id`, and each later one. Raises TooManyError.
+
+        A client that is slow misses fragments between two, never the latest.
+        """
+        entry = self._entry(key)
+        try:
+            while True:
+                fragment = await entry.other_than(last_id)
+                last_id = fragment.id
+                yield fragment
+        finally:
+            self._leave(key, entry)
+
+    def _entry(self, key: Key) -> "_Entry":
+        entry = self._entries.get(key)
+        if entry is None or entry.failed:
+            self._make_room()
+            entry = _Entry(lambda latest: self._make(key, latest), self._pause(key))
+            self._entries[key] = entry
+        if key in self._idle:
+            self._idle.pop(key).cancel()
+        entry.users += 1
+        return entry
+
+    def _make_room(self) -> None:
+        """Drop the page that has been without a user for longest if there are too many. Raises TooManyError."""
+        if len(self._entries) < self._entries_max:
+            return
+        if not self._idle:
+            raise TooManyError
+        self._drop(next(iter(self._idle)))
+
+    def _leave(self, key: Key, entry: "_Entry") -> None:
+        entry.users -= 1
+        if entry.users or self._entries.get(key) is not entry:
+            return
+        if entry.failed:
+            self._drop(key)
+        else:
+            loop = asyncio.get_running_loop()
+            self._idle[key] = loop.call_later(LINGER_S, self._drop, key)
+
+    def _drop(self, key: Key) -> None:
+        self._entries.pop(key).stop()
+        if key in self._idle:
+            self._idle.pop(key).cancel()
+
+
+class _Entry:
+    """The reader of one page: a task that reads as long as the page has users."""
+
+    def __init__(
+        self, make: Callable[[Fragment | None], Awaitable[Fragment]], pause_s: float
+    ) -> None:
+        self._make = make
+        self._pause_s = pause_s
+        self._latest: Fragment | None = None
+        self._changed = asyncio.Condition()
+        self._task = asyncio.create_task(self._run())
+        self.users = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the reader ended, which only a defect of a view causes."""
+        return self._task.done()
+
+    async def fresh(self) -> Fragment:
+        """Return the latest fragment, or wait for the first."""
+        return await self._when(lambda _: True)
+
+    async def other_than(self, last_id: str) -> Fragment:
+        """Return the latest fragment as soon as it is another than that of the id."""
+        return await self._when(lambda latest: latest.id != last_id)
+
+    def stop(self) -> None:
+        """Stop reading."""
+        self._task.cancel()
+
+    async def _when(self, wanted: Callable[[Fragment], bool]) -> Fragment:
+        async with self._changed:
+            while self._latest is None or not wanted(self._latest):
+                if self._task.done():
+                    self._task.result()  # Raises the error of a defect in a view.
+                await self._changed.wait()
+            return self._latest
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        good: Fragment | None = None
+        try:
+            while True:
+                started = loop.time()
+                fragment = await self._make(good)
+                if fragment.status == 200:  # noqa: PLR2004
+                    good = fragment
+                async with self._changed:
+                    self._latest = fragment
+                    self._changed.notify_all()
+                took = loop.time() - started
+                await asyncio.sleep(max(self._pause_s, REST_FACTOR * took))
+        finally:
+            async with self._changed:
+                self._changed.notify_all()

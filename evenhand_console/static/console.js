@@ -1,0 +1,61 @@
+// What a page does beyond reading: it says whether it is live, and draws lines that can be explored.
+"use strict";
+(() => {
+  const status = document.getElementById("connection");
+  const live = document.getElementById("live");
+
+  function say(text) {
+    if (!status) return;
+    status.textContent = text;
+    status.hidden = !text;
+  }
+
+  // The extension connects again by itself once a stream was open, but not when the first request fails.
+  function connectAgain() {
+    say("Not live: the console does not answer. Trying again.");
+    window.setTimeout(() => { if (live && !live._htmx?.sse) window.htmx.trigger(live, "load"); }, 2000);
+  }
+
+  document.addEventListener("htmx:sse:after:connection", () => say(""));
+  document.addEventListener("htmx:sse:error", () => say("Not live: the connection to the console was lost. Trying again."));
+  document.addEventListener("htmx:sse:close", () => say("Not live: load the page again."));
+  document.addEventListener("htmx:error", (event) => { if (event.target === live) connectAgain(); });
+
+  function numbers(cells) {
+    return [...cells].map((cell) => (cell.dataset.value === "" ? null : Number(cell.dataset.value)));
+  }
+
+  function colour(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  }
+
+  function draw(figure) {
+    const table = figure.querySelector("table[data-chart]");
+    const old = figure.querySelector(".plot");
+    if (!table || !window.uPlot) return;
+    const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
+    const rows = [...table.tBodies[0].rows];
+    const values = rows.map((row) => numbers(row.cells));
+    const data = [values.map((row) => row[0] / 1000), ...names.map((_, at) => values.map((row) => row[at + 1]))];
+    const keys = figure.querySelectorAll("figcaption .key");
+    const series = names.map((name, at) => {
+      const key = getComputedStyle(keys[at]);
+      return { label: name, stroke: key.textDecorationColor, width: 2, dash: at ? [4 + 2 * at, 3] : undefined };
+    });
+    const axis = { stroke: colour("--faint") || undefined, grid: { width: 1 } };
+    const options = { width: figure.clientWidth || 600, height: 180, series: [{}, ...series], axes: [axis, { ...axis, size: 80 }] };
+    const place = document.createElement("div");
+    place.className = "plot";
+    place.setAttribute("aria-hidden", "true");
+    if (old) old.remove();
+    figure.insertBefore(place, figure.querySelector("svg"));
+    new window.uPlot(options, data, place);
+  }
+
+  function drawAll() {
+    document.querySelectorAll("figure.chart").forEach(draw);
+  }
+
+  document.addEventListener("htmx:after:swap", drawAll);
+  drawAll();
+})();

@@ -1,0 +1,29 @@
+"""A view of the console: what it reads, the values that it shows, and its template."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from evenhand_cli.connect import Core
+from evenhand_console.query import Query
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class View(Generic[Read]):
+    """A page. `docs/development/add-a-console-view.md` shows how to add one."""
+
+    name: str
+    """The name of the template `views/NAME.html`."""
+    title: str
+    path: str
+    read: Callable[[Core, Query], Read]
+    """Reads everything from the core, and does nothing else. Raises Fault."""
+    shape: Callable[[Read, Query], object]
+    """Returns the values that the template shows: a pure function of what was read and of the address."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The parameters of the address with their defaults."""
+    pause_s: float = 1.0
+    """Shortest time in seconds between two reads for the open pages of this view."""
+    in_menu: bool = True

@@ -1,0 +1,206 @@
+"""The overview: what is wrong now, what is due, and what changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from evenhand.v1 import (
+    decisions_pb2,
+    decisions_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    watch_pb2,
+    watch_pb2_grpc,
+)
+from evenhand_cli.connect import Core
+from evenhand_cli.output import word
+from evenhand_cli.paging import every
+from evenhand_cli.render.amounts import in_order
+from evenhand_console.bars import Bar, bar
+from evenhand_console.query import Query
+from evenhand_console.queue_numbers import placed, unmet_of
+from evenhand_console.reading import unless_absent
+from evenhand_console.view import View
+
+CHANGES_MAX: Final = 20
+DUE_MAX: Final = 20
+KINDS: Final = ("configuration", "decision", "manager", "node", "rejected")
+"""The kinds of events that count as a change of the cluster; placements are too many."""
+SEVERITIES: Final = {
+    inspect_pb2.FINDING_SEVERITY_ERROR: "error",
+    inspect_pb2.FINDING_SEVERITY_WARNING: "warning",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the overview is made of."""
+
+    info: inspect_pb2.ServerInfoResponse
+    partitions: Sequence[inspect_pb2.Partition]
+    tree: inspect_pb2.QueueTree
+    checked: inspect_pb2.CheckConsistencyResponse | None
+    decisions: Sequence[decisions_pb2.Decision]
+    events: Sequence[watch_pb2.EventRecord] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A problem: how severe, what, where, what to do, and the page that says more."""
+
+    severity: str
+    subject: str
+    message: str
+    advice: str
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Something that will happen at an instant if nothing else happens before."""
+
+    at_ms: int
+    in_ms: int
+    text: str
+    queue: str = ""
+    decision_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """A resource type of the partition, with its bar."""
+
+    kind: str
+    capacity: int
+    used: int
+    foreign: int
+    promised: int
+    waiting: int
+    bar: Bar
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The values of the overview."""
+
+    partition: str
+    partitions: tuple[str, ...]
+    now_ms: int
+    info: inspect_pb2.ServerInfoResponse
+    counts: inspect_pb2.ClusterCounts
+    amounts: tuple[Amounts, ...]
+    wrong: tuple[Wrong, ...]
+    due: tuple[Due, ...]
+    due_left_out: int
+    changes: tuple[watch_pb2.EventRecord, ...] | None
+
+
+def read(core: Core, query: Query) -> Read:
+    """Read the state of a partition, its findings, its open decisions and the latest events."""
+    inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
+    partition = query["partition"]
+    open_only = decisions_pb2.ListDecisionsRequest(partition=partition, open_only=True)
+    checking = inspect_pb2.CheckConsistencyRequest(partition=partition)
+    return Read(
+        core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()),
+        core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
+        core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree,
+        unless_absent(lambda: core.ask(inspect.CheckConsistency, checking)),
+        every(core, decisions.ListDecisions, open_only, lambda page: page.decisions),
+        unless_absent(lambda: _latest_events(core)),
+    )
+
+
+def _latest_events(core: Core) -> list[watch_pb2.EventRecord]:
+    stub = watch_pb2_grpc.WatchServiceStub(core.channel)
+    request = watch_pb2.WatchEventsRequest(kinds=KINDS, held_only=True)
+    answers = core.follow(stub.WatchEvents, request, core.timeout_s)
+    return list(chain.from_iterable(one.events for one in answers))[-CHANGES_MAX:]
+
+
+def shape(found: Read, query: Query) -> Page:
+    """Return the values of the overview."""
+    name = query["partition"] or found.tree.partition
+    partition = next((one for one in found.partitions if one.name == name), inspect_pb2.Partition())
+    now = found.tree.taken_at_ms
+    due = _due(found, now)
+    return Page(
+        partition=name,
+        partitions=tuple(one.name for one in found.partitions),
+        now_ms=now,
+        info=found.info,
+        counts=partition.counts,
+        amounts=_amounts(partition),
+        wrong=tuple(_wrong(found)),
+        due=tuple(due[:DUE_MAX]),
+        due_left_out=max(0, len(due) - DUE_MAX),
+        changes=None if found.events is None else tuple(reversed(found.events)),
+    )
+
+
+def _amounts(partition: inspect_pb2.Partition) -> tuple[Amounts, ...]:
+    rows: list[Amounts] = []
+    for kind in in_order((*partition.capacity, *partition.usage, *partition.pending)):
+        capacity = partition.capacity.get(kind, 0)
+        used, foreign = partition.usage.get(kind, 0), partition.foreign_usage.get(kind, 0)
+        promised, waiting = partition.promised.get(kind, 0), partition.pending.get(kind, 0)
+        shown = {"used": used + foreign, "promised": promised, "capacity": capacity}
+        drawn = bar(kind, shown, capacity)
+        rows.append(Amounts(kind, capacity, used, foreign, promised, waiting, drawn))
+    return tuple(rows)
+
+
+def _wrong(found: Read) -> list[Wrong]:
+    """Return the problems, the most severe first: findings of the core's checks, then unmet guarantees."""
+    checked = found.checked.findings if found.checked is not None else ()
+    problems = [
+        Wrong(
+            SEVERITIES.get(one.severity, "note"), one.subject, one.message, one.advice, _queue(one)
+        )
+        for one in checked
+    ]
+    named = {one.queue for one in problems}
+    for one in placed(found.tree.root, {}):
+        unmet = unmet_of(one.queue)
+        if unmet and one.queue.leaf and one.queue.path not in named:
+            text = "has less than it is guaranteed while its pods wait"
+            problems.append(Wrong("warning", f"queue {one.queue.path}", text, "", one.queue.path))
+    order = ("error", "warning", "note")
+    return sorted(problems, key=lambda one: order.index(one.severity))
+
+
+def _queue(finding: inspect_pb2.Finding) -> str:
+    kind, _, name = finding.subject.partition(" ")
+    return name if kind == "queue" else ""
+
+
+def _due(found: Read, now: int) -> list[Due]:
+    """Return what is due, the earliest first."""
+    due = [
+        Due(
+            one.queue.quota_due_ms,
+            one.queue.quota_due_ms - now,
+            f"pods of {one.queue.path} above its max are evicted",
+            queue=one.queue.path,
+        )
+        for one in placed(found.tree.root, {})
+        if one.queue.quota_due_ms
+    ]
+    due += [
+        Due(
+            one.expires_ms,
+            one.expires_ms - now,
+            f"{one.summary} ({word(decisions_pb2.DecisionState.DESCRIPTOR, one.state)}; given up at this instant)",
+            decision_id=one.decision_id,
+        )
+        for one in found.decisions
+    ]
+    return sorted(due, key=lambda one: (one.at_ms or NEVER, one.text))
+
+
+NEVER: Final = 1 << 62
+"""The order of a decision that is never given up: after all others."""
+
+VIEW: Final = View("overview", "Overview", "/", read, shape, {"partition": ""}, pause_s=2.0)

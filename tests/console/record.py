@@ -1,0 +1,51 @@
+"""Record what each view reads from a core with pods, waits, a claim and a history: `python -m tests.console.record`.
+
+The names of tests/console/replies are those of views. A new view is recorded here, too, and its tests need no core.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
+from evenhand_cli.connect import Core, connected_core
+from evenhand_cli.contexts import Context
+from evenhand_console.query import query_of
+from evenhand_console.views import VIEWS
+from tests.cli.processes import ROOT, address_of, running, until
+from tests.console import replies
+
+CLUSTER: Final = ROOT / "examples" / "clusters" / "claim"
+ADDRESSES: Final = {"queue": {"queue": "root.shop"}}
+"""The parameters with which a view is recorded, where the defaults show nothing."""
+
+
+def main() -> None:
+    """Run a core and a shim, and record the views once a pod waits."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        state = ["--state-dir", str(folder), "--history-sample", "1s"]
+        serve = ["serve", "--listen", "127.0.0.1:0", *state]
+        with running(serve, folder / "core.log") as core:
+            address = address_of(core, folder / "core.log")
+            shim = ["shim", "--cluster", str(CLUSTER), "--core", address]
+            opened = connected_core(Context(core=address), "", 30.0)
+            with running(shim, folder / "shim.log"), opened as asked:
+                until(lambda: _waits(asked))
+                _record(asked)
+
+
+def _waits(core: Core) -> bool:
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    found = core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
+    return any(one.counts.waiting_asks and one.counts.allocations for one in found)
+
+
+def _record(core: Core) -> None:
+    for view in VIEWS:
+        given = ADDRESSES.get(view.name, {}).items()
+        replies.save(view.name, view.read(core, query_of(view.path, view.parameters, given)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""A core with prepared answers for every view, and names that a hostile client could give its objects."""
+
+from typing import Any, Final
+
+from evenhand.v1 import decisions_pb2, history_pb2, inspect_pb2, reports_pb2, watch_pb2
+from tests.cli.fake import FakeCore
+from tests.cli.samples import T0, partition, queue_tree
+
+MARKUP: Final = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"
+CONTROLS: Final = "a\x1b[2J\u202eb\u2066c\x00d\x7f"
+LONG: Final = "l" * 253
+HOSTILE: Final = (MARKUP, CONTROLS, LONG)
+
+
+def core(name: str = "research") -> FakeCore:
+    """Return a core whose only busy queue has this name, and that names everything so."""
+    tree = queue_tree()
+    queue = tree.root.children[1]
+    queue.name, queue.path = name, f"root.{name}"
+    queue.usage["vcore"] = 4000
+    tree.root.children[1].waiting_reasons[0].code = name
+    return FakeCore(
+        ServerInfo=inspect_pb2.ServerInfoResponse(
+            version=name, started_at_ms=T0, partitions=["default"]
+        ),
+        ListPartitions=inspect_pb2.ListPartitionsResponse(
+            partitions=[partition()], picture=inspect_pb2.Picture(taken_at_ms=T0)
+        ),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=tree),
+        CheckConsistency=inspect_pb2.CheckConsistencyResponse(
+            findings=[
+                inspect_pb2.Finding(
+                    severity=inspect_pb2.FINDING_SEVERITY_ERROR,
+                    subject=f"queue root.{name}",
+                    message=name,
+                    advice=name,
+                )
+            ]
+        ),
+        ListDecisions=decisions_pb2.ListDecisionsResponse(
+            decisions=[
+                decisions_pb2.Decision(
+                    decision_id=name,
+                    policy=name,
+                    at_ms=T0,
+                    expires_ms=T0 + 60_000,
+                    summary=name,
+                    state=decisions_pb2.DECISION_STATE_ORDERED,
+                )
+            ]
+        ),
+        WatchEvents=[
+            watch_pb2.WatchEventsResponse(
+                events=[
+                    watch_pb2.EventRecord(
+                        number=1, time_ms=T0, kind="node", object=name, message=name
+                    )
+                ]
+            )
+        ],
+        ListQueueSettings=inspect_pb2.ListQueueSettingsResponse(
+            queues=[
+                inspect_pb2.QueueSettings(
+                    path=f"root.{name}",
+                    settings=[
+                        inspect_pb2.QueueSetting(
+                            name=name, value=name, origin=inspect_pb2.SETTING_ORIGIN_HERE
+                        )
+                    ],
+                )
+            ]
+        ),
+        GetLostWork=reports_pb2.GetLostWorkResponse(
+            lines=[
+                reports_pb2.LostWork(
+                    claimant=f"root.{name}", victim=f"root.{name}", policy=name, victims=1
+                )
+            ]
+        ),
+        GetQueueHistory=history_pb2.GetQueueHistoryResponse(
+            series=[history_pb2.UsageSeries(resource_type=name, points=points())],
+            waits=history_pb2.WaitSummary(
+                asked=1, reasons=[history_pb2.WaitReason(code=name, pods=1)]
+            ),
+        ),
+    )
+
+
+def points() -> list[Any]:
+    """Return two points with a gap between them."""
+    return [
+        history_pb2.UsagePoint(at_ms=T0, covered_ms=1, usage=5),
+        history_pb2.UsagePoint(at_ms=T0 + 1),
+        history_pb2.UsagePoint(at_ms=T0 + 2, covered_ms=1, usage=10),
+    ]

@@ -1,0 +1,133 @@
+"""What views show, as pure functions of recorded replies and of the state in the address."""
+
+from dataclasses import replace
+
+import pytest
+
+from evenhand.v1 import inspect_pb2
+from evenhand_cli.faults import Fault
+from evenhand_console.bars import FULL, bar
+from evenhand_console.lines import chart
+from evenhand_console.query import Query, query_of
+from evenhand_console.queue_numbers import at_path, lending, numbers
+from evenhand_console.views import overview, queue, queues
+from tests.console import replies
+
+
+def _query(view: object, **given: str) -> Query:
+    return query_of(view.path, view.parameters, given.items())  # type: ignore[attr-defined]
+
+
+def test_the_overview_names_what_is_due() -> None:
+    recorded = replies.load(overview.Read, "overview")
+    found = replace(recorded, decisions=replies.load(queue.Read, "queue").decisions)
+    found.tree.root.children[0].quota_due_ms = 1
+    page = overview.shape(found, _query(overview.VIEW))
+    assert page.due[0].queue == found.tree.root.children[0].path
+    assert len(page.due[1:]) == len(found.decisions) > 0
+    assert [one.at_ms for one in page.due[1:]] == sorted(one.expires_ms for one in found.decisions)
+    assert page.counts.waiting_asks > 0
+    assert page.changes is not None
+    assert [one.number for one in page.changes] == sorted(
+        (one.number for one in page.changes), reverse=True
+    )
+
+
+def test_a_caller_without_events_gets_an_overview() -> None:
+    found = replies.load(overview.Read, "overview")
+    less = overview.Read(found.info, found.partitions, found.tree, None, found.decisions, None)
+    assert overview.shape(less, _query(overview.VIEW)).changes is None
+
+
+def test_queues_with_an_unmet_guarantee_come_first() -> None:
+    found = replies.load(queues.Read, "queues")
+    child = found.tree.root.children.add(name="zoo", path="root.zoo", leaf=True, asks_waiting=1)
+    child.guaranteed["vcore"], child.pending["vcore"] = 4000, 3000
+    page = queues.shape(found, _query(queues.VIEW))
+    assert [row.path for row in page.rows] == ["root", "root.zoo", "root.batch", "root.shop"]
+    assert [(row.path, row.unmet) for row in page.unmet] == [("root.zoo", (("vcore", 3000),))]
+
+
+def test_the_tree_holds_as_many_levels_as_the_address_says() -> None:
+    found = replies.load(queues.Read, "queues")
+    page = queues.shape(found, _query(queues.VIEW, depth="1"))
+    assert [row.level for row in page.rows] == [1, 2, 2]
+    below = queues.shape(found, _query(queues.VIEW, under="root.shop", depth="1"))
+    assert [row.path for row in below.rows] == ["root.shop"]
+    assert below.above == ("root",)
+
+
+def test_a_long_tree_comes_in_pages() -> None:
+    found = replies.load(queues.Read, "queues")
+    for number in range(queues.ROWS_MAX):
+        found.tree.root.children.add(name=f"q{number}", path=f"root.q{number}", leaf=True)
+    first = queues.shape(found, _query(queues.VIEW))
+    last = queues.shape(found, _query(queues.VIEW, start=str(first.later)))
+    assert (len(first.rows), first.earlier) == (queues.ROWS_MAX, None)
+    assert (len(last.rows), last.earlier, last.later) == (3, 0, None)
+    assert not {row.path for row in first.rows} & {row.path for row in last.rows}
+
+
+def test_an_unknown_queue_names_near_ones() -> None:
+    found = replies.load(queues.Read, "queues")
+    with pytest.raises(Fault) as raised:
+        at_path(found.tree.root, {}, "root.shpo")
+    assert "root.shop" in raised.value.advice
+
+
+def test_the_page_of_a_queue_has_what_it_took_and_its_last_hour() -> None:
+    found = replies.load(queue.Read, "queue")
+    page = queue.shape(found, _query(queue.VIEW, queue="root.shop"))
+    assert [(one.other, one.victims) for one in page.took] == [("root.batch", 8)]
+    assert page.gave == ()
+    assert page.charts is not None
+    assert {one.kind for one in page.charts} >= {"vcore"}
+    assert page.settings
+    assert page.above == ("root",)
+
+
+def test_a_core_without_a_history_has_no_lines() -> None:
+    found = replies.load(queue.Read, "queue")
+    none = queue.Read(found.tree, found.partitions, found.settings, None, found.decisions, None)
+    page = queue.shape(none, _query(queue.VIEW, queue="root.shop"))
+    assert (page.charts, page.waits, page.took) == (None, None, ())
+
+
+def test_what_is_lent_is_at_most_what_others_borrow() -> None:
+    a = inspect_pb2.Queue(path="root.a", guaranteed={"vcore": 6000}, usage={"vcore": 1000})
+    b = inspect_pb2.Queue(path="root.b", guaranteed={"vcore": 2000}, usage={"vcore": 1000})
+    c = inspect_pb2.Queue(path="root.c", usage={"vcore": 3000})
+    lent = lending([a, b, c])
+    assert (lent["root.a"]["vcore"], lent["root.b"]["vcore"]) == (2500, 500)
+    assert lending([a, b])["root.a"]["vcore"] == 0
+
+
+def test_promised_capacity_counts_as_held() -> None:
+    root = inspect_pb2.Queue(
+        path="root",
+        guaranteed={"vcore": 4000},
+        usage={"vcore": 2000},
+        promised={"vcore": 1000},
+        pending={"vcore": 9000},
+    )
+    assert numbers(at_path(root, {}, ""), "vcore").unmet == 1000
+
+
+def test_a_bar_says_in_words_what_it_shows() -> None:
+    drawn = bar("vcore", {"used": 2000, "promised": 1000, "guaranteed": 4000}, 8000)
+    assert (drawn.used, drawn.promised, drawn.marks[0].at) == (FULL // 4, FULL // 8, FULL // 2)
+    assert drawn.text == "2 used, 1 promised, 4 guaranteed"
+    assert bar("vcore", {"used": 1}, 1_000_000).used > 0
+
+
+def test_a_line_has_a_gap_where_nothing_is_known() -> None:
+    lines = chart([0, 1, 2, 3], [("usage", [1, None, 2, 4])]).lines
+    assert [len(piece.split()) for piece in lines[0].pieces] == [1, 2]
+
+
+def test_an_address_holds_the_state_of_a_page() -> None:
+    query = _query(queues.VIEW, under="root.a b&c", nonsense="1", resource="x" * 2000)
+    assert query["resource"] == ""
+    assert query.href() == "/queues?under=root.a+b%26c"
+    assert query.href(under="", depth="5") == "/queues?depth=5"
+    assert query.live == "/live/queues?under=root.a+b%26c"
