@@ -1,11 +1,11 @@
 """The build of the external programs that the tests run, outside the checkout.
 
 `make real` runs it, and the tests use the programs from the same folders. All of them are built with Go from the
-module in `tools/`. When the environment variable `KUBERNETES` names a version (`make real KUBERNETES=1.32`), API server
-and kubectl are built from that version's own module in `tools/1.32/`, which `scripts/real/pin.py` wrote. The name of a
-folder of programs is its module's digest, so programs of several versions are side by side. Each program is moved into
-its folder after it is built. A stopped build therefore continues where it was, and two builds at the same time do not
-disturb each other.
+module in `tools/`, except helm, which has a module of its own in `tools/helm/`. When the environment variable
+`KUBERNETES` names a version (`make real KUBERNETES=1.32`), API server and kubectl are built from that version's own
+module in `tools/1.32/`, which `scripts/real/pin.py` wrote. The name of a folder of programs is its module's digest, so
+programs of several versions are side by side. Each program is moved into its folder after it is built. A stopped build
+therefore continues where it was, and two builds at the same time do not disturb each other.
 """
 
 import hashlib
@@ -25,9 +25,12 @@ PROGRAMS = {
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "grpcurl": "github.com/fullstorydev/grpcurl/cmd/grpcurl",
+    "helm": "helm.sh/helm/v4/cmd/helm",
 }
 BY_VERSION = ("kube-apiserver", "kubectl")
 """The programs of Kubernetes itself, which `KUBERNETES` chooses."""
+APART = ("helm",)
+"""The programs with a module of their own, in `tools/NAME/`: a change of one of them does not rebuild the others."""
 TOOLS = Path(__file__).with_name("tools")
 RELEASE = re.compile(r"k8s\.io/kubernetes v(\S+)")
 CHOICE = "KUBERNETES"
@@ -45,7 +48,7 @@ class UnknownVersionError(Exception):
 
 def releases() -> dict[str, str]:
     """Return the release of each minor version that can be built, the default version first."""
-    modules = (TOOLS / "go.mod", *sorted(TOOLS.glob("*/go.mod"), key=_minor))
+    modules = (TOOLS / "go.mod", *sorted(TOOLS.glob("1.*/go.mod"), key=_minor))
     return {found.rpartition(".")[0]: found for found in map(_release, modules)}
 
 
@@ -85,6 +88,8 @@ def _folder(name: str) -> Path:
 
 def _module(name: str) -> Path:
     """Return the folder of the Go module from which a program is built."""
+    if name in APART:
+        return TOOLS / name
     chosen = kubernetes()
     is_default = name not in BY_VERSION or chosen == default()
     return TOOLS if is_default else TOOLS / chosen
@@ -123,6 +128,8 @@ def build(go: str, name: str) -> Path:
 
 def _link_flags(name: str) -> str:
     """Return linker flags that leave out debugging tables, and set the version that Kubernetes' own build would set."""
+    if name in APART:
+        return "-s -w"
     release = _release(_module(name) / "go.mod")
     major, minor = release.split(".")[:2]
     facts = {"gitVersion": f"v{release}", "gitMajor": major, "gitMinor": minor}

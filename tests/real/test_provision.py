@@ -90,6 +90,8 @@ def test_programs_of_two_versions_are_side_by_side(
     for name in chosen:
         assert found[other][name].startswith(f"{provision.TOOLS / other} build ")
         assert f"version.gitVersion=v{release}" in found[other][name]
+    for name in provision.APART:
+        assert found[DEFAULT].pop(name).startswith(f"{provision.TOOLS / name} build ")
     for how in found[DEFAULT].values():
         assert how.startswith(f"{provision.TOOLS} build ")
         assert f"version.gitVersion=v{provision.releases()[DEFAULT]}" in how
