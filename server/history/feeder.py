@@ -40,10 +40,14 @@ _log = structlog.get_logger("server.history")
 
 
 class Health(NamedTuple):
-    """The health of the history: the number of records that were lost, and why nothing can be written now ("" if writing works)."""
+    """The health of the history: the number of records that were lost, and why nothing can be written now ("" if writing works).
+
+    ``gaps`` is the number of intervals in which records were lost.
+    """
 
     lost: int
     failing: str
+    gaps: int
 
 
 class _EndedError(Exception):
@@ -104,7 +108,7 @@ class Feeder:
 
     def health(self) -> dict[str, Health]:
         """Return the health of the history, for metrics."""
-        return {"history": Health(self._lost_count, self._failing)}
+        return {"history": Health(self._lost_count, self._failing, self._gaps)}
 
     def findings(self) -> Iterator[Finding]:
         """Yield the doctor's findings about the history."""
@@ -130,6 +134,10 @@ class Feeder:
     @property
     def _lost_count(self) -> int:
         return self._queue.lost + sum(one.records for one in self._lost)
+
+    @property
+    def _gaps(self) -> int:
+        return self._queue.gaps + len(self._lost)
 
     @property
     def _failing(self) -> str:

@@ -66,10 +66,13 @@ class Queue:
         self._items: deque[Item] = deque()
         self._put = self._taken = 0
         self._gap: Lost | None = None
+        self._has_dropped = False
         self.number = 0
         """The number of the latest item."""
         self.lost = 0
         """The number of records that were dropped since the start."""
+        self.gaps = 0
+        """The number of intervals in which records were dropped since the start."""
         self.is_closed = False
         self.resets = 0
         """How often the history may have missed the configuration in force."""
@@ -86,6 +89,8 @@ class Queue:
     def put(self, kind: Kind, now: int, values: Sequence[object]) -> None:
         """Append an item, or drop it if the queue is full or closed. Each value of an item counts towards the limit."""
         if self.is_closed:
+            self.gaps += not self._has_dropped
+            self._has_dropped = True
             self.lost += len(values)
             return
         waiting = self._put - self._taken
@@ -122,6 +127,7 @@ class Queue:
 
     def _drop(self, now: int, count: int) -> None:
         self.lost += count
+        self.gaps += self._gap is None
         before = self._gap or Lost(now, now, 0, self.why)
         self._gap = Lost(before.from_ms, now, before.records + count, self.why)
 

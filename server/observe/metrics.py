@@ -6,7 +6,7 @@ Everything is counted per slice (a batch of events), never per object. Gauges ar
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final, NamedTuple, Self
 
@@ -39,6 +39,7 @@ from server.model.reasons import Code
 from server.model.records import DecisionRecord
 from server.model.reports import PartitionReport, QueueReport
 from server.model.shadow import ShadowRecord
+from server.observe.durations import Durations
 
 QUEUES_MAX: Final = 1_000
 """The largest number of queues whose usage is exported, upper levels first. A scrape need not list all queues."""
@@ -74,8 +75,11 @@ _REJECTIONS: Final[
 
 Depths = Callable[[], Mapping[tuple[str, str], int]]
 """The number of objects that wait for each stream, by manager and kind of stream."""
-Records = Callable[[], Mapping[str, tuple[int, str]]]
-"""The state of each record, by name: the number of lines that it lost, and why it cannot be written now. The reason is empty if it can."""
+Records = Callable[[], Mapping[str, tuple[int, str, int]]]
+"""The state of each record, by name: the number of lines that it lost, why it cannot be written now, and the number of its gaps.
+
+The reason is empty if it can be written. A gap is a row of lines that were lost one after another.
+"""
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
 """The state of each registered resource manager: whether one of its streams is open, and seconds since its last message."""
 Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]
@@ -111,6 +115,7 @@ class Metrics:
         """Create all meters. ``readers`` get the metrics in addition to `text`."""
         self._core = core
         self._around = around
+        self._durations = Durations(core)
         self._sources: list[Callable[[], Iterable[tuple[str, float, Labels]]]] = []
         self._registry = CollectorRegistry()
         prometheus = PrometheusMetricReader(
@@ -163,9 +168,10 @@ class Metrics:
         self._sources.append(source)
         return self
 
-    def decided(self, decisions: Decisions, _now: int) -> None:
+    def decided(self, decisions: Decisions, now: int) -> None:
         """Count a slice's decisions."""
         kinds = decisions.kinds
+        self._durations.decided(decisions, now)
         if Placed in kinds:
             self._placements(decisions.of(Placed))
         if Released in kinds or AskReleased in kinds:
@@ -227,19 +233,22 @@ class Metrics:
         for (partition, code), count in told.items():
             self._notices.add(count, {"partition": partition, "code": code.value})
 
-    def sliced(self, events: int, seconds: float, _now: int) -> None:
+    def sliced(self, events: int, seconds: float, now: int) -> None:
         """Count a slice and its events, and record its duration."""
+        self._durations.sliced(now)
         self._tick.record(seconds)
         if events:
             self._events.add(events)
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Count what was only collected while decisions were made."""
+        self._durations.idle()
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text form. Call it in the event loop."""
+        self._durations.idle()
         self.refresh()
-        return generate_latest(self._registry)
+        return generate_latest(self._registry) + self._durations.text().encode()
 
     def refresh(self) -> None:
         """Recompute the gauges, for the next export. Call it in the event loop.
@@ -266,7 +275,7 @@ class Metrics:
                     for kind, amount in amounts.items():
                         observe(name, amount, **where, resource=kind)
         added = chain.from_iterable(source() for source in self._sources)
-        for name, value, labels in chain(self._outside(), added):
+        for name, value, labels in chain(self._outside(), self._of_durations(), added):
             observe(name, value, **labels)
         return gauges
 
@@ -282,6 +291,15 @@ class Metrics:
         for policy, count in _open_decisions(self._core, report.name).items():
             yield "open_decisions", count, {"policy": policy}
 
+    def _of_durations(self) -> Iterator[tuple[str, float, Labels]]:
+        """Yield the unmet guarantees of at most QUEUES_MAX queues, and the use of the histograms' limits."""
+        for partition, queue, since_ms in islice(self._durations.unmet(), QUEUES_MAX):
+            labels = {"partition": partition, "queue": queue}
+            yield "guarantee_unmet_since_timestamp_seconds", since_ms / 1_000, labels
+        for one in self._durations.histograms:
+            yield "histogram_lines", len(one), {"histogram": one.name}
+            yield "histogram_folded", one.folded, {"histogram": one.name}
+
     def _outside(self) -> Iterator[tuple[str, int, Labels]]:
         """Yield the gauges that are not about the core itself."""
         for (manager, stream), depth in self._around.depths().items():
@@ -291,8 +309,9 @@ class Metrics:
             yield "manager_connected", int(connected), {"manager": manager}
             yield "manager_synced", int(synced.get(manager, False)), {"manager": manager}
             yield "manager_silent_seconds", silent_s, {"manager": manager}
-        for name, (lost, failing) in self._around.records().items():
+        for name, (lost, failing, gaps) in self._around.records().items():
             yield "record_lost", lost, {"record": name}
+            yield "record_gaps", gaps, {"record": name}
             yield "record_failing", int(bool(failing)), {"record": name}
         reloads, refused, expires_ms = self._around.secrets()
         yield "secret_reloads", reloads, {}
@@ -330,6 +349,8 @@ _GAUGES: Final = {
     "manager_synced": "1 when a resource manager has completed its sync",
     "manager_silent_seconds": "Seconds since a resource manager's last message, or its registration",
     "record_lost": "Lines of a record that could not be written",
+    "guarantee_unmet_since_timestamp_seconds": "When a guarantee was found unmet, in Unix seconds",
+    "histogram_lines": "Lines of a histogram by queue, without those of other queues",
     "record_failing": "1 while a record cannot be written",
     "secret_failing": "1 while a newer file of a secret cannot be used and the one before is in force",
     "certificate_expires_seconds": "When the server's certificate expires, in Unix seconds",
@@ -349,6 +370,8 @@ _SUMS: Final = {
     "replica_joins": "Times that this core took over the state of a leader",
     "replica_differences": "Times that this core decided otherwise than its leader",
     "followers_cut_off": "Followers that were too slow and had to join again",
+    "record_gaps": "Rows of lines of a record that could not be written",
+    "histogram_folded": "Values that a histogram counts under the queue other",
     "lost_core_seconds": "Core-seconds that victims had done when their eviction was ordered",
     "lost_pod_seconds": "Seconds that victims had run when their eviction was ordered",
 }

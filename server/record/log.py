@@ -29,7 +29,7 @@ class DecisionLog:
     """A decision log that is open for writing.
 
     ``failing`` says why the log cannot be written. It is empty if the log can be written. ``lost`` counts the lines that will
-    never be written, those that the run before lost included. ``uncounted`` says why lines that a killed process loses cannot
+    never be written, those that the run before lost included. ``gaps`` counts the rows of such lines. ``uncounted`` says why lines that a killed process loses cannot
     be counted. It is empty if they can.
     """
 
@@ -61,6 +61,7 @@ class DecisionLog:
         self._first = tail.first
         self.chain = tail.chain
         self.lost = ended.missing.lines if ended.missing else 0
+        self.gaps = int(ended.missing is not None)
         self.failing = ""
         self._gap: tuple[int, int, int] | None = None
         self._handed = self.lost
@@ -141,6 +142,7 @@ class DecisionLog:
 
     def miss(self, at_ms: int) -> None:
         """Count a line as missing that was not made in time, or for which there is no space. A `gap` line will report it."""
+        self.gaps += self._gap is None
         count, first, _ = self._gap or (0, at_ms, 0)
         self._gap = count + 1, first, at_ms
         self.lost += 1

@@ -42,10 +42,14 @@ class Unsafe(NamedTuple):
 
 
 class Health(NamedTuple):
-    """The health of one file: the number of lines lost for good, and why no line can be written now. The reason is "" if writing works."""
+    """The health of one file: the number of lines lost for good, why no line can be written now, and the number of gaps.
+
+    The reason is "" if writing works. A gap is a row of lines that were lost one after another.
+    """
 
     lost: int
     failing: str
+    gaps: int = 0
 
 
 class Scheduler(Protocol):
@@ -184,7 +188,9 @@ class Recording:
         """Return the health of the files, by name."""
         found = {}
         if self._log is not None:
-            found["decision-log"] = Health(self._log.lost, self.held() or self._log.failing)
+            found["decision-log"] = Health(
+                self._log.lost, self.held() or self._log.failing, self._log.gaps
+            )
         if self._trace is not None:
             found["trace"] = Health(0, self._trace.failing)
         return found
@@ -197,7 +203,7 @@ class Recording:
 
     def findings(self) -> Iterator[Finding]:
         """Yield the doctor's findings about the files."""
-        for name, (lost, failing) in self.health().items():
+        for name, (lost, failing, _) in self.health().items():
             if failing and self._durable and name == "decision-log":
                 what = f"no decision leaves the core, for none can be written: {failing}"
                 advice = "Free space on the disk of the decision log, or start the core without --durable."

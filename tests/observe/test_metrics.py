@@ -43,7 +43,7 @@ class Observed:
 
     def __init__(self) -> None:
         self.core, self.now = Core(), NOW
-        self.records = {"decision-log": (4, ""), "trace": (0, "no space left on device")}
+        self.records = {"decision-log": (4, "", 2), "trace": (0, "no space left on device", 0)}
         self.secrets = (2, {"tls": "", "tokens": "line 1: this is no YAML"}, 1_800_000_000_000)
         around = Around(
             lambda: {("rm", "allocation"): 3},
@@ -138,6 +138,7 @@ def test_a_barrier_is_no_refusal() -> None:
 def test_records_that_cannot_be_written() -> None:
     observed = small()
     assert observed.value("evenhand_record_lost", record="decision-log") == 4
+    assert observed.value("evenhand_record_gaps_total", record="decision-log") == 2
     assert observed.value("evenhand_record_failing", record="decision-log") == 0
     assert observed.value("evenhand_record_failing", record="trace") == 1
 

@@ -9,11 +9,13 @@ import pytest
 from typer.main import get_command
 
 from evenhand_cli.app import COMMANDS, app
+from server.core.core import Core
 from server.core.wait_reasons import node_filters
 from server.model.asks import Constraints, Term, Toleration
 from server.model.reasons import Code
 from server.model.records import DecisionState
 from server.observe import metrics
+from server.observe.durations import Durations
 from server.preemption.policy import Rule
 from server.rpc.evenhand.rule_text import words
 
@@ -128,6 +130,7 @@ def meters() -> list[str]:
         and isinstance(node.args[0].value, str)
     ]
     gauges = [f"evenhand_{name}" for name in metrics._GAUGES]
+    made += [one.name for one in Durations(Core()).histograms]
     return made + gauges + [f"evenhand_{name}_total" for name in metrics._SUMS]
 
 

@@ -1,0 +1,256 @@
+"""The durations that operators ask for, by queue: waits, preemptions, unmet guarantees, and lost work.
+
+The sources are decisions that have been made and the state after them, so that no decision depends on this module. Placements are
+only collected while decisions are made. They are counted when the pump is idle, or for a scrape, or when `COLLECTED_MAX` is reached.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Final
+
+from server.core.core import Core
+from server.model.decisions import AskStateChanged, DecisionMoved, Decisions, Placed
+from server.model.records import DecisionRecord, DecisionState
+from server.observe.histograms import Histogram
+from server.state.applications import Ask
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+COLLECTED_MAX: Final = 10_000
+"""The number of placements from which they are counted without waiting for idle time. Counting this many takes about 5 ms."""
+CODES_MIN: Final = 10_000
+"""The number of kept reason codes up to which nothing is removed from their table."""
+WATCHED_MAX: Final = 1_000
+"""The largest number of queues whose guarantee is watched at the same time."""
+CHECK_MS: Final = 1_000
+"""The shortest time in milliseconds between two checks of all watched guarantees while the pump is busy."""
+NO_CODE: Final = "none"
+"""The value of the label ``code`` for an ask that was placed before a reason was reported."""
+
+_PARTITION: Final = attrgetter("partition")
+_KEY: Final = attrgetter("key")
+_CODE: Final = attrgetter("code")
+_APPLICATION: Final = attrgetter("application_id")
+_PATH: Final = attrgetter("application.leaf.path")
+_CREATED: Final = attrgetter("created_ms")
+
+
+class Waits:
+    """The histogram of waits: from the creation of an ask until its placement, by queue and last reported reason."""
+
+    def __init__(self, core: Core) -> None:
+        self.histogram = Histogram(
+            "evenhand_wait_seconds",
+            "Seconds from the creation of an ask until its placement, by the last reported reason",
+            "code",
+        )
+        self._core = core
+        self._codes: dict[str, str] = {}
+        self._codes_max = CODES_MIN
+        self._collected: list[tuple[str, int, Sequence[Ask | None], list[str]]] = []
+        self._many = 0
+
+    def decided(self, decisions: Decisions, now: int) -> None:
+        """Remember the reported reasons, and collect the placements."""
+        changed = decisions.of(AskStateChanged)
+        if changed:
+            self._codes.update(zip(map(_KEY, changed), map(_CODE, changed), strict=True))
+        if Placed in decisions.kinds:
+            self._collect(decisions.of(Placed), now)
+        if self._many >= COLLECTED_MAX:
+            self.count()
+        if len(self._codes) > self._codes_max:
+            self._prune()
+
+    def _collect(self, placed: Sequence[Placed], now: int) -> None:
+        names = set(map(_PARTITION, placed))
+        for name in names:
+            partition = self._core.state.partitions.get(name)
+            if partition is not None:
+                own = (
+                    placed if len(names) == 1 else [one for one in placed if one.partition == name]
+                )
+                keys = list(map(_KEY, own))
+                self._collected.append((name, now, list(map(partition.asks.get, keys)), keys))
+                self._many += len(keys)
+
+    def count(self) -> None:
+        """Count the collected placements."""
+        collected, self._collected, self._many = self._collected, [], 0
+        for partition, now, found, keys in collected:
+            asks = [one for one in found if one is not None]
+            codes = [self._codes.pop(key, NO_CODE) for key in keys]
+            if len(asks) < len(found):
+                codes = [code for code, one in zip(codes, found, strict=True) if one is not None]
+            alike = Counter(zip(map(_PATH, asks), codes, map(_CREATED, asks), strict=True))
+            for (path, code, created), times in alike.items():
+                self.histogram.add((partition, path, code), now - created, times)
+
+    def _prune(self) -> None:
+        """Remove the codes of asks that no longer wait. The table then holds at most one code for each ask of the core."""
+        known = self._core.state.partitions.values()
+        codes = self._codes
+        self._codes = {
+            key: code for key, code in codes.items() if any(key in one.asks for one in known)
+        }
+        self._codes_max = max(CODES_MIN, 2 * len(self._codes))
+
+
+class Guarantees:
+    """The histogram of unmet guarantees: from the instant at which a guarantee is found unmet until it is met or nothing waits.
+
+    The guarantee of a queue is unmet while an ask waits in the queue or below it, and the queue uses less than its guarantee of every
+    guaranteed type that the ask requests. Victims that are still terminating do not count as usage. Shares by weight are left out.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self.histogram = Histogram(
+            "evenhand_guarantee_unmet_seconds",
+            "Seconds from finding that a guarantee is unmet until it was met or no ask waited",
+        )
+        self._core = core
+        self._watched: dict[Queue, tuple[Partition, int | None]] = {}
+        self._checked_ms = 0
+        self._stale = False
+
+    def decided(self, decisions: Decisions) -> None:
+        """Watch the queues in which asks have begun to wait."""
+        self._stale = True
+        for application_id in set(map(_APPLICATION, decisions.of(AskStateChanged))):
+            for partition in self._core.state.partitions.values():
+                application = partition.applications.get(application_id)
+                if application is not None:
+                    self._watch(partition, application.leaf)
+
+    def _watch(self, partition: Partition, leaf: Queue) -> None:
+        for queue in leaf.path_up():
+            full = len(self._watched) >= WATCHED_MAX
+            if queue.spec.guaranteed and queue not in self._watched and not full:
+                self._watched[queue] = partition, None
+                self._checked_ms = 0
+
+    def sliced(self, now: int) -> None:
+        """Check all watched queues, unless the last check is less than `CHECK_MS` ago."""
+        if self._stale and now >= self._checked_ms + CHECK_MS:
+            self.check(now)
+
+    def check(self, now: int) -> None:
+        """Check all watched queues, if anything has changed since the last check."""
+        if not self._stale:
+            return
+        self._stale, self._checked_ms = False, now
+        for queue, (partition, since) in list(self._watched.items()):
+            waits = self._is_known(partition, queue) and bool(queue.waiting())
+            unmet = waits and is_unmet(partition, queue)
+            if since is not None and not unmet:
+                self.histogram.add((partition.name, queue.path), now - since)
+            if not waits:
+                del self._watched[queue]
+            elif not unmet:
+                self._watched[queue] = partition, None
+            elif since is None:
+                self._watched[queue] = partition, now
+
+    def _is_known(self, partition: Partition, queue: Queue) -> bool:
+        known = self._core.state.partitions.get(partition.name) is partition
+        return known and partition.queues.get(queue.path) is queue
+
+    def unmet(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the partition and path of each queue whose guarantee is unmet, and the instant at which this was found."""
+        for queue, (partition, since) in self._watched.items():
+            if since is not None:
+                yield partition.name, queue.path, since
+
+
+def is_unmet(partition: Partition, queue: Queue) -> bool:
+    """Return whether the guarantee of a queue is unmet, see `Guarantees`."""
+    index = partition.types.index
+    short = {
+        index[kind]: queue.usage[index[kind]] - queue.releasing[index[kind]] < quantity
+        for kind, quantity in queue.spec.guaranteed
+        if quantity and kind in index
+    }
+    for ask_class in queue.waiting():
+        held = [short[at] for at, _ in ask_class.demand if at in short]
+        if held and all(held):
+            return True
+    return False
+
+
+class Durations:
+    """All histograms by queue, as an observer of decisions."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._now = 0
+        self._waits = Waits(core)
+        self._guarantees = Guarantees(core)
+        self._preemption = Histogram(
+            "evenhand_preemption_seconds",
+            "Seconds from a decision of preemption until it is fulfilled, by the queue it is for",
+            "policy",
+        )
+        self._lost = Histogram(
+            "evenhand_lost_work_seconds",
+            "Seconds that an evicted pod had run when its eviction was ordered, by its queue",
+            "policy",
+        )
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """Return all histograms."""
+        return self._waits.histogram, self._preemption, self._guarantees.histogram, self._lost
+
+    def decided(self, decisions: Decisions, now: int) -> None:
+        """Collect what the decisions of a slice show."""
+        self._waits.decided(decisions, now)
+        self._guarantees.decided(decisions)
+        for moved in decisions.of(DecisionMoved):
+            partition = self._core.state.partitions.get(moved.partition)
+            record = partition and partition.decisions.records.get(moved.decision_id)
+            if record and not moved.state.is_open and not moved.key:
+                self._ended(record, moved)
+
+    def _ended(self, record: DecisionRecord, moved: DecisionMoved) -> None:
+        """Count a decision that has ended, and the work of the victims that were evicted."""
+        if moved.state is DecisionState.FULFILLED:
+            queue = record.shrink.queue if record.shrink else record.beneficiaries[0].queue
+            labels = record.partition, queue, record.policy
+            self._preemption.add(labels, moved.at_ms - record.at_ms)
+        gone = frozenset(record.confirmed)
+        for one in record.victims:
+            if one.key in gone:
+                self._lost.add((record.partition, one.queue, record.policy), one.ran_ms)
+
+    def sliced(self, now: int) -> None:
+        """Check guarantees after a slice."""
+        self._now = now
+        if not self._core.is_amid:
+            self._guarantees.sliced(now)
+
+    def idle(self) -> None:
+        """Count what was collected."""
+        self._waits.count()
+        if not self._core.is_amid:
+            self._guarantees.check(self._now)
+
+    def unmet(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the partition and path of each queue whose guarantee is unmet, and the instant at which this was found."""
+        return self._guarantees.unmet()
+
+    def text(self) -> str:
+        """Return all histograms in Prometheus' text form. While lines are lacking, those of removed queues are freed first."""
+        self.idle()
+        full = [one for one in self.histograms if one.folded]
+        if full:
+            known = frozenset(_queues(self._core.state.partitions.values()))
+            for one in full:
+                one.keep(known)
+        return "".join(one.text() for one in self.histograms)
+
+
+def _queues(partitions: Iterable[Partition]) -> Iterator[tuple[str, str]]:
+    for partition in partitions:
+        for path in partition.queues:
+            yield partition.name, path
