@@ -66,7 +66,7 @@ soak: $(STAMP) ## Runs the long tests.
 picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
 	@$(BIN)/evenhand demo --listen 127.0.0.1:50051 --picture docs/demo.svg
 
-real: $(STAMP) ## Provides real components for the tests: API server, etcd, kwok, kubectl, helm, grpcurl, Docker.
+real: $(STAMP) ## Provides real components for the tests: API server, etcd, kwok, kubectl, helm, grpcurl, promtool, Docker.
 	@$(BIN)/python -m scripts.real.provision
 	@$(BIN)/python -m scripts.docker.provision
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scripts import children
+from scripts.real import promtool
 from scripts.real.toolchain import NoGoError, cache, environment, fetch_go, find_go
 
 PROGRAMS = {
@@ -194,7 +195,8 @@ def main() -> None:
             for number, name in enumerate(wanted, 1):
                 _say(f"building {name}, {number} of {len(wanted)} (once; minutes) ...")
                 build(go, name)
-    except (NoGoError, UnknownVersionError) as error:
+        _say(f"promtool: {promtool.provide()}")
+    except (NoGoError, UnknownVersionError, promtool.NoPromtoolError) as error:
         raise SystemExit(f"real: {error}") from error
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"real: failed: {' '.join(error.cmd)}") from error

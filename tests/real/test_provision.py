@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.real import provision
+from scripts.real import promtool, provision
 from tests.kubernetes.kube import until
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,9 @@ def make_real(tmp_path: Path, kubernetes: str) -> subprocess.CompletedProcess[st
     told, go, cache = (tmp_path / name for name in ("told", "go", "cache"))
     told.unlink(missing_ok=True)
     go.write_text(FETCHING_GO.format(told=told))
-    go.chmod(0o755)
+    for program in (go, tmp_path / "promtool"):
+        program.touch()
+        program.chmod(0o755)
     changed = {
         "PATH": os.pathsep.join((str(tmp_path), os.environ["PATH"])),
         "XDG_CACHE_HOME": str(cache),
@@ -147,3 +149,42 @@ def is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+APT = """#!/bin/sh
+case $0 in
+*apt-get) echo call >> {told}; test -e {gone} && exit 100; touch prometheus.deb ;;
+*dpkg-deb) mkdir -p "$3/usr/bin" && echo tool > "$3/usr/bin/promtool" ;;
+esac
+"""
+"""A replacement of apt-get and dpkg-deb, which downloads and unpacks nothing."""
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("apt-get", "dpkg-deb"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(APT.format(told=tmp_path / "told", gone=tmp_path / "gone"))
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join((str(tmp_path / "bin"), "/usr/bin", "/bin")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    return tmp_path
+
+
+def test_promtool_is_unpacked_once(apt: Path) -> None:
+    assert promtool.find() is None
+    found = promtool.provide()
+    assert found.read_text() == "tool\n"
+    assert promtool.provide() == promtool.find() == found
+    assert (apt / "told").read_text() == "call\n"
+    assert [file for file in found.parent.rglob("*") if file != found] == []
+
+
+def test_promtool_that_cannot_be_downloaded_leaves_nothing(apt: Path) -> None:
+    (apt / "gone").touch()
+    with pytest.raises(promtool.NoPromtoolError, match="make real"):
+        promtool.provide()
+    assert promtool.find() is None
+    assert not [file for file in (apt / "cache").rglob("*") if file.is_file()]
