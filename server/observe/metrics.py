@@ -297,8 +297,8 @@ class Metrics:
             labels = {"partition": partition, "queue": queue}
             yield "guarantee_unmet_since_timestamp_seconds", since_ms / 1_000, labels
         for one in self._durations.histograms:
-            yield "histogram_lines", len(one), {"histogram": one.name}
-            yield "histogram_folded", one.folded, {"histogram": one.name}
+            yield "metric_lines", len(one), {"metric": one.name}
+            yield "metric_folded", one.folded, {"metric": one.name}
 
     def _outside(self) -> Iterator[tuple[str, int, Labels]]:
         """Yield the gauges that are not about the core itself."""
@@ -350,7 +350,7 @@ _GAUGES: Final = {
     "manager_silent_seconds": "Seconds since a resource manager's last message, or its registration",
     "record_lost": "Lines of a record that could not be written",
     "guarantee_unmet_since_timestamp_seconds": "When a guarantee was found unmet, in Unix seconds",
-    "histogram_lines": "Lines of a histogram by queue, without those of other queues",
+    "metric_lines": "Lines of a histogram by queue, without those of other queues",
     "record_failing": "1 while a record cannot be written",
     "secret_failing": "1 while a newer file of a secret cannot be used and the one before is in force",
     "certificate_expires_seconds": "When the server's certificate expires, in Unix seconds",
@@ -371,7 +371,7 @@ _SUMS: Final = {
     "replica_differences": "Times that this core decided otherwise than its leader",
     "followers_cut_off": "Followers that were too slow and had to join again",
     "record_gaps": "Rows of lines of a record that could not be written",
-    "histogram_folded": "Values that a histogram counts under the queue other",
+    "metric_folded": "Values that a histogram counts under the queue other",
     "lost_core_seconds": "Core-seconds that victims had done when their eviction was ordered",
     "lost_pod_seconds": "Seconds that victims had run when their eviction was ordered",
 }

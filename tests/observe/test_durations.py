@@ -21,7 +21,7 @@ from server.model.quota import Configuration, PartitionSpec, QueueProperties
 from server.model.resources import resource
 from server.observe import durations, histograms
 from server.observe.histograms import BOUNDS_MS, Histogram
-from server.observe.metrics import Metrics
+from server.observe.metrics import ALONE, Around, Metrics
 from tests.effort import cases
 from tests.observe.test_metrics import LEAF, NOW, ROOT, ask
 
@@ -31,9 +31,9 @@ S = 1_000
 class Timed:
     """A core with metrics and a clock. Queue `root.a` has no guarantee, `root.b` guarantees 2,000 millicores."""
 
-    def __init__(self) -> None:
+    def __init__(self, around: Around = ALONE) -> None:
         self.core, self.now = Core(), NOW
-        self.metrics = Metrics(self.core)
+        self.metrics = Metrics(self.core, around)
         guaranteed = replace(
             LEAF, name="b", max=None, properties=QueueProperties(preemption_delay_ms=5 * S)
         )
@@ -165,9 +165,9 @@ def test_queues_beyond_the_limit_share_a_line_and_a_metric_says_so(
     found = timed.found("evenhand_wait_seconds")
     assert sorted(found) == [("other", "none"), ("root.a", "none")]
     assert found["other", "none"][0] == 2
-    name = {"histogram": "evenhand_wait_seconds"}
-    assert timed.value("evenhand_histogram_lines", **name) == 1
-    assert timed.value("evenhand_histogram_folded_total", **name) == 2
+    name = {"metric": "evenhand_wait_seconds"}
+    assert timed.value("evenhand_metric_lines", **name) == 1
+    assert timed.value("evenhand_metric_folded_total", **name) == 2
 
 
 def test_a_removed_queue_gives_its_line_to_another() -> None:

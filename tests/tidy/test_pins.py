@@ -15,7 +15,7 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def pins(name: str) -> dict[str, str]:
     text = (ROOT / name).read_text()
-    return dict(re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE))
+    return dict(re.findall(r"^([\w.-]+)==([\w.!]+)", text, re.MULTILINE))
 
 
 PINS = pins("requirements-dev.txt")

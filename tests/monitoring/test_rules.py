@@ -1,0 +1,88 @@
+"""promtool reads the alert rules, and each alert fires on series that show its problem and not on series without it."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.monitoring import rules
+from scripts.real import promtool
+from tests.monitoring.live import preempting
+from tests.monitoring.test_files import ALERTS
+from tests.real.needs import absent
+
+pytestmark = pytest.mark.real
+CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text())
+WELL = {'evenhand_replica_position{instance="a"}': "1x200"}
+"""The series with which EvenhandCoreAbsent does not fire, for the cases of the other alerts."""
+
+
+@pytest.fixture(scope="module")
+def tool() -> Path:
+    return promtool.find() or absent("promtool is not here: make real")
+
+
+def ran(*command: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+def trial(name: str, case: Any, *, fires: bool) -> dict[str, Any]:
+    """Return one test of promtool: after these series, exactly this alert fires, or none."""
+    series = case["fires" if fires else "silent"]
+    if name != "EvenhandCoreAbsent":
+        series = WELL | series
+    expected = [{"labels": f'{{alertname="{name}"}}', "value": 1}] if fires else []
+    return {
+        "interval": "1m",
+        "name": f"{name} {'fires' if fires else 'is silent'}",
+        "input_series": [{"series": one, "values": values} for one, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": case["at"],
+                "exp_samples": expected,
+            }
+        ],
+    }
+
+
+def written(folder: Path, cases: dict[str, Any]) -> Path:
+    (folder / "alerts.yaml").write_text(rules.plain())
+    tests = [
+        trial(name, case, fires=fires) for name, case in cases.items() for fires in (True, False)
+    ]
+    file = folder / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": ["alerts.yaml"], "tests": tests}))
+    return file
+
+
+def test_promtool_accepts_the_rules(tool: Path) -> None:
+    done = ran(tool, "check", "rules", rules.ALERTS)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(ALERTS)} rules found" in done.stdout
+
+
+def test_each_alert_fires_and_is_silent(tool: Path, tmp_path: Path) -> None:
+    assert CASES.keys() == ALERTS.keys()
+    done = ran(tool, "test", "rules", written(tmp_path, CASES))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["EvenhandFollowerBehind", "EvenhandThrashing"])
+def test_promtool_notices_when_an_alert_does_not_do_as_expected(
+    name: str, tool: Path, tmp_path: Path
+) -> None:
+    case = CASES[name]
+    turned = {**case, "fires": case["silent"], "silent": case["fires"]}
+    assert ran(tool, "test", "rules", written(tmp_path, {name: turned})).returncode != 0
+
+
+def test_promtool_accepts_the_metrics_of_a_core(tool: Path) -> None:
+    """Promtool also refuses names and units against the conventions of Prometheus."""
+    for text in preempting():
+        done = subprocess.run(
+            [tool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
