@@ -37,6 +37,8 @@ PARTS = ("etcd", "kube-apiserver", "kwok")
 STAGES = Path(__file__).with_name("stages.yaml")
 CLAIMS_BY_DEFAULT = 34
 """The minor version from which the API server keeps a pod's device claims by default; before, it removes the field."""
+POLICIES_BY_DEFAULT, POLICIES_BETA = 36, 34
+"""The minor versions from which MutatingAdmissionPolicies are on by default, and from which their API is v1beta1."""
 READY_S_MAX = 60.0
 PAUSE_S = 0.1
 PORTS = range(20_000, 32_000)
@@ -236,10 +238,16 @@ class Cluster:
         (self.folder / "ports").write_text(" ".join(map(str, ports)))
 
 
-def _gates() -> tuple[str, ...]:
-    """Return the flag for features that the tests need and that this version of Kubernetes leaves off by default."""
+def _gates() -> list[str]:
+    """Return the flags for features that the tests need and that this version of Kubernetes leaves off by default."""
     minor = int(provision.kubernetes().removeprefix("1."))
-    return () if minor >= CLAIMS_BY_DEFAULT else ("--feature-gates=DynamicResourceAllocation=true",)
+    gates = [] if minor >= CLAIMS_BY_DEFAULT else ["DynamicResourceAllocation=true"]
+    served = []
+    if minor < POLICIES_BY_DEFAULT:
+        version = "v1beta1" if minor >= POLICIES_BETA else "v1alpha1"
+        gates.append("MutatingAdmissionPolicy=true")
+        served.append(f"--runtime-config=admissionregistration.k8s.io/{version}=true")
+    return [*served, *([f"--feature-gates={','.join(gates)}"] if gates else [])]
 
 
 def kubeconfig(server: str, authority: Path, user: str, token: str) -> str:

@@ -27,6 +27,10 @@ JOB_MEMBERS_OWN = "evenhand.io/job-members"
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 CAN_PREEMPT = "quota.scheduling.koordinator.sh/can-preempt"
 SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
+OWN_ANNOTATIONS = frozenset(
+    {DELIVERY, GANG_SIZE, PLACEHOLDER, PLACEHOLDERS_MADE, RELEASED_FOR, SOFT_EVICTION}
+)
+"""Annotations that only the shim writes. The policy `evenhand-marks` of deploy/admission has the same list."""
 
 NAMESPACE_QUOTA = "yunikorn.apache.org/namespace.quota"
 NAMESPACE_MAX_CPU = "yunikorn.apache.org/namespace.max.cpu"
