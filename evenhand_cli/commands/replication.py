@@ -1,5 +1,6 @@
 """The commands `replication` and `follow`. They say which core decides, and whether another version of Evenhand would decide the same."""
 
+import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import metadata
@@ -13,6 +14,7 @@ from rich.text import Text
 from evenhand.v1 import replication_pb2 as pb
 from evenhand.v1 import replication_pb2_grpc
 from evenhand_cli import terminal
+from evenhand_cli.combinations import refuse_without
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
@@ -30,16 +32,70 @@ PROGRESS = 2_000
 """Number of messages of the stream between two lines about the progress."""
 
 
+class Action(enum.StrEnum):
+    """The action of the command `replication`."""
+
+    SHOW = "show"
+    HAND_OVER = "hand-over"
+
+
 @asks_core
-def replication(core: Core, output: Output = Form.TABLE) -> None:
-    """Show whether a core decides or follows another one, and which cores follow it.
+def replication(
+    core: Core,
+    action: Annotated[
+        Action,
+        typer.Argument(
+            metavar="[show|hand-over]",
+            help="`show` how cores stand, or `hand-over` from the core that decides to a follower.",
+        ),
+    ] = Action.SHOW,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="NAME",
+            help="Follower to hand over to, by the name that `replication` shows; the first that is level when not given.",
+        ),
+    ] = "",
+    output: Output = Form.TABLE,
+) -> None:
+    """Show whether a core decides or follows another one, and which cores follow it; or hand over to a follower.
+
+    A hand-over loses nothing: the core that decides stops, a follower gets the rest of its input, and the resource managers go on
+    there. It is refused, and nothing changes, while no follower is level.
 
     Examples:
         evenhand replication
         evenhand replication --core 127.0.0.1:50052 --output json
         evenhand replication --cores cores.yaml
+        evenhand replication hand-over --core 127.0.0.1:50051,127.0.0.1:50052
 
     """
+    if action is Action.HAND_OVER:
+        _hand_over(core, to, output)
+        return
+    refuse_without("hand-over", to=to)
+    _show(core, output)
+
+
+def _hand_over(core: Core, to: str, output: Form) -> None:
+    """Let the core that decides hand over, and show to which follower. Raises Fault."""
+    spread: object = core.channel
+    if isinstance(spread, SpreadChannel):
+        raise Fault(
+            "a hand-over is about one group of cores",
+            where="--cores",
+            advice="name the cores of the group: evenhand replication hand-over --core HOST:PORT,HOST:PORT",
+            code=ExitCode.USAGE,
+        )
+    stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
+    answer = core.ask(stub.HandOver, pb.HandOverRequest(to=to))
+    told = f"handed over to {answer.follower} at position {answer.position}@{answer.term}"
+    show(output, plain(answer), lambda _: Text(f"{told}, in {answer.stopped_ms} ms", style="good"))
+
+
+def _show(core: Core, output: Form) -> None:
+    """Show how each core stands. Raises Fault, and typer.Exit if a core is away or decided otherwise."""
     found: dict[str, pb.GetReplicationResponse] = {}
     away: list[Text] = []
     for group, one in _each_core(core):
@@ -121,6 +177,8 @@ def _headline(answer: pb.GetReplicationResponse) -> str:
         return "this core has the state of an earlier run, and waits for a resource manager"
     if answer.state == "joining":
         return f"this core has no state yet; it tries to follow {answer.leader}"
+    if not answer.heard_ms:
+        return f"this core is to follow {answer.leader}, and has not joined it yet"
     behind = answer.leader_position - answer.position
     lag = f"{behind:,} events and ticks behind" if behind > 0 else "level"
     heard = span(max(0, answer.now_ms - answer.heard_ms))

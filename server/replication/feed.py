@@ -44,15 +44,22 @@ class Slice(NamedTuple):
 class Follower:
     """A follower as its leader sees it: the slices that it has not been sent yet."""
 
-    def __init__(self, name: str, wake: Callable[[], None], *, is_log: bool = False) -> None:
+    def __init__(
+        self, name: str, wake: Callable[[], None], *, process: str = "", is_log: bool = False
+    ) -> None:
         self.name = name
+        self.process = process
+        """The unique name of the follower's process. A follower that acknowledges nothing has none."""
+        self.acknowledged = -1
+        """The position up to which the follower's core has got the input, as far as it has said; -1 if it has said nothing."""
         self.is_log = is_log
         """Whether this is the input log of the core itself, and no other core."""
         self.position = 0
         """The position up to which the follower was sent the input. At first it is the position at which the follower joined."""
         self.is_behind = False
         """Whether slices were dropped because too many bytes waited. If so, the follower has to join again."""
-        self._wake = wake
+        self.wake = wake
+        """The function that makes the follower's stream look what there is to send."""
         self._waiting: deque[Slice] = deque()
         self._bytes = 0
 
@@ -74,7 +81,7 @@ class Follower:
             self._waiting.clear()
         if not self.is_behind:
             self._waiting.append(one)
-        self._wake()
+        self.wake()
 
     def take(self) -> list[Slice]:
         """Return the waiting slices. From now on they count as sent."""

@@ -29,8 +29,9 @@ from server.record.keeper import NotKept
 from server.record.recording import Scheduler as Scheduled
 from server.replication.applying import Applier
 from server.replication.feed import Feed
+from server.rpc.acknowledging import Acknowledgements
 from server.rpc.configuration_reading import Readings
-from server.rpc.errors import draining, unexpected
+from server.rpc.errors import unexpected
 from server.rpc.evenhand.configuration_service import ConfigurationService, Keeping
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decision_service import DecisionService
@@ -46,6 +47,7 @@ from server.rpc.evenhand.watchers import Watchers
 from server.rpc.event_buffer import History
 from server.rpc.following import Followed, Following, Leaders, Opened, Replica, State, Way
 from server.rpc.grpc_types import Called, Handlers, unheard
+from server.rpc.handing_over import HandingOver
 from server.rpc.handlers import handlers
 from server.rpc.identity import Identities
 from server.rpc.interceptor import Guard
@@ -162,6 +164,8 @@ class Endpoint:
         if setting.holding is not None:
             self.pump.before_leaving = setting.holding.before_leaving
             setting.holding.tell = self._hold
+        asked = Acknowledgements(feed)
+        self._handing = HandingOver(setting.replica, feed, self.pump, sessions, asked)
         self.reads = setting.reads
         """The reads of this core, in copies of the process if it can be forked."""
         self._guard = Guard(setting.identities, setting.called, self.pump.now)
@@ -191,6 +195,7 @@ class Endpoint:
             )
             way = _way(followed, self.feed, self.reads, joining)
             self._following = Following(self.replica, self.feed, self.pump, way)
+            self._handing.may_follow = True
             self._servicer.lead = self._following.stop
             self._servicer.reach = followed.reach
 
@@ -222,6 +227,8 @@ class Endpoint:
                 self.replica.leads.set()
                 following.watch(self.sessions.fail)
             await self.pump.run()
+            while await self._handing.leads_on():
+                await self.pump.run()
             await following.unwatch()
             self.sessions.presence.forget_all()
             if not self.pump.stopping:
@@ -249,7 +256,7 @@ class Endpoint:
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),
-            ReplicationService(feed, self.pump, self.reads, setting.replica),
+            ReplicationService(feed, self.pump, self.reads, setting.replica, self._handing),
             _history(self.pump, setting.history),
         ]
         found = [
@@ -305,16 +312,18 @@ class Endpoint:
         """
         self._health.finish()
         self._guard.draining = True
-        self.pump.stop()
-        if self._following is not None:
-            self._following.stop()
-        await asyncio.wait({pump}, timeout=grace)
-        if not pump.done():
-            # The pump may wait for something that never comes, such as a full disk. Its pending decisions are then not
-            # sent.
-            pump.cancel()
-            await asyncio.wait({pump})
-        self.sessions.finish(draining())
+        with self._handing.acknowledgements.asking():  # keeps the streams of followers open
+            self.pump.stop()
+            if self._following is not None:
+                self._following.stop()
+            await asyncio.wait({pump}, timeout=grace)
+            if not pump.done():
+                # The pump may wait for something that never comes, such as a full disk. Its pending decisions are then not
+                # sent.
+                pump.cancel()
+                await asyncio.wait({pump})
+            farewell = await self._handing.last_words()
+        self.sessions.finish(farewell)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.gone.wait(), grace)
         await self.stop()

@@ -230,9 +230,21 @@ def reading_failed() -> CallError:
     return CallError(grpc.StatusCode.UNAVAILABLE, "READING_FAILED", message)
 
 
-def draining() -> CallError:
-    """Return the error that the server stops. A retry finds the next server."""
-    return CallError(grpc.StatusCode.UNAVAILABLE, "DRAINING", "the server is stopping")
+def draining(follower: str = "", process: str = "") -> CallError:
+    """Return the error that the server stops. A retry finds the next server.
+
+    If a follower has got everything, the facts have its name and that of its process.
+    """
+    facts = {"follower": follower, "process": process} if process else None
+    message = "the server is stopping"
+    return CallError(grpc.StatusCode.UNAVAILABLE, "DRAINING", message, facts=facts)
+
+
+def handed_over(follower: str, process: str) -> CallError:
+    """Return the error that ends the streams of a core that handed over to a follower (design 7.7)."""
+    message = f"this core has handed over to {follower}: register there"
+    facts = {"follower": follower, "process": process}
+    return CallError(grpc.StatusCode.UNAVAILABLE, "HANDED_OVER", message, facts=facts)
 
 
 def denied(role: str, deed: str) -> CallError:

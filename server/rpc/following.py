@@ -27,6 +27,7 @@ from server.replication.feed import Feed, Slice
 from server.replication.log import Access, Address, BadAddressError
 from server.replication.log import address as log_address
 from server.rpc.access import BadOptionError, address, read_private
+from server.rpc.acknowledging import Acknowledging
 from server.rpc.errors import CallError
 from server.rpc.limits import ALIVE_S, LEVEL_S, MESSAGE_BYTES_MAX
 from server.rpc.pump import Pump
@@ -237,6 +238,12 @@ class Replica:
         """Whether no manager has a stream to this core."""
         return not self.streams()
 
+    def follows(self, other: str) -> None:
+        """Record that this core, which led, leads no longer, and follows another core."""
+        self.leads.clear()
+        self.state, self.leader = State.FOLLOWER, other
+        self.heard_ms = self.leader_position = 0
+
     def heard(self, leader_position: int, position: int, now: int) -> None:
         """Note a message of the leader with its position, the position of this core, and the instant in Unix milliseconds."""
         self.leader_position, self.heard_ms = leader_position, now
@@ -406,9 +413,7 @@ class Following:
 
     async def _lead(self, end: Callable[[CallError], None]) -> None:
         other = await self._way.lead()
-        self._replica.leads.clear()
-        self._replica.state, self._replica.leader = State.FOLLOWER, other
-        self._replica.heard_ms = 0
+        self._replica.follows(other)
         _log.info("follows-again", leader=other)
         if (error := self._replica.not_leader("register")) is not None:
             end(error)
@@ -483,8 +488,10 @@ class Leaders:
                 request_serializer=pb.FollowRequest.SerializeToString,
                 response_deserializer=pb.FollowResponse.FromString,
             )(self._request(), metadata=self._joining.metadata)
+            acks = Acknowledging(channel, self._joining.metadata, self._replica.process)
+            sending = asyncio.create_task(acks.run())
             try:
-                await self._follow(leader, call)
+                await self._follow(leader, call, acks)
             except grpc.aio.AioRpcError as error:
                 return error.details() or str(error.code())
             except (BadCheckpointError, LostError) as error:
@@ -492,13 +499,17 @@ class Leaders:
             except TimeoutError:
                 return f"no message for {SILENT_S:.0f} s"
             finally:
+                sending.cancel()
                 call.cancel()
                 self._followed.cut()
         return "the stream ended"
 
     def _request(self) -> Message:
         return pb.FollowRequest(
-            name=self._joining.name, version=self._feed.version, layout=checkpoint.layout()
+            name=self._joining.name,
+            version=self._feed.version,
+            layout=checkpoint.layout(),
+            process=self._replica.process,
         )
 
     def _channel(self, leader: str) -> grpc.aio.Channel:
@@ -507,7 +518,9 @@ class Leaders:
             return grpc.aio.insecure_channel(leader, options=_OPTIONS)
         return grpc.aio.secure_channel(leader, credentials, options=_OPTIONS)
 
-    async def _follow(self, leader: str, call: AsyncIterable[pb.FollowResponse]) -> None:
+    async def _follow(
+        self, leader: str, call: AsyncIterable[pb.FollowResponse], acks: Acknowledging
+    ) -> None:
         responses = aiter(call)
         parts: list[bytes] = []
         while part := (await _next(responses, CHECKPOINT_S)).checkpoint:
@@ -522,6 +535,8 @@ class Leaders:
                 await asyncio.sleep(0)  # calls get their turn between two slices
             else:
                 self._followed.heard(response.alive.position)
+            if response.slice.acknowledge or response.alive.acknowledge:
+                acks.got(self._feed.position)
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -13,6 +13,7 @@ import structlog
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
+from server.rpc.acknowledging import ACKNOWLEDGE
 from server.rpc.callers import CHECKS, OpenCalls
 from server.rpc.errors import (
     CallError,
@@ -148,7 +149,7 @@ class Guard(grpc.aio.ServerInterceptor):
         """
         if method in OPEN:
             return None
-        if self.draining:
+        if self.draining and method != ACKNOWLEDGE:
             raise draining()
         shown, metadata = context.auth_context(), tuple(context.invocation_metadata() or ())
         caller = self._judged(method, shown, metadata)

@@ -15,6 +15,10 @@ READINESS: Final = "readiness"
 """The service of the health service that serves while the answers of this core show the present state."""
 
 
+PROCESS: Final = "process."
+"""The beginning of the service of the health service that tells one process from others, followed by the name of the process."""
+
+
 def is_current(replica: Replica, now: int) -> bool:
     """Return whether reads of this core show the present state.
 
@@ -27,9 +31,11 @@ def is_current(replica: Replica, now: int) -> bool:
 
 def services(replica: Replica, now: Callable[[], int]) -> Mapping[str, Callable[[], bool]]:
     """Return the functions for `Health.compute`, by name of the service."""
+    own = {f"{PROCESS}{replica.process}": lambda: True} if replica.process else {}
     return {
         LEADER: lambda: replica.state is State.LEADER,
         READINESS: lambda: is_current(replica, now()),
+        **own,
     }
 
 

@@ -20,6 +20,7 @@ from server.model.parts import Parts, whole
 from server.record.recording import Scheduler
 from server.rpc.allowance import Allowance
 from server.rpc.dispatch import Dispatch
+from server.rpc.errors import CallError
 from server.rpc.limits import (
     BREATHS_MAX,
     CHECK_WAIT_S,
@@ -142,6 +143,10 @@ class Pump:
         """Return the time in Unix milliseconds."""
         return self._time.now()
 
+    def seconds(self) -> float:
+        """Return the time in seconds, for measuring only."""
+        return self._time.seconds()
+
     async def put(self, session: Session, batch: Batch) -> None:
         """Put a message into the inbox.
 
@@ -213,6 +218,15 @@ class Pump:
         self._resting = True
         self._awake.set()
         self._enough.set()
+
+    def refuse(self, error: CallError) -> None:
+        """Empty the inbox of a core that leads no longer. Callers that wait for replies get an error."""
+        for mail in self._inbox:
+            if mail.reply is not None and not mail.reply.done():
+                mail.reply.set_exception(error)
+        self._inbox.clear()
+        self._waiting = self._asking = 0
+        self._has_capacity.set()
 
     async def run(self) -> None:
         """Run until `stop` or `rest` is called. An exception of the core ends `run`. The core must not be used afterwards."""
@@ -506,6 +520,10 @@ class Pump:
 def _is_heard(mail: _Mail) -> bool:
     """Return whether a message is still to be taken.
 
-    This is so if its stream is open or has ended in order, or if the message came from no stream.
+    This is so if its stream is open or has ended in order, or if the message came from no stream. A stream that ended because
+    this core handed over sends its messages to another core once more.
     """
-    return mail.session is None or mail.session.alive or mail.session.farewell is not None
+    session = mail.session
+    if session is None or session.alive:
+        return True
+    return session.farewell is not None and not session.is_handed_over

@@ -94,6 +94,8 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     # A follower gets everything that this core knows.
     "/evenhand.v1.ReplicationService/Follow": _FOLLOWERS,
     "/evenhand.v1.ReplicationService/GetReplication": _EVERYBODY | _FOLLOWERS,
+    "/evenhand.v1.ReplicationService/Acknowledge": _FOLLOWERS,
+    "/evenhand.v1.ReplicationService/HandOver": _OPERATORS,
     # A viewer sees of the past what it may see of the present.
     "/evenhand.v1.HistoryService/GetQueueHistory": _READERS,
     "/evenhand.v1.HistoryService/GetPodHistory": _READERS,
@@ -138,6 +140,8 @@ DEEDS: Final[Mapping[str, str]] = {
     "/evenhand.v1.ReportService/GetLostWork": "see lost work",
     "/evenhand.v1.ReplicationService/Follow": "follow this core",
     "/evenhand.v1.ReplicationService/GetReplication": "ask whom this core follows",
+    "/evenhand.v1.ReplicationService/Acknowledge": "say what a follower has got",
+    "/evenhand.v1.ReplicationService/HandOver": "hand over to another core",
     "/evenhand.v1.HistoryService/GetQueueHistory": "see the history of queues",
     "/evenhand.v1.HistoryService/GetPodHistory": "see the history of pods",
     "/evenhand.v1.HistoryService/GetWaits": "see waiting times",

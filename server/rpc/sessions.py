@@ -85,6 +85,8 @@ class Session:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None
         """The error that ends a stream in order. It is sent after everything in the outbox."""
+        self.is_handed_over = False
+        """Whether messages of this stream that were not taken yet are for another core."""
 
     @property
     def alive(self) -> bool:
@@ -372,6 +374,12 @@ class Sessions:
     def finish(self, farewell: CallError) -> None:
         """End every stream after everything in its outbox was sent."""
         for session in self._open:
+            session.finish(farewell)
+
+    def hand_over(self, farewell: CallError) -> None:
+        """End every stream after everything in its outbox was sent. Messages that were not taken yet are for another core."""
+        for session in self._open:
+            session.is_handed_over = True
             session.finish(farewell)
 
     def fail(self, error: CallError) -> None:

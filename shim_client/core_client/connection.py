@@ -72,6 +72,8 @@ HEALTH_SECONDS_MAX = 1.0
 SERVICE = "si.v1.Scheduler"
 LEADER = "leader"
 """The name in the health service of a core that serves while the core leads."""
+PROCESS = "process."
+"""The beginning of the name in the health service by which a core is known, followed by the name of its process."""
 
 _UNKNOWN = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
 """Status codes of a core that has no health service, or none of this name."""
@@ -251,6 +253,8 @@ class _Ended:
     error: Exception | None = None
     may_resume: bool = False
     """Whether another core may continue the session, so that it does not count as lost yet."""
+    successor: str = ""
+    """The name of the process of the core to which the last one handed over, "" if it named none."""
 
 
 class Connection:
@@ -319,6 +323,8 @@ class Connection:
                     raise
                 if not ended.may_resume:
                     await self._lose(listener, ended.why)
+                if is_quick and ended.successor:
+                    cores = await _successor_first(cores, ended.successor)
                 longest = PAUSE_SECONDS_MAX_OF_SEVERAL if is_quick else PAUSE_SECONDS_MAX
                 pause = PAUSE_SECONDS_FIRST if ended.heard else min(2 * pause, longest)
                 if not (is_quick and ended.heard):
@@ -391,7 +397,7 @@ class Connection:
         try:
             await self._hold(session, core.channel, listener)
         except SessionLostError as lost:
-            return self._break_off(session, str(lost))
+            return replace(self._break_off(session, str(lost)), successor=lost.successor)
         except BaseException:
             self._session = None
             raise
@@ -518,7 +524,7 @@ async def _leaders_first(cores: Sequence[_Core]) -> list[_Core]:
 
     A core that leads has the state of its manager. Another core of the list may have less, for example because it was just started.
     """
-    leads = await asyncio.gather(*map(_leads, cores))
+    leads = await asyncio.gather(*(_has(core, LEADER) for core in cores))
     return [
         one
         for wanted in (True, False)
@@ -527,10 +533,26 @@ async def _leaders_first(cores: Sequence[_Core]) -> list[_Core]:
     ]
 
 
-async def _leads(core: _Core) -> bool:
-    """Return whether a core says that it leads. Return False for a core that does not answer, or that does not know the question."""
+async def _successor_first(cores: Sequence[_Core], process: str) -> list[_Core]:
+    """Return the core whose process has this name, then the others in the order of the list.
+
+    Wait for no other core once that core has answered.
+    """
+    asked = {asyncio.create_task(_has(core, f"{PROCESS}{process}")): core for core in cores}
+    waiting, found = set(asked), list[_Core]()
+    while waiting and not found:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        found = [asked[one] for one in done if one.result()]
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return found + [one for one in cores if one not in found]
+
+
+async def _has(core: _Core, service: str) -> bool:
+    """Return whether a core says that a service serves. Return False for a core that does not answer, or does not know the service."""
     try:
-        return await core.serves(LEADER)
+        return await core.serves(service)
     except AioRpcError:
         return False
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from google.rpc import error_details_pb2  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from grpc.aio import AioRpcError
 from grpc_status import rpc_status
 
 EPOCH_OLD: Final = "EPOCH_OLD"
+_DETAILS: Final = "grpc-status-details-bin"
+"""The metadata in which a status travels with its details."""
 ANOTHER_LEADS: Final = frozenset({"FOLLOWER_BEHIND", "NOT_LEADER"})
 """Reasons of a core that takes no registration now, because it follows another core. That core may accept this shim later."""
 
@@ -33,12 +36,32 @@ class Refusal:
         """Whether a process with that epoch is connected. If the core does not say this, the process is taken as connected."""
         return self.facts.get("connected") != "false"
 
+    @property
+    def successor(self) -> str:
+        """The name of the process of a core that has everything that this one had, "" when it names none (design 7.7)."""
+        return self.facts.get("process", "")
+
 
 def refusal_of(error: AioRpcError) -> Refusal:
     """Return the reason of a refused call."""
     call: Any = error
     status = rpc_status.from_call(call)
-    for detail in status.details if status else ():
+    return _refusal(status.details if status else ())
+
+
+def refusal_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> Refusal:
+    """Return the reason in the metadata with which a stream ended; empty for metadata without one."""
+    for key, value in metadata or ():
+        if key == _DETAILS and isinstance(value, bytes):
+            try:
+                return _refusal(status_pb2.Status.FromString(value).details)
+            except DecodeError:
+                break
+    return Refusal()
+
+
+def _refusal(details: Iterable[Any]) -> Refusal:
+    for detail in details:
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info):
             return Refusal(info.reason, dict(info.metadata))

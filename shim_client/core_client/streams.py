@@ -14,6 +14,7 @@ import grpc
 from grpc.aio import EOF, AioRpcError, Metadata, StreamStreamCall
 
 from shim_client.core_client.outbox import OUTBOX_MAX
+from shim_client.core_client.refusals import refusal_in
 from shim_client.core_client.resuming import Progress, Stream
 from shim_client.messages import Decision, Report
 from shim_client.translate import wire
@@ -31,7 +32,14 @@ Sink = Callable[[list[Decision]], Awaitable[None]]
 
 
 class SessionLostError(Exception):
-    """The end of a session for a reason that may pass: the shim registers again and reports everything."""
+    """The end of a session for a reason that may pass: the shim registers again and reports everything.
+
+    `successor` is the name of the process of a core that has everything that the lost one had, or "" (design 7.7).
+    """
+
+    def __init__(self, message: str, successor: str = "") -> None:
+        super().__init__(message)
+        self.successor = successor
 
 
 class SupersededError(Exception):
@@ -154,17 +162,26 @@ async def _end_of(call: Call, error: BaseException | None) -> Exception:
     The status ABORTED means that a newer registration replaced this one (design 1.10).
     """
     if isinstance(error, AioRpcError):
-        code, details = error.code(), error.details()
+        code, details, trailing = error.code(), error.details(), error.trailing_metadata()
     else:
         code, details = await call.code(), await call.details()
+        trailing = await call.trailing_metadata()
     if code is grpc.StatusCode.ABORTED:
         return SupersededError(details or "another shim registered with the same cluster id")
-    return SessionLostError(f"the core ended the stream: {code.name} {details or ''}".rstrip())
+    why = f"the core ended the stream: {code.name} {details or ''}".rstrip()
+    return SessionLostError(why, refusal_in(trailing).successor)
 
 
 def _raise_gravest(done: set[asyncio.Task[None]]) -> None:
-    """Raise the error that ended the session; SupersededError takes precedence over SessionLostError."""
+    """Raise the error that ended the session; SupersededError takes precedence over SessionLostError, and a known successor over none."""
     ended = [task for task in done if not task.cancelled()]
     errors = [error for task in ended if (error := task.exception()) is not None]
-    errors.sort(key=lambda error: not isinstance(error, SupersededError))
+    errors.sort(key=_gravity)
     raise errors[0] if errors else SessionLostError("the streams were cancelled")
+
+
+def _gravity(error: BaseException) -> int:
+    """Return the place of an error among those of one session: the lowest is raised."""
+    if isinstance(error, SupersededError):
+        return 0
+    return 1 if isinstance(error, SessionLostError) and error.successor else 2

@@ -1,8 +1,9 @@
 """The time without a placement when the core that leads is killed, or hands over, at 5,000 nodes and 50,000 pods.
 
 Two cores in separate processes follow each other. The shim of the product works on the embedded cluster in this process. Pods
-arrive at a steady rate, and as many end. When the follower is level, the leader is killed (or gets SIGTERM). The measured time
-goes from then to the bind of the first pod that was created after that instant. Then the ended core starts again and follows.
+arrive at a steady rate, and as many end. When the follower is level, the leader is killed, gets SIGTERM, or is told to hand over.
+The measured time goes from then to the bind of the first pod that was created after that instant. Then the ended core starts
+again and follows.
 
 Run as `python -m tests.bench.failover --runs 50`. The figures are upper bounds: the cores, the shim and the cluster share the
 processors of one machine.
@@ -41,7 +42,9 @@ ARRIVALS_S: Final = 50
 SECONDS_MAX: Final = 300.0
 SETTLED_S: Final = 2.0
 """Seconds of ordinary work between the level follower and the end of the leader."""
-CASES: Final = {"killed": signal.SIGKILL, "hands over": signal.SIGTERM}
+PLANNED: Final = "planned hand-over"
+CASES: Final = {"killed": signal.SIGKILL, "hands over": signal.SIGTERM, PLANNED: None}
+"""The signals that the leader gets; None if it is told to hand over, and goes on as a follower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +154,15 @@ async def _case(case: str, runs: int, cores: Cores, life: Life, shim: Shim) -> F
         leader = await cores.leader(SECONDS_MAX)
         await asyncio.sleep(SETTLED_S)
         life.leader_ends()
-        cores.send(leader, CASES[case])
+        if (sign := CASES[case]) is None:
+            await cores.hand_over(leader)
+        else:
+            cores.send(leader, sign)
         async with asyncio.timeout(SECONDS_MAX):
             await life.bound.wait()
         seconds.append(life.seconds)
-        await cores.restart(leader)
+        if sign is not None:
+            await cores.restart(leader)
     return Figure(case, seconds, shim.progress().sessions - before, os.getloadavg()[0])
 
 

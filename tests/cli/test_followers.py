@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trustme
 
+from scripts.real.cluster import free_ports
 from server.replication import checkpoint, saved
 from tests.cli.processes import ROOT, address_of, finished, running, until
 from tests.cli.run import evenhand
@@ -214,6 +215,45 @@ def test_options_that_cannot_be_used_are_refused(
     ended = finished(*ANY, *options, folder=tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert why in " ".join(ended.stderr.split())
+
+
+def test_a_core_hands_over_to_a_follower_and_back(tmp_path: Path) -> None:
+    first, second = (f"127.0.0.1:{port}" for port in free_ports(2))
+    both = ("--core", f"{first},{second}")
+    with (
+        running(["serve", "--listen", first, "--follow", second], tmp_path / "a.log") as one,
+        running(["serve", "--listen", second, "--follow", first], tmp_path / "b.log") as other,
+        running(shim(CLAIM, tmp_path / "state", both[1]), tmp_path / "shim.log"),
+    ):
+        address_of(one, tmp_path / "a.log")
+        address_of(other, tmp_path / "b.log")
+        until(lambda: is_level(second) and len(decisions(second)) == 8)
+        await_counts(second, allocations=16, waiting_asks=2)
+        known = decisions(first)
+        refused = evenhand("replication", "hand-over", *both, "--to", "core-9")
+        assert (refused.code, refused.out) == (1, "")
+        assert f"no follower has the name 'core-9'; there are: {second}" in refused.err
+        done = evenhand("replication", "hand-over", *both, "--to", second, "-o", "json").value()
+        assert done["follower"] == second
+        until(lambda: is_level(first))
+        assert replication("--core", second)["state"] == "leader"
+        assert decisions(second) == known
+        until(lambda: bool(replication("--core", second)["streams"]))
+        back = evenhand("replication", "hand-over", *both)
+        assert (back.code, back.out.partition(" at ")[0]) == (0, f"handed over to {first}")
+        until(lambda: is_level(second))
+        assert decisions(first) == known
+
+
+def test_what_only_a_hand_over_needs_is_refused_otherwise(tmp_path: Path) -> None:
+    table = tmp_path / "cores.yaml"
+    table.write_text("cores: [{name: a, addresses: ['127.0.0.1:1']}]\n")
+    spread = evenhand("replication", "hand-over", "--cores", str(table))
+    assert (spread.code, spread.out) == (2, "")
+    assert "a hand-over is about one group of cores" in spread.err
+    shown = evenhand("replication", "--to", "b", "--core", "127.0.0.1:1")
+    assert shown.code == 2
+    assert "--to has no effect without hand-over" in shown.err
 
 
 def test_what_a_core_says_of_itself_is_data_too(tmp_path: Path) -> None:

@@ -292,7 +292,10 @@ NAMED: dict[str, dict[str, str]] = {
     | dict.fromkeys(
         ("--queue", "--state"), "record/test_log_query.py::test_the_command_lists_them"
     ),
-    "replication": {"--output": FOLLOWED + "test_what_a_core_says_of_itself_is_data_too"},
+    "replication": {
+        "--output": FOLLOWED + "test_what_a_core_says_of_itself_is_data_too",
+        "--to": FOLLOWED + "test_a_core_hands_over_to_a_follower_and_back",
+    },
     "follow": {
         "--for": FOLLOWED
         + "test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same",

@@ -67,6 +67,8 @@ MAY = {
     "evenhand.v1.ReportService": "viewer operator",
     "evenhand.v1.ReplicationService/Follow": "follower operator",
     "evenhand.v1.ReplicationService/GetReplication": "shim viewer operator follower",
+    "evenhand.v1.ReplicationService/Acknowledge": "operator follower",
+    "evenhand.v1.ReplicationService/HandOver": "operator",
     "evenhand.v1.HistoryService": "viewer operator",
     "evenhand.v1.HistoryService/ListConfigurations": "operator",
     "evenhand.v1.HistoryService/GetConfiguration": "operator",

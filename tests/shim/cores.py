@@ -13,6 +13,7 @@ from evenhand.v1 import replication_pb2, replication_pb2_grpc
 from tests.shim.rig import ROOT, free_port
 
 LOOK_S: Final = 0.02
+HAND_OVER_S: Final = 60.0
 
 
 class Cores:
@@ -61,6 +62,13 @@ class Cores:
     def send(self, number: int, sign: int) -> None:
         """Send a signal to one of the two."""
         self._running[number].send_signal(sign)
+
+    async def hand_over(self, number: int) -> None:
+        """Let one of the two hand over to the other one."""
+        async with grpc.aio.insecure_channel(self.addresses[number]) as channel:
+            stub: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
+            done = await stub.HandOver(replication_pb2.HandOverRequest(), timeout=HAND_OVER_S)
+            assert done.follower == self.addresses[1 - number]
 
     async def restart(self, number: int) -> None:
         """Wait for the end of one of the two, and start it again."""

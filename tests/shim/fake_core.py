@@ -36,6 +36,8 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self._outboxes: dict[str, asyncio.Queue[Any]] = {}
         self.leads: bool | None = None
         """Whether the health service says that this core leads; None: there is no health service."""
+        self.process = ""
+        """The name of this core's process in its health service."""
         self._server: grpc.aio.Server | None = None
         self.port = 0
 
@@ -47,6 +49,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
             found.set("si.v1.Scheduler", health_pb2.HealthCheckResponse.SERVING)
             status = health_pb2.HealthCheckResponse
             found.set("leader", status.SERVING if self.leads else status.NOT_SERVING)
+            found.set(f"process.{self.process}", status.SERVING)
             health_pb2_grpc.add_HealthServicer_to_server(found, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         await self._server.start()
@@ -60,6 +63,12 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         """End all streams with a status."""
         for outbox in self._outboxes.values():
             outbox.put_nowait((code, details))
+
+    def end_with(self, status: Any) -> None:
+        """End all streams as unavailable, with a `google.rpc.Status`, details included."""
+        trailing = (("grpc-status-details-bin", status.SerializeToString()),)
+        for outbox in self._outboxes.values():
+            outbox.put_nowait((grpc.StatusCode.UNAVAILABLE, status.message, trailing))
 
     def say(self, stream: str, response: Any) -> None:
         self._outboxes[stream].put_nowait(response)

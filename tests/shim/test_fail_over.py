@@ -2,13 +2,13 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.core_client.connection import CoreAddress
 from shim_client.shim import Shim
-from tests.shim.cores import two_cores
+from tests.shim.cores import Cores, two_cores
 from tests.shim.objects import node, pod
 from tests.shim.polling import until
 from tests.shim.rig import SETTINGS, WatchedCluster, own, waiting
@@ -37,7 +37,20 @@ def _more(cluster: WatchedCluster, count: int) -> Callable[[], bool]:
     return lambda: len(cluster.bindings) >= wanted
 
 
-async def ended(sign: int) -> tuple[WatchedCluster, Shim]:
+End = Callable[[Cores, int], Awaitable[None]]
+
+
+def by(sign: int) -> End:
+    """Return the function that ends a core with a signal, and starts it again."""
+
+    async def end(cores: Cores, number: int) -> None:
+        cores.send(number, sign)
+        await cores.restart(number)
+
+    return end
+
+
+async def ended(end: End) -> tuple[WatchedCluster, Shim]:
     """End the core that leads some times while pods arrive, and return the cluster and the shim when nothing waits."""
     cluster = WatchedCluster()
     for number in range(4):
@@ -48,9 +61,7 @@ async def ended(sign: int) -> tuple[WatchedCluster, Shim]:
         try:
             arriving = asyncio.create_task(arrive(cluster))
             for _ in range(ENDS):
-                leader = await cores.leader(LEVEL_S)
-                cores.send(leader, sign)
-                await cores.restart(leader)
+                await end(cores, await cores.leader(LEVEL_S))
                 await until(_more(cluster, 20))
             arriving.cancel()
             await until(lambda: not waiting(cluster) and shim.progress().is_settled)
@@ -61,11 +72,17 @@ async def ended(sign: int) -> tuple[WatchedCluster, Shim]:
 
 
 async def test_pods_are_bound_once_while_cores_are_killed() -> None:
-    cluster, _ = await ended(signal.SIGKILL)
+    cluster, _ = await ended(by(signal.SIGKILL))
     assert set(cluster.bindings.values()) == {1}
 
 
 async def test_a_core_that_ends_in_order_hands_its_session_over() -> None:
-    cluster, shim = await ended(signal.SIGTERM)
+    cluster, shim = await ended(by(signal.SIGTERM))
+    assert set(cluster.bindings.values()) == {1}
+    assert shim.progress().sessions == 1
+
+
+async def test_a_core_that_hands_over_follows_the_next_one_and_gets_the_session_back() -> None:
+    cluster, shim = await ended(Cores.hand_over)
     assert set(cluster.bindings.values()) == {1}
     assert shim.progress().sessions == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
+from server.rpc.errors import handed_over
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
 from shim_client.core_client.connection import CoreAddress, CoreRefusedError, NoCoreError
@@ -93,6 +95,43 @@ async def test_when_a_core_is_gone_the_next_one_gets_everything(
         await one.stop()
         await until(lambda: two.synced == 1)
         assert set(two.asks) == {"uid-a"}
+
+
+async def test_when_a_core_hands_over_the_shim_goes_to_the_core_that_it_names(
+    cluster: EmbeddedCluster,
+) -> None:
+    """Another core of the list hangs. The shim does not wait for its answer."""
+    made = [FakeCore() for _ in range(3)]
+    for number, one in enumerate(made):
+        one.leads, one.process = number == 0, f"p{number}"
+        await one.start()
+    first, second, third = made
+    status = handed_over("core 3", "p2").status()
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        ports = first.port, hanging.getsockname()[1], second.port, third.port
+        async with running(cluster, *ports):
+            await until(lambda: first.synced == 1)
+            first.end_with(status)
+            await until(lambda: third.synced == 1)
+    assert second.registrations == []
+    for one in made:
+        await one.stop()
+
+
+async def test_a_successor_that_the_shim_does_not_know_changes_nothing(
+    cluster: EmbeddedCluster,
+) -> None:
+    made = [FakeCore() for _ in range(2)]
+    for number, one in enumerate(made):
+        one.leads, one.process = number == 0, f"p{number}"
+        await one.start()
+    first, second = made
+    async with running(cluster, first.port, second.port):
+        await until(lambda: first.synced == 1)
+        first.end_with(handed_over("another", "p9").status())
+        await until(lambda: second.synced == 1)
+    for one in made:
+        await one.stop()
 
 
 async def test_a_core_has_no_streams_when_the_shim_registers_at_the_next_one(

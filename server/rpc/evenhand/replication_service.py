@@ -13,6 +13,7 @@ from server.replication import checkpoint
 from server.replication.feed import Feed, Follower, Slice
 from server.rpc.errors import CallError, draining, too_many
 from server.rpc.following import Replica, State
+from server.rpc.handing_over import HandingOver
 from server.rpc.limits import ALIVE_S, CHECKPOINT_PART_BYTES, FOLLOWERS_MAX
 from server.rpc.pump import Pump
 from server.rpc.reads import Question, Reads
@@ -22,7 +23,11 @@ from server.rpc.roles import CALLER
 class ReplicationService:
     """The service for followers. A core that follows another core has no followers of its own."""
 
-    def __init__(self, feed: Feed, pump: Pump, reads: Reads, replica: Replica) -> None:
+    def __init__(
+        self, feed: Feed, pump: Pump, reads: Reads, replica: Replica, handing: HandingOver
+    ) -> None:
+        self._handing = handing
+        self._acknowledgements = handing.acknowledgements
         self._feed = feed
         self._pump = pump
         self._reads = reads
@@ -43,7 +48,8 @@ class ReplicationService:
         if sum(not one.is_log for one in self._feed.followers) >= FOLLOWERS_MAX:
             raise too_many("followers", FOLLOWERS_MAX)
         wake = asyncio.Event()
-        follower = Follower(request.name or CALLER.get().name, wake.set)
+        name = request.name or CALLER.get().name
+        follower = Follower(name, wake.set, process=request.process)
         self._feed.join(follower)
         try:
             async for part in self._checkpoint():
@@ -52,6 +58,7 @@ class ReplicationService:
                 yield response
         finally:
             self._feed.leave(follower)
+            self._acknowledgements.look()
 
     async def _checkpoint(self) -> AsyncIterator[bytes]:
         """Yield the parts of a checkpoint, then an empty one. The checkpoint is made in a copy of this process."""
@@ -68,22 +75,46 @@ class ReplicationService:
     async def _slices(
         self, follower: Follower, wake: asyncio.Event
     ) -> AsyncIterator[pb.FollowResponse]:
-        """Yield slices until the pump has ended and everything was sent, so that a follower of a core that ends misses nothing."""
-        while not self._pump.ended or follower.is_waiting:
+        """Yield slices until the pump has ended and everything was sent, so that a follower of a core that ends misses nothing.
+
+        As long as acknowledgements are asked for, the stream stays open.
+        """
+        asked = self._acknowledgements
+        while not self._pump.ended or follower.is_waiting or asked.is_asked:
             wake.clear()
             if follower.is_behind:
                 message = "this follower is too slow for its leader: it has to join again"
                 raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "FOLLOWER_SLOW", message)
             taken = follower.take()
             for one in taken:
-                yield pb.FollowResponse(slice=_slice(one, self._feed.position))
+                found = _slice(one, self._feed.position)
+                found.acknowledge = asked.is_asked
+                yield pb.FollowResponse(slice=found)
             if not taken:
-                alive = pb.Alive(position=self._feed.position, now_ms=self._pump.now())
+                alive = pb.Alive(
+                    position=self._feed.position,
+                    now_ms=self._pump.now(),
+                    acknowledge=asked.is_asked,
+                )
                 yield pb.FollowResponse(alive=alive)
             with suppress(TimeoutError):
                 async with asyncio.timeout(ALIVE_S):
                     await wake.wait()
         raise draining()
+
+    async def acknowledge(self, request: pb.AcknowledgeRequest) -> pb.AcknowledgeResponse:
+        """Record up to which position a follower has its input."""
+        self._acknowledgements.received(request.process, request.position)
+        return pb.AcknowledgeResponse()
+
+    async def hand_over(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
+        """Hand over to a follower, and return which one. Raise CallError if this is refused."""
+        term = self._feed.term
+        done = await self._handing.hand_over(request.to)
+        stopped_ms = round(done.seconds * 1000)
+        return pb.HandOverResponse(
+            follower=done.follower, position=done.position, term=term, stopped_ms=stopped_ms
+        )
 
     async def get_replication(
         self, _request: pb.GetReplicationRequest

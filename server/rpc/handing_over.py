@@ -1,0 +1,181 @@
+"""The planned hand-over: this core stops, a follower gets the rest of its input, and the managers go there (design 7.7)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+import grpc
+import structlog
+
+from server.replication.feed import Feed, Follower
+from server.rpc.acknowledging import Acknowledgements
+from server.rpc.errors import CallError, draining, handed_over
+from server.rpc.following import Replica, State
+from server.rpc.limits import LEVEL_S
+from server.rpc.pump import Pump
+from server.rpc.sessions import Sessions
+
+_log = structlog.get_logger(__name__)
+
+REST_S: Final = 1.0
+"""The seconds in which the follower has to acknowledge the rest of the input. The core stands still meanwhile."""
+LAST_S: Final = 0.5
+"""The seconds in which a core that ends waits for a follower to acknowledge the rest of the input."""
+
+
+class HandedOver(NamedTuple):
+    """The result of a hand-over: the name of the follower, the last position of this core, and the seconds since it stopped."""
+
+    follower: str
+    position: int
+    seconds: float
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    """A hand-over that stops the pump."""
+
+    follower: Follower
+    since: float
+    result: "asyncio.Future[HandedOver]"
+
+    def fail(self, error: CallError) -> None:
+        if not self.result.done():
+            self.result.set_exception(error)
+
+
+class HandingOver:
+    """The hand-over of one core. `hand_over` asks for it. The task that runs the pump finishes it by `leads_on`."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        feed: Feed,
+        pump: Pump,
+        sessions: Sessions,
+        acknowledgements: Acknowledgements,
+    ) -> None:
+        self.acknowledgements = acknowledgements
+        self.may_follow = False
+        """Whether this core can follow another one after it has led."""
+        self._replica = replica
+        self._feed = feed
+        self._pump = pump
+        self._sessions = sessions
+        self._request: _Request | None = None
+
+    async def hand_over(self, name: str) -> HandedOver:
+        """Hand over to a follower; with an empty name to the one that is level first. Raise CallError if this is refused.
+
+        A refused hand-over changes nothing.
+        """
+        self._check(name)
+        found = await self.acknowledgements.reached(
+            partial(self._candidates, name), self._feed.position, LEVEL_S
+        )
+        self._check(name)
+        if found is None:
+            raise _refused(self._why_behind(name))
+        result: asyncio.Future[HandedOver] = asyncio.get_running_loop().create_future()
+        self._request = _Request(found, self._pump.seconds(), result)
+        self._pump.rest()
+        return await result
+
+    def _check(self, name: str) -> None:
+        """Raise CallError if this core cannot hand over now."""
+        if failure := self._replica.not_leader("hand over"):
+            raise failure
+        if self._request is not None:
+            raise _refused("another hand-over is in progress")
+        if self._replica.log is not None:
+            raise _refused(
+                "these cores share a log: end this core with SIGTERM, and the next one reads the log to its end"
+            )
+        if not self.may_follow:
+            raise _refused(
+                "this core could not follow the next one: start it with --follow, or end it with SIGTERM"
+            )
+        if not len(self._sessions):
+            raise _refused(
+                "no resource manager has a stream to this core; the core at which one registers leads"
+            )
+        if not self._candidates(name):
+            raise _refused(self._why_none(name))
+
+    def _candidates(self, name: str = "") -> Sequence[Follower]:
+        """Return the followers that are cores, and have this name if one is given."""
+        followers = self._feed.followers
+        return [one for one in followers if one.process and name in {"", one.name}]
+
+    def _why_none(self, name: str) -> str:
+        others = ", ".join(one.name for one in self._candidates())
+        if not name or not others:
+            return "no core follows this one: start one with --follow"
+        return f"no follower has the name {name!r}; there are: {others}"
+
+    def _why_behind(self, name: str) -> str:
+        """Return how far the best follower is behind."""
+        candidates = self._candidates(name)
+        if not candidates:
+            return self._why_none(name)
+        best = max(candidates, key=lambda one: one.acknowledged)
+        if best.acknowledged < 0:
+            return f"follower {best.name} has not said what it has got: it may still read its checkpoint"
+        behind = self._feed.position - best.acknowledged
+        return f"follower {best.name} is {behind:,} events and ticks behind"
+
+    async def leads_on(self) -> bool:
+        """Finish a hand-over for which the pump has stopped. Return whether this core leads on and the pump is to run again."""
+        if self._request is None:
+            return False
+        try:
+            return await self._leads_on(self._request)
+        finally:
+            self._request = None
+
+    async def _leads_on(self, request: _Request) -> bool:
+        if failure := self._replica.not_leader("hand over"):
+            request.fail(failure)
+            return False
+        follower = await self._reached(lambda: [request.follower], REST_S)
+        if self._pump.stopping or follower is None:
+            why = f"follower {request.follower.name} did not get the rest of the input in time: this core leads on"
+            request.fail(draining() if self._pump.stopping else _refused(why))
+            return True
+        self._leave(follower)
+        seconds = self._pump.seconds() - request.since
+        if not request.result.done():
+            done = HandedOver(follower.name, self._feed.position, seconds)
+            request.result.set_result(done)
+        _log.info("handed-over", follower=follower.name, position=self._feed.position)
+        return False
+
+    async def _reached(
+        self, candidates: Callable[[], Sequence[Follower]], seconds: float
+    ) -> Follower | None:
+        """Return the follower that has got everything first. A follower that has left is no candidate."""
+
+        def there() -> Sequence[Follower]:
+            return [one for one in candidates() if one in self._feed.followers]
+
+        return await self.acknowledgements.reached(there, self._feed.position, seconds)
+
+    def _leave(self, follower: Follower) -> None:
+        """Lead no longer, and send the managers to a follower that has got everything."""
+        self._replica.follows(follower.name)
+        self._sessions.hand_over(handed_over(follower.name, follower.process))
+        if failure := self._replica.not_leader("do that"):
+            self._pump.refuse(failure)
+
+    async def last_words(self) -> CallError:
+        """Return the error that ends the streams of a core that stops. It names a follower that has got everything, if there is one."""
+        if self._replica.state is not State.LEADER or not len(self._sessions):
+            return draining()
+        follower = await self._reached(self._candidates, LAST_S)
+        return draining() if follower is None else draining(follower.name, follower.process)
+
+
+def _refused(why: str) -> CallError:
+    return CallError(grpc.StatusCode.FAILED_PRECONDITION, "NO_LEVEL_FOLLOWER", why)
