@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -129,10 +129,12 @@ AtLeast = Annotated[
         "--at-least",
         metavar="POSITION",
         help="Oldest state to be shown: POSITION or POSITION@TERM of an earlier answer (`picture` in JSON). A follower waits "
-        "up to 2 s for it, then refuses.",
+        "up to 2 s for it, then refuses. With --cores: GROUP=POSITION for each group, separated by commas.",
         rich_help_panel=PANEL,
     ),
 ]
+Metadata = tuple[tuple[str, str], ...]
+"""The metadata of a call, by name."""
 MIN_POSITION = "evenhand-min-position"
 """Metadata of a call that names the oldest state to be shown."""
 _POSITION = re.compile(r"\d{1,18}(@[0-9A-Za-z]{1,64})?")
@@ -186,6 +188,11 @@ class Core:
             finally:
                 call.cancel()
 
+    def owning(self, partition: str) -> "Core":
+        """Return the connection to the owner of a partition alone, if partitions are spread over groups of cores; else this one."""
+        owner = getattr(self.channel, "owner", None)
+        return self if owner is None else replace(self, channel=owner(partition))
+
     @contextmanager
     def faults(self) -> Iterator[None]:
         """Convert the error of an RPC into a Fault."""
@@ -237,21 +244,12 @@ def opens_core(command: Callable[Concatenate[Opener, ...], None]) -> Callable[..
             tls_server_name,
             str(token_file or ""),
         )
-        oldest = _min_position(at_least)
-        if cores is not None:
-            refuse_together("--cores", core=core, at_least=at_least)
-
-        @contextmanager
-        def opened() -> Iterator[Core]:
-            connected = (
-                connected_core(given, context, timeout)
-                if cores is None
-                else connected_cores(cores, given, context, timeout)
-            )
-            with connected as asked:
-                yield replace(asked, metadata=(*asked.metadata, *oldest))
-
-        command(opened, **rest)
+        if cores is None:
+            oldest = _min_position(at_least)
+            command(lambda: connected_core(given, context, timeout, oldest), **rest)
+        else:
+            refuse_together("--cores", core=core)
+            command(lambda: connected_cores(cores, given, context, timeout, at_least), **rest)
 
     return joined(command, connected)
 
@@ -268,6 +266,22 @@ def _min_position(at_least: str) -> tuple[tuple[str, str], ...]:
             code=ExitCode.USAGE,
         )
     return ((MIN_POSITION, at_least),)
+
+
+def _min_positions(at_least: str, groups: Sequence[str]) -> dict[str, Metadata]:
+    """Return the metadata that name the oldest state of each group to be shown. Raises Fault."""
+    found: dict[str, Metadata] = {}
+    for one in at_least.split(",") if at_least else ():
+        group, equals, position = one.strip().partition("=")
+        if not equals or group not in groups or group in found:
+            raise Fault(
+                f"`{one}` names no position of a group",
+                where="--at-least",
+                advice=f"write GROUP=POSITION once for each group, separated by commas; groups: {', '.join(groups)}",
+                code=ExitCode.USAGE,
+            )
+        found[group] = _min_position(position)
+    return found
 
 
 class _Way(NamedTuple):
@@ -320,19 +334,27 @@ def _way(given: Context, name: str, timeout_s: float) -> _Way:
 
 
 @contextmanager
-def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core]:
-    """Open a connection with the given options; values that they lack come from the context. Raises Fault."""
+def connected_core(
+    given: Context, name: str, timeout_s: float, oldest: Metadata = ()
+) -> Iterator[Core]:
+    """Open a connection with the given options; values that they lack come from the context. Raises Fault.
+
+    ``oldest`` is the metadata that name the oldest state to be shown.
+    """
     way = _way(given, name, timeout_s)
     address = way.deciding(way.context.core)
     with way.open(address) as channel:
-        yield way.core(address, channel)
+        core = way.core(address, channel)
+        yield replace(core, metadata=(*core.metadata, *oldest))
 
 
 @contextmanager
-def connected_cores(file: Path, given: Context, name: str, timeout_s: float) -> Iterator[Core]:
+def connected_cores(
+    file: Path, given: Context, name: str, timeout_s: float, at_least: str = ""
+) -> Iterator[Core]:
     """Open connections to the cores of all groups of a table, as one. Raises Fault.
 
-    If a group could not be reached, the command ends with the exit code for that after the others have answered.
+    ``at_least`` names the oldest state of each group to be shown. If a group could not be reached, the command ends with the exit code for that after the others have answered.
     """
     # These modules take as long to load as a whole query; most commands ask one core.
     from evenhand_cli.core_table import read_core_table  # noqa: PLC0415
@@ -346,10 +368,12 @@ def connected_cores(file: Path, given: Context, name: str, timeout_s: float) -> 
         address = way.deciding(addresses)
         return Reached(address, way.open(address))
 
-    spread = SpreadChannel(table, reach, secure=way.credentials is not None)
-    names = ", ".join(one.name for one in table.groups)
+    names = [one.name for one in table.groups]
+    spread = SpreadChannel(
+        table, reach, _min_positions(at_least, names), secure=way.credentials is not None
+    )
     with closing(spread):
-        yield way.core(f"cores {names}", cast("grpc.Channel", spread))
+        yield way.core(f"cores {', '.join(names)}", cast("grpc.Channel", spread))
     if spread.missing:
         raise typer.Exit(ExitCode.UNREACHABLE)
 

@@ -44,14 +44,37 @@ class Reached(NamedTuple):
 class SpreadChannel:
     """The channels to the cores of all groups."""
 
-    def __init__(self, table: CoreTable, reach: Callable[[str], Reached], *, secure: bool) -> None:
-        """Make a channel. ``reach`` opens the channel to the core that decides, given the addresses of a group."""
+    def __init__(
+        self,
+        table: CoreTable,
+        reach: Callable[[str], Reached],
+        metadata: Mapping[str, tuple[tuple[str, str], ...]] | None = None,
+        *,
+        secure: bool,
+    ) -> None:
+        """Make a channel. ``reach`` opens the channel to the core that decides, given the addresses of a group.
+
+        ``metadata`` are those that only calls to a group get, by the name of the group.
+        """
         self.table = table
         self.secure = secure
+        self._metadata = metadata or {}
         self._reach = reach
         self._reached: dict[str, Reached] = {}
         self.missing: set[str] = set()
         """The names of the groups that could not be reached."""
+
+    def owner(self, partition: str) -> "SpreadChannel":
+        """Return a channel to the group alone that owns a partition. Other groups are not asked, and so are not missing."""
+        table = CoreTable((self.table.owner(partition),))
+        made = SpreadChannel(table, self._reach, self._metadata, secure=self.secure)
+        made._reached, made.missing = self._reached, self.missing
+        return made
+
+    def options(self, group: CoreGroup, how: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a call to a group, given those of a call to any."""
+        own = self._metadata.get(group.name, ())
+        return {**how, "metadata": (*how.get("metadata", ()), *own)} if own else {**how}
 
     def close(self) -> None:
         """Close all channels."""
@@ -76,7 +99,7 @@ class SpreadChannel:
             calls = {}
             for one in groups:
                 call = self.reached(one).channel.unary_stream(method, *more, **options)
-                calls[one.name] = call(request, **how)
+                calls[one.name] = call(request, **self.options(one, how))
             return _Streams(self, groups, calls)
 
         return watch
@@ -145,7 +168,8 @@ class _Asking:
         return _joined(answers) if len(groups) > 1 else answers[groups[0].name]
 
     def _ask(self, group: CoreGroup, request: Any, how: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        return self._of(self._channel.reached(group).channel).future(request, **how)
+        call = self._of(self._channel.reached(group).channel)
+        return call.future(request, **self._channel.options(group, how))
 
     def _answers(self, groups: list[CoreGroup], asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers by group. Raises Fault if a group refuses, or if none answers."""

@@ -93,6 +93,7 @@ def queues(
         evenhand queues --unmet root.research
 
     """
+    core = core.owning(partition)
     if settings:
         refuse_together(
             "--settings",

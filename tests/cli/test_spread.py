@@ -106,6 +106,12 @@ def test_each_core_has_its_partition_and_one_goes_on_without_the_other(tmp_path:
         for name in ("web", "train"):
             assert evenhand(*scale, f"deployment/{name}", "--replicas", "5").code == 0
         until(lambda: counts([first]) == [5])
+        every = ("--cores", str(spread.table))
+        for ask in (("queues",), ("queues", "--partition", "default"), ("nodes",)):
+            shown = evenhand(*ask, *every)
+            assert (shown.code, "missing" in shown.err) == (0, False), shown.err
+        assert evenhand("queues", "--partition", "gpu", *every).code == 3
+        assert evenhand("partitions", *every).code == 3
         with running(serve(tmp_path, "b", second), tmp_path / "again.log") as again:
             assert address_of(again, tmp_path / "again.log") == second
             until(lambda: counts(spread.addresses) == [5, 5])
@@ -115,6 +121,22 @@ def names(*command: str, key: str, spread: Running) -> list[str]:
     """Return the names of the rows that a command shows of all groups."""
     rows = evenhand(*command, "--cores", str(spread.table), "-o", "json").value()[key]
     return [one.get("name") or one.get("node_id") or one["allocation_key"] for one in rows]
+
+
+def look_at_positions(every: Sequence[str], kept: dict[str, Any]) -> None:
+    """Ask for states that each group has shown, and for one that a group does not reach."""
+    seen = {name: f"{one['position']}@{one['term']}" for name, one in kept.items()}
+    known = ",".join(f"{name}={one}" for name, one in seen.items())
+    assert evenhand("partitions", *every, "--at-least", known).code == 0
+    far = ("--at-least", f"a={seen['a']},b=999999999@{seen['b'].partition('@')[2]}")
+    assert evenhand("queues", *every, *far).code == 0
+    refused = evenhand("queues", "--partition", "gpu", *every, *far)
+    assert (refused.code, refused.out) == (1, "")
+    for wrong in ("7", "c=7", "a=7,a=8"):
+        told = evenhand("partitions", *every, "--at-least", wrong)
+        assert (told.code, "groups: a, b" in told.err) == (2, True)
+    told = evenhand("partitions", *every, "--at-least", "a=x")
+    assert (told.code, "`x` is not a position" in told.err) == (2, True)
 
 
 def test_commands_show_one_picture_of_all_groups(tmp_path: Path) -> None:
@@ -141,6 +163,7 @@ def test_commands_show_one_picture_of_all_groups(tmp_path: Path) -> None:
         assert told.index("cores a:") < told.index("cores b:")
         kept = evenhand("replication", *every, "-o", "json").value()["cores"]
         assert [one["state"] for one in kept.values()] == ["leader", "leader"]
+        look_at_positions(every, kept)
         events = evenhand("events", *every, "-o", "json").out
         assert '"partition": "gpu"' in events
         refused = evenhand("follow", *every)
