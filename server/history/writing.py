@@ -15,11 +15,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from server.history import runs
 from server.history.address import Address, HistoryError, LockedError
 from server.history.database import reason_of
-from server.history.ledger import Ledger, Tags
+from server.history.ledger import Ledger, Pending, Tags
 from server.history.rows import Frame, Row, frames
 from server.history.settings import MINUTE_MS, Beginning, Settings, Status
 from server.history.shrinking import latest_cut, shrink
 from server.history.store import Store
+from server.history.tap import Lost
 from server.history.upkeep import keep_up
 
 PENDING_MAX: Final = 100_000
@@ -47,7 +48,9 @@ class Writer:
         self._ledger: Ledger | None = None
         self._is_idle = False
         self._cut = ""
-        self._kept_up_ms = 0
+        self._kept_up_ms = self._written_ms = 0
+        self._owed: list[Pending] = []
+        """The gaps in place of the rows that were lost when this core began to follow. They are not written yet."""
         self._item = 0
         self.written = 0
         self.failing = ""
@@ -91,6 +94,7 @@ class Writer:
             self.failing = str(error)
             return
         self._run, self._ledger, self.failing, self._is_idle = run, ledger, "", False
+        self._written_ms = now
         starts = ledger.starts
         starts.core = about.core
         if is_start or (about.shares and starts.leader != about.core):
@@ -102,10 +106,32 @@ class Writer:
 
     def rest(self, now: int, why: str) -> None:
         """Let another core write: write the pending rows, end the run, and close the database. Do nothing if it is closed."""
-        if self.is_open:
+        if self._ledger is not None:
             self._write_end(now, why)
+            self._give_up(self._ledger, now)
             self._store.close()
         self._ledger, self._is_idle = None, True
+
+    def _give_up(self, ledger: Ledger, now: int) -> None:
+        """Keep a gap in place of rows that could not be written. Another core writes now, and may change the same rows."""
+        count = sum(map(len, ledger.pending.values()))
+        if not count:
+            return
+        lost = Lost(self._written_ms, now, count, self.failing)
+        ledger.pending.clear()
+        ledger.apply(Frame(0, now, [(Row.GAP.value, lost)]))
+        self._owed.append(ledger.pending)
+        ledger.pending = {}
+
+    def pay(self) -> None:
+        """Write the gaps that this core kept. If that fails, they stay for the next time. Another core may write meanwhile."""
+        try:
+            while self._owed:
+                self._store.write(self._owed[0])
+                self._owed.pop(0)
+                self.failing = ""
+        except SQLAlchemyError as error:
+            self.failing = _why(error)
 
     def skip(self, frame: Frame) -> None:
         """Take a frame that is of no use, because another core writes the history."""
@@ -131,14 +157,18 @@ class Writer:
             return
         ledger.pending.clear()
         self.written, self.failing = self._item, ""
+        self._written_ms = now
+        self.pay()
         if now - self._kept_up_ms >= MINUTE_MS:
             self._keep_up(now)
 
     def end(self, now: int, why: str, *, in_order: bool) -> None:
-        """Write the pending rows and the end of the run, in at most `LAST_TRIES` attempts. Do nothing if the database is closed."""
+        """Write the pending rows and the end of the run, in at most `LAST_TRIES` attempts. Without an open run, write the gaps only."""
         if self._ledger is not None:
             self._ledger.starts.ended(now, why, in_order=in_order)
             self._write_end(now, why)
+        else:
+            self.pay()
 
     def _write_end(self, now: int, why: str) -> None:
         assert self._ledger is not None
@@ -227,6 +257,8 @@ def _take(writer: Writer, frame: Frame, about: Beginning, report: Callable[[Stat
     if kind == Row.BEAT:
         if writer.is_open:
             writer.write(now)
+        else:
+            writer.pay()
         report(writer.status)
     elif writer.is_open:
         writer.apply(frame)

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from server.core.core import Core
-from server.history import schema
+from server.history import schema, writing
 from server.history.address import Address, LockedError
 from server.history.database import reading as read_only
 from server.history.reading import Period
 from server.history.records import failovers
 from server.history.rows import Frame, Row
 from server.history.settings import Beginning, Settings
+from server.history.store import Store
 from server.history.writing import Writer, _take
 from server.model.events import LeadershipTaken, ManagerRegistered
 from server.rpc.pod_names import pod_name
@@ -108,6 +111,49 @@ def test_a_core_that_follows_again_and_leads_again_has_two_terms(place: Address)
         ("follows", "a:50051", 1_000, None),
         ("leads", "a:50051", 4_000, None),
     ]
+
+
+def gaps(place: Address) -> list[tuple[int, int, int]]:
+    """Return the gaps: how long after `T0` each began and ended, and how many rows were lost."""
+    with read_only(place) as connection:
+        found = connection.execute(select(schema.GAPS)).mappings().all()
+    return [(one["from_ms"] - T0, one["to_ms"] - T0, one["lost"]) for one in found]
+
+
+@pytest.mark.parametrize("leads_again", [False, True])
+def test_rows_that_are_lost_when_a_core_begins_to_follow_make_a_gap(
+    place: Address,
+    monkeypatch: pytest.MonkeyPatch,
+    leads_again: bool,  # noqa: FBT001
+) -> None:
+    """The database is away when the core begins to follow, and for one beat after that."""
+    one, about = writer(place), FIRST
+    monkeypatch.setattr(writing, "RETRY_S", 0)
+    away = OperationalError("INSERT", {}, Exception("the database is away"))
+
+    def fail(*_: object) -> None:
+        raise away
+
+    one.open(T0, about, is_start=True)
+    one.write(T0 + 1_000)
+    take(one, about, T0 + 1_500, Row.APPLICATION.value, "default", "app", "")
+    for key in ("a", "b"):
+        ask = (Row.ASK.value, "rm", "default", key, "app", None, (), 0, ())
+        take(one, about, T0 + 1_500, *ask)
+    with monkeypatch.context() as broken:
+        broken.setattr(Store, "write", fail)
+        take(one, about, T0 + 2_000, Row.FOLLOWS.value, "b:50051")
+        take(one, about, T0 + 3_000, Row.BEAT.value)
+    assert gaps(place) == []
+    if leads_again:
+        take(one, about, T0 + 4_000, Row.LEADS.value)
+    for _ in range(2):
+        take(one, about, T0 + 5_000, Row.BEAT.value)
+    ((begin, end, lost),) = gaps(place)
+    assert (begin, end) == (1_000, 2_000)
+    assert lost >= 2
+    assert one.failing == ""
+    one.close()
 
 
 def test_two_cores_write_one_database_in_turn(postgres: str) -> None:
