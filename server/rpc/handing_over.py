@@ -13,12 +13,13 @@ from server.replication.feed import Feed, Follower
 from server.rpc.acknowledging import Acknowledgements
 from server.rpc.errors import CallError, draining, handed_over
 from server.rpc.following import Replica, State
-from server.rpc.limits import LEVEL_S
 from server.rpc.pump import Pump
 from server.rpc.sessions import Sessions
 
 _log = structlog.get_logger(__name__)
 
+LEVEL_S: Final = 10.0
+"""The seconds that a hand-over waits for a level follower. The core decides meanwhile."""
 REST_S: Final = 1.0
 """The seconds in which the follower has to acknowledge the rest of the input. The core stands still meanwhile."""
 LAST_S: Final = 0.5
