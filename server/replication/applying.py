@@ -8,11 +8,11 @@ from server.core.core import TAKEN_IN_PARTS
 from server.model.decisions import Decision
 from server.model.events import Event
 from server.model.parts import Parts, whole
-from server.record.reading import BadTraceError, Given, Ticked, TraceReader
 from server.record.recording import Scheduler
 from server.replication import checkpoint
 from server.replication.checkpoint import Header
 from server.replication.feed import Feed, Slice, digest_of
+from server.replication.input_form import BadInputError, Given, InputReader, Ticked
 
 PIECE_EVENTS: Final = 250
 """The number of events that are taken in one part."""
@@ -38,8 +38,7 @@ class Applier:
     def __init__(self, feed: Feed, scheduler: Scheduler) -> None:
         self._feed = feed
         self._scheduler = scheduler
-        self._lines: _Lines | None = None
-        self._reader: TraceReader | None = None
+        self._reader: InputReader | None = None
         self.difference = ""
         """The first difference between the decisions of this core and those of its leader, or "" while there is none."""
 
@@ -52,7 +51,7 @@ class Applier:
         """Take over the state of a checkpoint. Raises BadCheckpointError."""
         header, core = checkpoint.read(io.BytesIO(data))
         self._feed.adopt(core, header)
-        self._reader = self._lines = None
+        self._reader = None
         self.difference = ""
         return header
 
@@ -66,7 +65,7 @@ class Applier:
         Return None if the core has got the whole slice already. Raise LostError if input before the slice is missing, or if the
         slice cannot be read.
         """
-        if self._lines is None and not one.begins and one.position <= self._feed.position:
+        if self._reader is None and not one.begins and one.position <= self._feed.position:
             return None
         steps = self._read(one)
         begins = one.position - len(steps)
@@ -82,19 +81,14 @@ class Applier:
         return Applied(decisions, events, self._feed.now)
 
     def _read(self, one: Slice) -> list[Given | Ticked]:
+        if one.begins:
+            self._reader = InputReader()
+        elif self._reader is None:
+            raise LostError("the input does not begin here")
         try:
-            if one.begins:
-                self._lines = _Lines()
-                self._lines.add(one.lines)
-                self._reader = TraceReader(self._lines)
-            elif self._lines is None:
-                raise LostError("the input does not begin with a header")
-            else:
-                self._lines.add(one.lines)
-            assert self._reader is not None
-            steps = [step for step in self._reader if isinstance(step, Given | Ticked)]
-        except BadTraceError as error:
-            raise LostError(error.what) from error
+            steps = self._reader.read(one.input)
+        except BadInputError as error:
+            raise LostError(str(error)) from error
         if not steps or not isinstance(steps[-1], Ticked):
             raise LostError("a slice does not end with a tick")
         return steps
@@ -117,7 +111,7 @@ def _give(scheduler: Scheduler, steps: Sequence[Given | Ticked]) -> Parts[list[D
     for step in steps:
         if isinstance(step, Ticked):
             decisions += yield from _take(scheduler, events, at)
-            tick = yield from scheduler.tick_in_parts(step.tick.now, step.tick.budget)
+            tick = yield from scheduler.tick_in_parts(step.now, step.budget)
             decisions += tick.decisions
         else:
             if step.now != at or len(events) >= PIECE_EVENTS or _is_long(step.event):
@@ -148,15 +142,3 @@ def _take(scheduler: Scheduler, events: list[Event], now: int) -> Parts[list[Dec
 
 def _shown(digest: bytes) -> str:
     return digest.hex()[:_SHOWN] or "none"
-
-
-class _Lines(io.BytesIO):
-    """The lines of a trace that have arrived but were not read yet."""
-
-    def add(self, lines: bytes) -> None:
-        """Add lines behind those that were not read yet."""
-        rest = self.read()
-        self.seek(0)
-        self.truncate()
-        self.write(rest + lines)
-        self.seek(0)

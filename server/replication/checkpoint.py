@@ -24,6 +24,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from server.core.core import Core
+from server.replication import input_form
 from server.state.copying import slots_of
 
 FORMAT: Final = 1
@@ -111,7 +112,7 @@ def _header(frames: "_Frames") -> Header:
         raise BadCheckpointError(f"its format is {name!r}, this version reads {FORMAT}")
     if header.layout != layout():
         raise BadCheckpointError(
-            f"it is of version {header.version}, whose state has other fields than that of this version"
+            f"it is of version {header.version}, whose state or input has another layout than that of this version"
         )
     return header
 
@@ -273,8 +274,8 @@ def _read_only(values: dict[Any, Any]) -> Mapping[Any, Any]:
 
 @functools.cache
 def layout() -> str:
-    """Return the digest of the names and fields of all classes of the core, in hexadecimal."""
-    text = hashlib.sha256(str(FORMAT).encode())
+    """Return the digest of the form of the input, and of the names and fields of all classes of the core, in hexadecimal."""
+    text = hashlib.sha256(f"{FORMAT} {input_form.FORMAT}".encode())
     for kind in sorted(_classes(), key=lambda one: (one.__module__, one.__qualname__)):
         text.update(f"{kind.__module__}.{kind.__qualname__} {_fields(kind)}\n".encode())
     return text.hexdigest()

@@ -7,17 +7,19 @@ one for each event and each tick.
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from server.core.core import Core
 from server.core.state import Manager
-from server.model.decisions import Decided, Decision, Placed, ShadowDecided, Tick
+from server.model.decisions import Decided, Decision, Decisions, Placed, ShadowDecided, Tick
 from server.model.events import Event
 from server.model.parts import Parts, whole
-from server.record import trace
-from server.record.trace import Header, TraceLines
 from server.replication.checkpoint import Header as CheckpointHeader
 from server.replication.checkpoint import layout, written
+from server.replication.input_form import InputWriter
 from server.replication.terms import Term, begun
 from server.state.digest import plain
 
@@ -27,7 +29,7 @@ _DIGEST_BYTES: Final = 16
 
 
 class Slice(NamedTuple):
-    """A slice of input: events and the tick after them as lines of a trace, and the number and digest of the core's decisions.
+    """A slice of input: events and the tick after them (`input_form`), and the number and digest of the core's decisions.
 
     ``position`` counts the events and ticks of the core up to the end of the slice, and ``decided`` its decisions up to then.
     ``digest`` is the digest of the slice's own decisions, replies included.
@@ -36,9 +38,9 @@ class Slice(NamedTuple):
     position: int
     decided: int
     digest: bytes
-    lines: bytes
+    input: bytes
     begins: bool = False
-    """Whether the lines begin with a header, because a follower joined."""
+    """Whether the input can be read without the slices before it, because a follower joined."""
 
 
 class Follower:
@@ -75,7 +77,7 @@ class Follower:
 
     def put(self, one: Slice) -> None:
         """Add a slice. If too many bytes wait, drop all waiting slices."""
-        self._bytes += len(one.lines)
+        self._bytes += len(one.input)
         if self._bytes > BACKLOG_BYTES_MAX:
             self.is_behind = True
             self._waiting.clear()
@@ -102,7 +104,7 @@ class Feed:
     def __init__(self, core: Core, version: str) -> None:
         self._core = core
         self.version = version
-        self._lines: TraceLines | None = None
+        self._writer: InputWriter | None = None
         self._new: list[Decision] = []
         self._is_amid = self._begins = self._is_renewing = False
         self._joining: list[Follower] = []
@@ -117,7 +119,7 @@ class Feed:
     def join(self, follower: Follower) -> None:
         """Feed a follower from now on. If the core is within a slice, feed it from the next slice on.
 
-        The first lines after that begin with a header, for all followers.
+        The first slice after that can be read without the slices before it, by all followers.
         """
         self._joining.append(follower)
         if not self._is_amid:
@@ -130,11 +132,11 @@ class Feed:
             if follower in known:
                 known.remove(follower)
         if not self.followers:
-            self._lines = None
+            self._writer = None
             self._new.clear()
 
     def renew(self) -> None:
-        """Begin the next slice with a header, so that it can be read without the slices before it."""
+        """Let the next slice be readable without the slices before it."""
         if self._is_amid:
             self._is_renewing = True
         else:
@@ -146,7 +148,7 @@ class Feed:
             one.position = self.position
         self.followers += self._joining
         self._joining.clear()
-        self._lines = TraceLines(Header(self.now, self.version, None, 0, ""))
+        self._writer = InputWriter()
         self._begins = True
 
     @property
@@ -185,8 +187,8 @@ class Feed:
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
         """Take an event in parts as the core does. A follower that joins between two parts is fed from the next slice on."""
-        if self._lines is not None:
-            self._lines.event(event, now)
+        if self._writer is not None:
+            self._writer.events([event], now)
         self._is_amid = True
         replies = yield from self._core.take_in_parts(event, now)
         self._took(1, replies)
@@ -194,9 +196,8 @@ class Feed:
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
         """Take events as the core does."""
-        if self._lines is not None:
-            for event in events:
-                self._lines.event(event, now)
+        if self._writer is not None:
+            self._writer.events(events, now)
         replies = self._core.take(events, now)
         self._is_amid = True
         self._took(len(events), replies)
@@ -206,7 +207,7 @@ class Feed:
         self._core.count_sent(replies)
         self.position += events
         self.decided += len(replies)
-        if self._lines is not None:
+        if self._writer is not None:
             self._new += replies
 
     def tick(self, now: int, budget: int) -> Tick:
@@ -215,8 +216,8 @@ class Feed:
 
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick in parts as the core does, and pass the slice on to the followers."""
-        if self._lines is not None:
-            self._lines.tick(trace.Tick(now, budget, self.decided))
+        if self._writer is not None:
+            self._writer.tick(now, budget)
         self._is_amid = True
         tick = yield from self._core.tick_in_parts(now, budget)
         self._core.count_sent(tick.decisions)
@@ -224,17 +225,17 @@ class Feed:
         self.decided += len(tick.decisions)
         self.now = now
         self._is_amid = False
-        if self._lines is not None:
-            self._pass_on(self._lines, tick)
+        if self._writer is not None:
+            self._pass_on(self._writer, tick)
         if self._joining or self._is_renewing:
             self._begin()
         return tick
 
-    def _pass_on(self, lines: TraceLines, tick: Tick) -> None:
+    def _pass_on(self, writer: InputWriter, tick: Tick) -> None:
         self._new += tick.decisions
         digest = digest_of(self._new)
         self._new.clear()
-        one = Slice(self.position, self.decided, digest, lines.take(), self._begins)
+        one = Slice(self.position, self.decided, digest, writer.take(), self._begins)
         self._begins = False
         for follower in self.followers:
             follower.put(one)
@@ -248,20 +249,35 @@ def digest_of(decisions: Sequence[Decision]) -> bytes:
     if not decisions:
         return b""
     text = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for one in decisions:
-        text.update(_text(one).encode("utf-8", "surrogatepass"))
+    for kind, begin, end in Decisions(decisions).runs:
+        run = decisions[begin:end]
+        text.update(f"{kind.__name__} {len(run)}".encode())
+        text.update(
+            _packed(kind, run) or repr([*map(_plain, run)]).encode("utf-8", "surrogatepass")
+        )
     return text.digest()
 
 
-def _text(decision: Decision) -> str:
-    """Return a decision as text.
+def _packed(kind: type, run: Sequence[Any]) -> bytes | None:
+    """Return decisions of one kind as bytes, which are equal in every process for equal decisions.
 
-    Equal decisions have equal texts in every process.
+    Return None for decisions that MessagePack cannot hold, or whose parts have no order.
     """
-    kind = type(decision).__name__
-    if isinstance(decision, Placed):
-        # The template of the ask is input, and by far the longest field.
-        return f"{kind}{decision.rm_id, decision.partition, decision.key, decision.node_id, decision.queue}"
-    if isinstance(decision, Decided | ShadowDecided):
-        return f"{kind}{plain(decision.record)}"
-    return f"{kind}{plain(tuple(decision))}"
+    if kind in (Decided, ShadowDecided):
+        return None
+    try:
+        return _ENCODER.encode([*map(_PLACED, run)] if kind is Placed else run)
+    except (OverflowError, UnicodeEncodeError):
+        return None
+
+
+def _plain(decision: Any) -> object:  # noqa: ANN401 - any decision
+    """Return a decision as nested tuples."""
+    return plain(_PLACED(decision) if type(decision) is Placed else tuple(decision))
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_PLACED: Final = itemgetter(
+    *map(Placed._fields.index, ("rm_id", "partition", "key", "node_id", "queue"))
+)
+"""The fields of a placement that follow from the decision. The template of the ask is input, and by far the longest field."""

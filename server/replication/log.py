@@ -161,7 +161,7 @@ def beginning(begun: Begun) -> dict[str, str]:
 
 def messages(one: Slice, term: str, most: int) -> Iterator[tuple[dict[str, str], bytes]]:
     """Yield the headers and the content of the messages of a slice, each with at most ``most`` bytes of content."""
-    parts = max(1, -(-len(one.lines) // most))
+    parts = max(1, -(-len(one.input) // most))
     headers = {
         _TERM: term,
         _POSITION: str(one.position),
@@ -170,7 +170,7 @@ def messages(one: Slice, term: str, most: int) -> Iterator[tuple[dict[str, str],
         _HEADER: str(int(one.begins)),
     }
     for number in range(parts):
-        content = one.lines[number * most : (number + 1) * most]
+        content = one.input[number * most : (number + 1) * most]
         yield {**headers, _PART: f"{number + 1}/{parts}"}, content
 
 
@@ -195,10 +195,10 @@ class Assembly:
             number, _, parts = headers[_PART].partition("/")
             if not self._add(int(number), int(parts), message.content):
                 return None
-            lines = b"".join(self._parts)
+            content = b"".join(self._parts)
             self._parts.clear()
             digest = bytes.fromhex(headers[_DIGEST].removeprefix(_NO_DIGEST))
-            return Slice(position, int(headers[_DECIDED]), digest, lines, headers[_HEADER] == "1")
+            return Slice(position, int(headers[_DECIDED]), digest, content, headers[_HEADER] == "1")
         except (KeyError, ValueError):
             return None
 

@@ -548,7 +548,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 def slice_of(one: pb.InputSlice) -> Slice:
     """Return a slice from its message."""
-    return Slice(one.position, one.decided, one.digest, one.lines, one.begins)
+    return Slice(one.position, one.decided, one.digest, one.input, one.begins)
 
 
 async def _next(responses: AsyncIterator[pb.FollowResponse], seconds: float) -> pb.FollowResponse:

@@ -139,14 +139,14 @@ def test_missing_input_is_noticed() -> None:
         leader.tick(number, 100)
     first, second = found.follower.take()
     found.applier.apply(first)
-    third = replace_lines(second, second.lines[:-10])
+    third = replace_input(second, second.input[:-10])
     with pytest.raises(LostError):
         found.applier.apply(third)
 
 
-def replace_lines(one: feeding.Slice, lines: bytes) -> feeding.Slice:
-    """Return a slice with other lines."""
-    return one._replace(lines=lines)
+def replace_input(one: feeding.Slice, packed: bytes) -> feeding.Slice:
+    """Return a slice with other input."""
+    return one._replace(input=packed)
 
 
 def test_another_decision_is_named_with_its_place() -> None:

@@ -285,7 +285,7 @@ async def test_a_core_that_starts_alone_has_everything_that_the_log_has(nats: En
 async def test_a_slice_that_is_longer_than_a_message_arrives_whole(
     nats: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_engine, "_PART_BYTES_MAX", 700)
+    monkeypatch.setattr(log_engine, "_PART_BYTES_MAX", 200)
     async with serving(log=nats.url) as leader, serving(log=nats.url) as follower:
         await leader.ready()
         await writes(leader)

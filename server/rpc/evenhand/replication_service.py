@@ -42,7 +42,7 @@ class ReplicationService:
             raise CallError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "OTHER_LAYOUT",
-                f"the state of version {request.version!r} has other fields than that of {self._feed.version}: "
+                f"the state or input of version {request.version!r} has another layout than that of {self._feed.version}: "
                 "start both cores with one version, or compare the versions by an input trace (`evenhand replay`)",
             )
         if sum(not one.is_log for one in self._feed.followers) >= FOLLOWERS_MAX:
@@ -147,7 +147,7 @@ def _slice(one: Slice, leader_position: int) -> pb.InputSlice:
         position=one.position,
         decided=one.decided,
         digest=one.digest,
-        lines=one.lines,
+        input=one.input,
         begins=one.begins,
         leader_position=leader_position,
     )
