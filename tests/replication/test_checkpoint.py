@@ -100,7 +100,9 @@ def test_damaged_bytes_are_refused(damaged: object, why: str) -> None:
 
 
 def test_other_fields_and_other_formats_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadCheckpointError, match="of version 9, whose state or input has another layout"):
+    with pytest.raises(
+        BadCheckpointError, match="of version 9, whose state or input has another layout"
+    ):
         checkpoint.read(io.BytesIO(packed(Core(), version="9", layout="another")))
     data = packed(Core())
     monkeypatch.setattr(checkpoint, "FORMAT", 2)

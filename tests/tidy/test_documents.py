@@ -18,7 +18,10 @@ NOT_FOR_USERS = {"RACK", "RELEASED_FOR", "DELIVERY"}
 MARKS = sorted(
     value
     for name, value in vars(labels).items()
-    if name.isupper() and not name.startswith(FORMS) and name not in NOT_FOR_USERS
+    if name.isupper()
+    and isinstance(value, str)
+    and not name.startswith(FORMS)
+    and name not in NOT_FOR_USERS
 )
 ELSEWHERE = re.compile(
     r"\b(?:specification,? |sections? )\d|\((?:[A-Z]\d+, )*7\.[1-8]\)", re.IGNORECASE
