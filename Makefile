@@ -23,8 +23,8 @@ $(STAMP): pyproject.toml requirements-dev.txt hatch_build.py $(PROTOS)
 gen: $(STAMP) ## Makes the Python of the wire again from proto/.
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python hatch_build.py
 
-demo: $(STAMP) ## Shows a scheduler placing a cluster's pods, in this terminal and in the web console, until Ctrl-C.
-	@$(BIN)/evenhand demo --watch --console 127.0.0.1:0
+demo: $(STAMP) ## Shows a scheduler placing a cluster's pods, in this terminal and, until Ctrl-C, in the web console.
+	@if [ -t 1 ]; then $(BIN)/evenhand demo --watch --console 127.0.0.1:0; else $(BIN)/evenhand demo; fi
 
 test: $(STAMP) ## Runs the tests, without benchmarks and soaks; ARGS="tests/core -k told" some of them.
 	@$(BIN)/python -m scripts.run_tests $(ARGS)
