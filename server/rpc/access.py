@@ -23,7 +23,7 @@ class BadOptionError(ValueError):
 
 
 class Tls(NamedTuple):
-    """TLS as the files define it: for gRPC and for the metrics endpoint, and the instant at which the server's certificate expires."""
+    """The TLS settings of gRPC and of the metrics endpoint, and the instant at which the server's certificate expires."""
 
     grpc: grpc.ServerCertificateConfiguration
     metrics: ssl.SSLContext
@@ -32,7 +32,7 @@ class Tls(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """TLS files, and the files of roles and tokens. All are optional. `checked` refuses combinations that contradict each other."""
+    """The files of TLS, roles and tokens. All are optional. `checked` refuses combinations that contradict each other."""
 
     insecure: bool = False
     tls_cert: Path | None = None
@@ -93,15 +93,15 @@ class Access:
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
     def identities(self) -> Identities:
-        """Return all identities that the files name. Raise BadOptionError."""
+        """Return all identities that the files name. Raise BadOptionError if a file cannot be used."""
         return known(self, self.roles(), self.tokens())
 
     def roles(self) -> Roles:
-        """Return the roles of the roles file. Without a file there are none. Raise BadOptionError."""
+        """Return the roles of the roles file. Without a file there are none. Raise BadOptionError if the file cannot be used."""
         return Roles({}) if self.roles_file is None else _told(self.roles_file, roles)
 
     def tokens(self) -> Mapping[bytes, Caller]:
-        """Return the callers of the tokens file by token. Without a file there are none. Raise BadOptionError."""
+        """Return callers by token, none without a tokens file. Raise BadOptionError if the file cannot be used."""
         return {} if self.tokens_file is None else _told(self.tokens_file, tokens)
 
     def tls(self) -> Tls | None:
@@ -156,7 +156,7 @@ def _told(file: Path, read: Callable[[str], _Read]) -> _Read:
 
 
 def address(option: str, text: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT or [ADDRESS]:PORT. Raise BadOptionError."""
+    """Return host and port of HOST:PORT or [ADDRESS]:PORT. Raise BadOptionError for any other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > _PORT_MAX or not host:
         raise BadOptionError(

@@ -2,9 +2,9 @@
 
 A separate process reads long texts. A thread is not enough, as measurements showed, because parts of PyYAML and of the check of the
 shape hold Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still
-for up to 297 ms with a thread, and for 5 ms with the process. This was measured with 2 processors; on a loaded machine it took 4.3
-s with a thread. The process starts with the first long text and ends with the server. Reading a short text on the loop costs less
-than sending it to the process.
+for up to 297 ms with a thread, and for 5 ms with the process. This was measured with 2 processors. With a thread on a
+loaded machine, the loop stood still for 4.3 s. The process starts with the first long
+text and ends with the server. Reading a short text on the loop costs less than sending it to the process.
 
 A text that takes longer than `FIRST_READING_S` is stopped. A second process, which reads such texts one after another, reads it
 again from its beginning.
@@ -41,7 +41,7 @@ from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller
 _WHAT: Final = "configurations being read"
 _BUFFER_BYTES: Final = 1 << 20
 _ENDS_MAX: Final = 2
-"""The number of times that the process may end before its text counts as the cause. It may have ended once for another reason."""
+"""The number of times that the process may end before its text counts as the cause. Its first end may have another reason."""
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
 )
@@ -204,7 +204,7 @@ class Readings:
 
 
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
-    """Return the answer, and how often the process ended: 0, or 1 if it ended without an answer. Raise TimeoutError and CallError."""
+    """Return the answer and 0, or None and 1 if the process ended without an answer. Raise TimeoutError if it takes too long."""
     try:
         return await reader.read(message, seconds), 0
     except (EOFError, ConnectionError):

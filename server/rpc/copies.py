@@ -165,7 +165,7 @@ class Copies:
         self._make()
 
     def _give_up(self) -> None:
-        """Drop each question, and end each copy, whose callers have all stopped waiting."""
+        """Drop each question for which no caller waits any longer, and end each copy that answers only such questions."""
         for one in [one for one in self._waiting.values() if not one.wanted]:
             del self._waiting[one.question]
         for copy in self.running:

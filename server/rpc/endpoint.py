@@ -93,7 +93,7 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 
 class Holding(Protocol):
-    """The object for which decisions wait before they are sent.
+    """The object that holds decisions back until they may be sent.
 
     ``tell`` is called when that wait takes long, and when the wait is over.
     """
@@ -108,7 +108,7 @@ class Holding(Protocol):
 class Setting:
     """The settings of an endpoint, made by bootstrap. ``configured`` says that a file, not registrations, configures the core.
 
-    If inputs are recorded, ``scheduler`` is used in place of the feed, and calls ``feed``. Decisions wait for ``holding`` before
+    If inputs are recorded, ``scheduler`` gets them first, and passes them on to ``feed``. Decisions wait for ``holding`` before
     they are sent. ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
@@ -125,11 +125,11 @@ class Setting:
     """The feed of followers. Without one, the endpoint makes its own."""
     replica: Replica = field(default_factory=Replica)
     history: Address | None = None
-    """The place of the history, None if the core keeps none."""
+    """The address of the history's database, None if the core keeps no history."""
 
 
 class End(enum.Enum):
-    """How the work of a core ended. FORCED: it was cancelled, perhaps within a change of the state, or has not ended yet."""
+    """How the work of a core ended. FORCED: it was cancelled, perhaps amid a change of the state, or has not ended yet."""
 
     ORDERLY = "orderly"
     FORCED = "forced"
@@ -184,7 +184,7 @@ class Endpoint:
         self._add_services(core, feed, setting)
 
     def follow(self, joining: Opened) -> None:
-        """Let `run` follow a leader at its beginning, unless this core leads already.
+        """Let `run` begin by following a leader, unless this core leads already.
 
         The core then decides nothing until a manager registers.
         """
@@ -283,7 +283,7 @@ class Endpoint:
     async def start_health(self, address: str) -> int:
         """Serve health alone on another address, in plain text and to every caller, and return the port.
 
-        Kubernetes' gRPC probes have no certificate. Raise OSError.
+        Kubernetes' gRPC probes have no certificate. Raise OSError if the address is not available.
         """
         self._probed = grpc.aio.server(interceptors=[self._probes_guard], options=OPTIONS)
         _serve(self._probed, HEALTH, self._health.handlers())
@@ -345,7 +345,7 @@ class Endpoint:
 
 
 def _way(followed: Followed, feed: Feed, reads: Reads, joining: Opened) -> Way:
-    """Return the way of the input: calls, or the log. The client of the log is loaded only if there is one."""
+    """Return the transport of the input: calls, or the input log. The client of NATS is loaded only for the log."""
     if joining.log is None:
         return Leaders(followed, feed, joining)
     from server.rpc.log_way import LogWay  # noqa: PLC0415

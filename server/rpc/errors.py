@@ -133,8 +133,8 @@ def stale_configuration(
 ) -> CallError:
     """Return the error of a configuration made from a revision no longer in force.
 
-    ``changes`` are the differences since that revision, None if they are not known. Only an operator gets the source, which may
-    name a manager or a file of another caller.
+    ``changes`` are the differences since that revision, None if they are not known. Only an operator gets the source of the
+    configuration in force, which may name a manager or a file of another caller.
     """
     now = shortened(str(revision), 2 * NAME_BYTES_MAX)
     when = f" since {date(revision.at_ms)} {time_of_day(revision.at_ms)}" if revision.at_ms else ""

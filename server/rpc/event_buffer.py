@@ -65,7 +65,7 @@ KINDS: Final = (
     "decision",
     "shadow",
 )
-"""The words of `Record.kind`: those of decisions, and those of the core's notes."""
+"""The values of `Record.kind`: first the kinds of decisions, then the kinds of the core's notes."""
 
 
 class Entry(NamedTuple):

@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 FOLLOW: Final = "/evenhand.v1.ReplicationService/Follow"
 REPLICATION: Final = "/evenhand.v1.ReplicationService/GetReplication"
 WATCH_S: Final = 2.0
-"""The seconds between two checks of a leader whether another core leads as well."""
+"""The seconds after which a leader checks again whether another core leads as well."""
 RETRY_S: Final = 0.5
 """The seconds between two attempts to join a leader."""
 SILENT_S: Final = 5 * ALIVE_S
@@ -96,7 +96,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """The options of a core that follows another one: the addresses of its possible leaders, and the files for the calls to them."""
+    """The options of a core that follows: the addresses of its possible leaders, and the TLS and token files for calling them."""
 
     leaders: tuple[str, ...] = ()
     tls_ca: Path | None = None
@@ -104,7 +104,7 @@ class Joining:
     tls_key: Path | None = None
     token_file: Path | None = None
     log: str = ""
-    """The address of the input log, in place of leaders; "" without one."""
+    """The address of the input log, which is used in place of leaders. It is "" without a log."""
     log_credentials: Path | None = None
     log_tls_ca: Path | None = None
 
@@ -147,7 +147,7 @@ class Joining:
             raise BadOptionError(f"--log: {error}") from error
 
     def opened(self, name: str) -> Opened:
-        """Read the files, and return what the calls to leaders need. Raises BadOptionError."""
+        """Read the files, and return the values for calls to leaders. Raise BadOptionError if a file cannot be used."""
         token = read_private(self.token_file).decode().strip() if self.token_file else ""
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
         return Opened(self.leaders, name, self._credentials(), metadata, self._log())
@@ -173,7 +173,7 @@ class Joining:
 
 @dataclass(slots=True)
 class LogState:
-    """What a core knows of its input log. The numbers are those of messages; times are in Unix milliseconds."""
+    """The facts that a core knows about its input log. The numbers are those of messages; times are in Unix milliseconds."""
 
     address: str
     connected: bool = False
@@ -201,7 +201,7 @@ class LogState:
 
 
 class Replica:
-    """The state of a core among several: whether it leads, and if not, which leader it follows and how far that leader is."""
+    """The state of a core among several: whether it leads, and if not, which leader it follows and the position of that leader."""
 
     def __init__(
         self, leaders: Sequence[str] = (), *, restored: bool = False, process: str = ""
@@ -229,7 +229,7 @@ class Replica:
         self.streams: Callable[[], int] = lambda: 0
         """The function that returns how many streams managers have open to this core."""
         self.rested: Callable[[], None] = lambda: None
-        """The function to call when this core has ended to lead, and follows another one."""
+        """The function to call when this core no longer leads and follows another one."""
         self.log: LogState | None = None
         """The state of the input log, if the input reaches followers through one."""
 
@@ -245,7 +245,7 @@ class Replica:
         self.heard_ms = self.leader_position = 0
 
     def heard(self, leader_position: int, position: int, now: int) -> None:
-        """Note a message of the leader with its position, the position of this core, and the instant in Unix milliseconds."""
+        """Record a message of the leader with its position, the position of this core, and the instant in Unix milliseconds."""
         self.leader_position, self.heard_ms = leader_position, now
         if position >= leader_position:
             self.level_ms = now
@@ -274,23 +274,23 @@ class Replica:
 
 
 class Way(Protocol):
-    """The way on which the input of a leader reaches this core, and on which that of this core reaches its followers."""
+    """The transport by which this core gets the input of its leader, and by which followers get the input of this core."""
 
     async def follow(self) -> None:
         """Pass the state and the input of a leader to this core, until cancelled. Raise an exception that the core raises."""
 
     async def take_over(self) -> None:
-        """Get what is missing of the input before this core leads. Take little time, even if nothing answers."""
+        """Get the missing input before this core leads. Return within a short time, even if nothing answers."""
 
     async def lead(self) -> str:
         """Return the name of another leader once this core no longer leads."""
 
     async def finish(self) -> None:
-        """End `lead`: pass on what waits, within a short time."""
+        """End `lead`. Before that, pass on the input that still waits, within a short time."""
 
 
 class Followed:
-    """The state of a leader in this core, and what is known about that leader."""
+    """The writer of a leader's state and input into this core, and the facts known about that leader."""
 
     def __init__(
         self,
@@ -310,7 +310,7 @@ class Followed:
         self._moved = asyncio.Event()
 
     def begin(self, leader: str, data: bytes, ahead: int = 0) -> None:
-        """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError.
+        """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError if it cannot be used.
 
         ``ahead`` is the number of events and ticks by which the leader is known to be ahead of the checkpoint.
         """
@@ -325,7 +325,7 @@ class Followed:
         _log.info("follows", leader=leader, position=header.position, bytes=len(data))
 
     async def apply(self, one: Slice, leader_position: int = 0) -> None:
-        """Give the core a slice of the leader, which had that position when it sent the slice. Raise LostError.
+        """Give the core a slice, sent when the leader had that position. Raise LostError if this core decides otherwise.
 
         Large slices are applied in parts, between which calls are answered.
         """
@@ -384,7 +384,7 @@ class Following:
             self._ending.set()
 
     async def run(self) -> None:
-        """Follow a leader until this core leads. Raises an exception that the core raises."""
+        """Follow a leader until this core leads. Raise an exception that the core raises."""
         joining = asyncio.create_task(self._way.follow())
         leading = asyncio.create_task(self._ending.wait())
         try:
@@ -448,7 +448,7 @@ class Leaders:
         """Return another core that leads, and whose state is newer than that of this core.
 
         As long as a manager has a stream to this core, this core continues to lead. If no manager has a stream to either core,
-        the core with less input follows: it would otherwise replace the state of the manager's last core by an older one.
+        the core with less input follows. Otherwise the core with more input, the manager's last one, would get an older state.
         """
         replica = self._replica
         while True:
@@ -468,7 +468,7 @@ class Leaders:
         """Do nothing: followers read from this core themselves."""
 
     async def _asked(self, other: str) -> pb.GetReplicationResponse:
-        """Return what another core says of itself; an empty answer if it does not answer."""
+        """Return what another core reports about itself, or an empty report if that core does not answer."""
         async with self._channel(other) as channel:
             ask = channel.unary_unary(
                 REPLICATION,
@@ -552,7 +552,7 @@ def slice_of(one: pb.InputSlice) -> Slice:
 
 
 async def _next(responses: AsyncIterator[pb.FollowResponse], seconds: float) -> pb.FollowResponse:
-    """Return the next response. Raises TimeoutError after ``seconds``, LostError at the end of the stream, AioRpcError if it fails."""
+    """Return the next response. Raise TimeoutError after ``seconds``, LostError at the end, AioRpcError if the stream fails."""
     with suppress(StopAsyncIteration):
         async with asyncio.timeout(seconds):
             return await anext(responses)

@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 ENOUGH: Final = 10_000
 """The number of new container objects after which a collection is worthwhile. To examine so many takes 2 to 5 ms."""
 THOROUGH: Final = 64
-"""The number of collections after which one examines everything. That takes about 1.5 ms for each thousand allocations."""
+"""The number of collections after which the next one examines everything. That takes about 1.5 ms for each thousand allocations."""
 THOROUGH_AT_LAST: Final = 16 * THOROUGH
 """The number of collections after which even a busy core examines everything, or lets a copy search, as soon as it is idle."""
 EVERYTHING_MAX: Final = 200_000
@@ -45,7 +45,7 @@ GARBAGE_BYTES_MAX: Final = 32 << 20
 QUIET_S: Final = 2.0
 """The seconds without an event that count as a quiet moment."""
 _OF_AN_EVENT: Final = 2
-"""The number of objects that remain of an ask.
+"""The number of container objects that the core keeps for an ask.
 
 The number is needed because Python counts net growth, which is zero if other objects are freed meanwhile.
 """

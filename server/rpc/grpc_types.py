@@ -1,4 +1,4 @@
-"""Names for the types that gRPC gives to a handler. Streams of `si.v1` see bytes, all others see messages."""
+"""Names for the types that gRPC gives to a handler. Handlers of `si.v1` streams get bytes. All other handlers get messages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -20,9 +20,9 @@ _PRIORITY: Final = 10
 
 
 def main() -> int:
-    """Write the history until the core ends; return the exit code."""
+    """Write the history until the core ends. Return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # It ends with its core, after everything is written.
+        signal.signal(number, signal.SIG_IGN)  # The core ends it after the last write.
     os.nice(_PRIORITY)
     given = json.loads(sys.stdin.buffer.readline())
     try:

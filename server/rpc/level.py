@@ -69,7 +69,7 @@ def _lag(replica: Replica, feed: Feed, now: int) -> Iterator[Gauge]:
 
 
 def _followers(feed: Feed) -> Iterator[Gauge]:
-    """Yield what is not sent to each follower yet. Of followers with one name the largest amount counts."""
+    """Yield how much input each follower has not got yet. For followers with the same name, yield the largest amount."""
     inputs: dict[str, int] = {}
     waiting: dict[str, int] = {}
     for one in feed.followers:

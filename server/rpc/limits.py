@@ -57,9 +57,9 @@ BREATHS_MAX: Final = 64
 
 WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
-"""The pump looks at intervals whether the streams have written their objects, before it is idle.
+"""Before the pump is idle, it checks at intervals whether the streams have written their objects.
 
-These are the seconds between two looks, and the largest number of looks.
+These are the seconds between two checks, and the largest number of checks.
 
 The number is limited because a client may be slow.
 """
@@ -252,6 +252,6 @@ CHECKPOINT_PART_BYTES: Final = 1 << 20
 KEPT_OBJECTS_MAX: Final = 20_000
 """The largest number of decisions of one stream that are kept for a session that may be resumed (design 7.5)."""
 KEPT_BYTES_MAX: Final = 8 << 20
-"""The largest number of their bytes."""
+"""The largest number of bytes of the decisions that are kept for one stream."""
 LEVEL_S: Final = 2.0
-"""The seconds that a registration which resumes a session waits for the last input of the leader before."""
+"""The seconds that a registration which resumes a session waits for the last input of the previous leader."""

@@ -78,7 +78,7 @@ class Held(NamedTuple):
 
 
 async def connect(access: Access, name: str) -> "Link":
-    """Return a connection to the first server that answers. Create what the log needs there. Raise AwayError."""
+    """Return a connection to the first server that answers, with stream and object store. Raise AwayError if none answers."""
     why = ""
     for server in access.address.servers:
         client, met = Client(), list[Exception]()
@@ -147,13 +147,13 @@ async def _opened(client: Client, name: str) -> "Link":
 
 
 async def _closed(client: Client) -> None:
-    """Close a connection, even if it was cancelled while it was made, or if the engine takes nothing any longer."""
+    """Close a connection, even one whose making was cancelled, and even if the engine no longer reads from it."""
     try:
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_S):
                 await client.close()
     finally:
-        # The client leaves the socket open if it fails or is cancelled before it comes to it.
+        # If `close` fails or is cancelled early, the client leaves the socket open.
         writer = getattr(client._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
@@ -181,7 +181,7 @@ def _translated() -> Iterator[None]:
 
 
 def _text(error: Exception) -> str:
-    """Return what is wrong, in words."""
+    """Return an error as text."""
     text = (error.strerror if isinstance(error, OSError) else "") or str(error)
     return text.removeprefix("nats: ") or repr(error)
 
@@ -261,7 +261,7 @@ class Link:
             return int(found["seq"])
 
     async def append(self, headers: Mapping[str, str], after: int) -> int:
-        """Write a message without content that is to follow ``after``, and return its number. Raise RefusedError."""
+        """Write a message without content, and return its number. Raise RefusedError if it would not follow ``after``."""
         return await self.acknowledged(await self.publish(headers, b"", after))
 
     async def read(self, after: int, silent_s: float) -> AsyncGenerator[Message | None, None]:
@@ -322,7 +322,7 @@ class Link:
         return file.getvalue()
 
     async def store(self, slot: str, data: bytes, mark: Mark) -> None:
-        """Write a checkpoint in the place of the one that is there."""
+        """Write a checkpoint into a slot, in place of the checkpoint that the slot holds."""
         with _translated():
             async with asyncio.timeout(CHECKPOINT_S):
                 await self._objects.put(slot, data, ObjectMeta(description=mark.text()))

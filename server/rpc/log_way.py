@@ -1,4 +1,4 @@
-"""The way of an input log: the leader writes its input to an engine, and followers read it there (design 7.4)."""
+"""The transport through an input log: the leader writes its input to an engine, and followers read it there (design 7.4)."""
 
 import asyncio
 from collections import deque
@@ -40,7 +40,7 @@ RETRY_S_MAX: Final = 2.0
 TAKE_OVER_S: Final = 2.0
 """The seconds that a core tries to read the log to its end before it leads."""
 FINISH_S: Final = 1.0
-"""The seconds in which a core that ends writes what waits."""
+"""The seconds in which a core that ends may write its waiting slices."""
 WINDOW: Final = 64
 """The number of messages that may be without an acknowledgement."""
 CHECKPOINT_S: Final = 60.0
@@ -53,7 +53,7 @@ class FencedError(Exception):
 
 
 class LogWay:
-    """The way of one core to a log. A core that follows reads; a core that leads writes, and never waits for the engine."""
+    """The transport of one core through a log. A follower reads the log. A leader writes to it, and never waits for the engine."""
 
     def __init__(
         self, access: Access, followed: Followed, feed: Feed, reads: Reads, name: str
@@ -179,7 +179,7 @@ class LogWay:
             except (AwayError, RefusedError) as error:
                 self._away(str(error))
             except Exception as error:
-                # Whatever happens to the log, this core goes on deciding.
+                # Whatever happens to the log, this core continues to decide.
                 _log.exception("log-failed")
                 self._away(repr(error))
             await self._leave()
@@ -261,7 +261,7 @@ class LogWay:
         try:
             await link.store(slot, data, mark)
         except AwayError:
-            # The store may be full. What the newest checkpoint does not need makes room for the next attempt.
+            # The store may be full. Removing messages that the newest checkpoint replaces makes space for the next attempt.
             if held:
                 await link.trim(held[0].mark.after + 1)
             raise
@@ -270,7 +270,7 @@ class LogWay:
             await link.trim(min(mark.after, held[0].mark.after) + 1)
 
     async def finish(self) -> None:
-        """Write what waits, and close the connection."""
+        """Write the waiting slices, and close the connection."""
         if self._writer is not None and self._link is not None:
             with suppress(AwayError, RefusedError, TimeoutError):
                 async with asyncio.timeout(FINISH_S):
@@ -312,7 +312,7 @@ class LogWay:
 
 
 class _Reader:
-    """The place in the log up to which this core has its input. Its number and the leader there are kept in the state of the log."""
+    """The reader of the log. It records in ``state`` the number of the last message that it read, and the leader that wrote it."""
 
     def __init__(self, followed: Followed, feed: Feed, state: LogState) -> None:
         self._followed = followed
@@ -383,11 +383,11 @@ class _Reader:
         self.term, self._state.leader = begun.term, begun.leader
 
     def leave(self, term: str) -> None:
-        """Record that this core leads in a term. Later the core begins with a checkpoint again."""
+        """Record that this core leads in a term. When it follows again, it begins with a checkpoint."""
         self.is_joined, self.term = False, term
 
     def lost(self, why: str) -> None:
-        """Record that the core's state does not continue. The checkpoint with which it began is not used again."""
+        """Record that no further input fits this core's state. The checkpoint with which the state began is not used again."""
         if self.is_joined:
             self._bad.add(self._base)
             self.is_joined = False
@@ -416,7 +416,7 @@ class _Writer:
         self._due = asyncio.Event()
 
     def begin(self, at: int) -> None:
-        """Write after the message ``at``, with which the term begins."""
+        """Record that the term begins with the message ``at``. `write` continues after that message."""
         self.at = self._sent = at
 
     def close(self) -> None:

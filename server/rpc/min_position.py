@@ -1,4 +1,4 @@
-"""Reads with at least a position: a caller names a state that it has seen, and a core answers no older one.
+"""Reads with at least a position: a caller names a state that it has seen, and no core answers from an older one.
 
 The metadata `evenhand-min-position` of a call is POSITION@TERM, or POSITION alone. Both are in the `picture` of answers. A follower
 that has not got the position waits for it, for a bounded time.
@@ -22,7 +22,7 @@ KEY: Final = "evenhand-min-position"
 _FORM: Final = re.compile(r"(\d{1,18})(?:@([0-9A-Za-z]{1,64}))?")
 _SERVICES: Final = "/evenhand.v1."
 _ALWAYS: Final = frozenset({FOLLOW, REPLICATION})
-"""The calls that are answered at any position: by them a caller finds out which core is how far."""
+"""The calls that are answered at any position, because a caller uses them to learn the positions of cores."""
 
 
 class MinPosition:
@@ -52,7 +52,7 @@ class MinPosition:
         return reach(self._feed.terms, self._feed.position, position, term)
 
     def _may_come(self, found: Reach) -> bool:
-        """Return whether a follower may have the position soon. A leader makes its positions itself."""
+        """Return whether this core may soon get the position. Only a follower may: no other core sends input to a leader."""
         waits = found in (Reach.BEHIND, Reach.UNKNOWN)
         return waits and self._replica.state is not State.LEADER
 
@@ -77,7 +77,7 @@ class MinPosition:
 
 
 def _parsed(given: str | bytes) -> tuple[int, str]:
-    """Return the position and the name of its term. Raise CallError."""
+    """Return the position and the name of its term. Raise CallError for a text of another form."""
     text = given.decode("ascii", "replace") if isinstance(given, bytes) else given
     found = _FORM.fullmatch(text)
     if found is None:

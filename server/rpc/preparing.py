@@ -10,14 +10,14 @@ from server.model.quota import Configuration
 
 @asynccontextmanager
 async def prepared(core: Core, configuration: Configuration | None) -> AsyncIterator[None]:
-    """Prepare a configuration, and on leaving free what is left over. Inside this context, the caller may apply the configuration.
+    """Prepare a configuration, let the caller apply it in this context, and free objects that are no longer used at the end.
 
     Between two pieces other tasks of the event loop run. Only one configuration may be prepared at a time (`Owners.changing`).
     """
     if configuration is None:
         yield
         return
-    before = [*core.state.configuration.partitions]  # freed after the application, not within
+    before = [*core.state.configuration.partitions]  # freed after the application, in pieces
     try:
         for _ in core.prepare(configuration):
             await asyncio.sleep(0)

@@ -35,7 +35,7 @@ class Sighting(NamedTuple):
 
 
 class Presence:
-    """The presence of the registered managers, of which there are at most `MANAGERS_MAX`."""
+    """For each registered manager, when it was last heard and since when it is away. There are at most `MANAGERS_MAX` managers."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
@@ -87,7 +87,7 @@ class Presence:
         return {rm_id: one.away_since_ms for rm_id, one in found if one.away}
 
     def connections(self, now: int) -> Mapping[str, tuple[bool, int]]:
-        """Return by manager whether it has a stream open, and the seconds since its last message or registration."""
+        """Return, for each manager, whether it has a stream open, and the seconds since its last message or registration."""
         return {
             rm_id: (not seen.away_since_ms, (now - max(seen.heard_ms, seen.registered_ms)) // 1_000)
             for rm_id, seen in self._seen.items()

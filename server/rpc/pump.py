@@ -63,8 +63,8 @@ class Observer(Protocol):
     def decided(self, decisions: Decisions, now: int, /) -> None:
         """Receive decisions of a slice, in order.
 
-        These are all decisions of the slice. If the slice has a registration, they are those before the registration, or those
-        after it.
+        Usually these are all decisions of the slice. If the slice has a registration, the decisions before it come in a call of
+        their own.
         """
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
@@ -93,7 +93,7 @@ class _Mail(NamedTuple):
 
 
 class Pump:
-    """The pump of a core. `run` is to be run as a task. Handlers call everything else in the same loop."""
+    """The pump of a core. `run` runs as a task. Handlers call the other methods, in the same event loop."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class Remembering:
 
     def tap(self, scheduler: Scheduler) -> Tap:
         """Return the scheduler that the pump has to call in place of this one."""
-        core = self._core  # Its state is another one after it has joined a leader.
+        core = self._core  # `core.state` is replaced when the core joins a leader.
         self._tap = Tap(
             scheduler,
             self._queue,
@@ -146,7 +146,7 @@ class Remembering:
 def remembering(
     core: Core, options: Options, replica: Replica, now: Callable[[], int]
 ) -> Remembering | None:
-    """Return the keeper of the history, not yet started. Return None if the history has no place. Raises BadOptionError.
+    """Return the keeper of the history, not yet started, or None without a history. Raise BadOptionError for a wrong address.
 
     Without `--history`, the history is a file in the folder of `--state-dir`, if that is given.
     """

@@ -43,7 +43,7 @@ class Offer(NamedTuple):
         )
 
     def is_reached(self, manager: Manager | None) -> bool:
-        """Return whether the core has made every decision of the session that the manager received, or knows another session."""
+        """Return whether the core knows this session and has made each of its decisions that the manager received."""
         if manager is None or manager.session is None or manager.session.name != self.session:
             return False
         sent = manager.session.sent

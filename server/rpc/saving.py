@@ -50,9 +50,9 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
 
 
 def take_over(path: Path, feed: Feed, core: Core) -> list[str]:
-    """Take partitions from the saved state of the core that owned them before, and return their names. Raise BadOptionError.
+    """Take partitions from the saved state of the core that owned them before, and return their names.
 
-    Partitions that this core does not own, or has already, are left out.
+    Partitions that this core does not own, or has already, are left out. Raise BadOptionError if the file cannot be used.
     """
     found = saved.read(path)
     if found.core is None or found.header is None:

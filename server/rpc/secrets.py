@@ -47,7 +47,7 @@ class _Secret(Generic[_Read]):
     """The content of one or more files. ``problem`` says why their newest text is not in force. It is "" if the text is in force."""
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
-        """Read the files. Raise BadOptionError."""
+        """Read the files. Raise BadOptionError if one of them cannot be used."""
         self.name = name
         self.files = [file for file in files if file is not None]
         self._read = read
@@ -94,7 +94,7 @@ class Secrets:
     """The content in force of the files of ``access``. ``now`` gives Unix milliseconds."""
 
     def __init__(self, access: Access, now: Callable[[], int]) -> None:
-        """Read all files. Raise BadOptionError."""
+        """Read all files. Raise BadOptionError if one of them cannot be used."""
         self._access = access
         self._now = now
         pair = (access.tls_cert, access.tls_key)
@@ -146,7 +146,7 @@ class Secrets:
     def renew(self, *, whole: bool) -> bool:
         """Read again the files that have changed or are not in force, or all files if ``whole``.
 
-        Return whether the content of at least one secret could be used.
+        Return whether at least one of the secrets was read and is now in force.
         """
         due = [one for one in self._with_files() if whole or one.is_due]
         renewed = [one.name for one in due if one.renew()]

@@ -26,7 +26,7 @@ class Unreachable(NamedTuple):
 
 
 async def look(reads: Reads) -> Unreachable:
-    """Return how much cyclic garbage a copy of this process has. Raises CallError if no copy can answer."""
+    """Return how much cyclic garbage a copy of this process has. Raise CallError if no copy can answer."""
     answer = await reads.answer(_QUESTION, lambda: _ANSWER.pack(*search()))
     return Unreachable(*_ANSWER.unpack(answer))
 

@@ -1,10 +1,10 @@
 """The view schemas: message classes with the wire's own field numbers. They are declared so that reading costs little.
 
 An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads the fields that differ from ask to ask: key,
-application, node, start. *Slicing* drops all fields but one kind from each ask, and returns the remaining bytes. These are the
-tags, or the *template*. The template is everything that the pods of one template share, and is therefore a cache key. Sub-messages
-are declared as repeated bytes. A sub-message that is sent in pieces then stays complete, and joining the pieces is the merge that
-protobuf prescribes.
+application, node, start. *Slicing* drops all fields but one kind from each ask, and returns the remaining bytes. The remaining
+bytes are the tags, or the *template*. The template is everything that the pods of one template share, and is therefore a
+cache key. Sub-messages are declared as repeated bytes. A sub-message that is sent in pieces then stays complete, and joining the
+pieces is the merge that protobuf prescribes.
 
 The schemas are in a descriptor pool of their own. Reflection and the generated classes do not see them.
 """

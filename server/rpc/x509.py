@@ -37,7 +37,7 @@ class Certificate(NamedTuple):
 
 @lru_cache(CACHED)
 def read_certificate(pem: bytes) -> Certificate:
-    """Return the first certificate of a PEM text. Raise BadCertificateError."""
+    """Return the first certificate of a PEM text. Raise BadCertificateError if there is none."""
     found = _PEM.search(pem)
     if found is None:
         raise BadCertificateError("there is no certificate in it")

@@ -21,7 +21,7 @@ _TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
-    """A change of a decision, which was made or moved to another state. ``record`` is the decision as it was made."""
+    """A change of a decision: it was made, or it moved to another state. ``record`` is the decision as it was made."""
 
     number: int
     at_ms: int
@@ -47,7 +47,7 @@ class _Held:
         self._tags: dict[str, Tags] = {}
 
     def add(self, keys: list[str], tags: list[Tags]) -> None:
-        """Add the tags of more pods. ``keys`` and ``tags`` must have one order."""
+        """Add the tags of more pods. ``keys`` and ``tags`` must be in the same order."""
         self._fresh.append((keys, tags))
 
     @property

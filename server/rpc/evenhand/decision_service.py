@@ -54,7 +54,7 @@ class DecisionService:
         )
 
     def get_decision(self, request: pb.GetDecisionRequest) -> pb.GetDecisionResponse:
-        """Return one decision. Raise NOT_FOUND, also for a viewer that the decision does not concern."""
+        """Return one decision. Raise NOT_FOUND if there is none, and for a viewer that the decision does not concern."""
         caller, now = CALLER.get(), self._pump.now()
         record = known_decisions.decision(self._core, request.decision_id)
         side = (

@@ -41,7 +41,7 @@ def forecast_picture(
     names: Mapping[str, Names],
     answer: pb.SimulateConfigurationResponse,
 ) -> None:
-    """Write the forecast into the answer. Victims beyond the largest number in a message are only counted."""
+    """Write the forecast into the answer. Victims beyond `VICTIMS_TOLD_MAX` are only counted."""
     answer.complete, answer.cut, answer.until_ms = found.complete, found.cut, found.until_ms
     most = VICTIMS_TOLD_MAX
     for part in found.partitions:

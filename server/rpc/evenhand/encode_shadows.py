@@ -34,7 +34,7 @@ DIFFERENCES: Final[Mapping[Difference, pb.ShadowDifference]] = {
 def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
     """Return whether the record has an ask or a victim that the caller may see.
 
-    If ``queue`` is given, it must be in or below that queue.
+    If ``queue`` is given, the ask or victim must be in that queue or below it.
     """
     choices = (one for one in (record.live, record.shadow) if one is not None)
     paths = (record.queue, *(victim.queue for one in choices for victim in one.victims))

@@ -110,7 +110,7 @@ class Preempted:
         )
 
     def add_near(self, response: pb.ExplainResponse) -> None:
-        """Add to the answer about a running allocation why the latest decisions that evicted pods near it did not evict it.
+        """For a running allocation, add why the latest decisions on its node or in its queue evicted other pods.
 
         Add nothing to the answer about an allocation that is being evicted.
         """
@@ -131,7 +131,7 @@ class Preempted:
             response.lines.append(told.sentence)
 
     def add_quota(self, response: pb.ExplainResponse) -> None:
-        """Add to the answer about a running allocation what the scheduled quota runs of the queues on its path would do to it.
+        """Add what the scheduled quota runs of the queues above a running allocation would do to the allocation.
 
         The sentences follow the first line. Add nothing to the answer about an allocation that is being evicted.
         """
@@ -146,7 +146,7 @@ class Preempted:
             response.lines.insert(number, told.sentence)
 
     def add_release(self, response: pb.ExplainResponse) -> None:
-        """Add to the answer about an allocation that is being evicted the decision, and for operators the preemptors."""
+        """Add the decision, and for operators the preemptors, to the answer about an allocation that is being evicted."""
         found = self._taking(response.partition, response.key)
         if found is None:
             return
@@ -204,7 +204,7 @@ class Preempted:
         return encode_decisions.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[VisibleDecision, Victim] | None:
-        """Return the part that the caller may read of the latest decision that is evicting this allocation, and the victim.
+        """Return the latest decision that is evicting this allocation, limited to what the caller may read, and the victim.
 
         Return None if no decision is evicting the allocation.
         """

@@ -80,7 +80,7 @@ class ExplainService:
         return response
 
     def _gang_member(self, found: Explanation, caller: Caller) -> str:
-        """Return the key of a member of the gang that has the application's name.
+        """Return the key of a member of the gang whose name is that of the application.
 
         Return "" if the caller may not see that member.
         """
@@ -98,7 +98,7 @@ class ExplainService:
             held.name = names(held.allocation_key)
 
     def _add_numbers(self, response: pb.ExplainResponse, reader: Reader, caller: Caller) -> None:
-        """Add to an explanation the numbers that the reports have of its queue, application or node."""
+        """Add to the explanation of a queue, an application or a node its numbers from the reports."""
         partition, key = response.partition, response.key
         if response.kind == pb.SUBJECT_KIND_QUEUE:
             response.queue.CopyFrom(self._queue(reader, partition, key, caller))
@@ -251,7 +251,7 @@ def _user_limit(limit: UserLimitReport) -> pb.LimitLevel:
 
 
 def _tally(found: Explanation) -> list[pb.NodeTally]:
-    """Return by reason the number of nodes that do not take the ask, most frequent first."""
+    """Return, for each reason, the number of nodes that do not take the ask, most frequent reason first."""
     refused = {code: nodes for code, nodes in found.tally.items() if code != FITS}
     ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
     return [

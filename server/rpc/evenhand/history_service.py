@@ -35,7 +35,7 @@ from server.rpc.roles import CALLER, Caller
 POINTS: Final = 60
 POINTS_MAX: Final = 1_000
 CONFIGURATIONS_MAX: Final = 20
-"""The largest number of configurations on one page: each is compared with the one before it."""
+"""The largest number of configurations on one page. Each is compared with the one before it, which takes time."""
 DECISIONS_AT_ONCE: Final = 200
 """The largest number of decisions that are read from the database at once."""
 
@@ -48,7 +48,7 @@ class HistoryService:
         self._place = place
 
     def get_queue_history(self, request: pb.GetQueueHistoryRequest) -> pb.GetQueueHistoryResponse:
-        """Return the usage of a queue over time and the waits of its pods. Raises NOT_FOUND for a queue that the caller may not see."""
+        """Return the usage of a queue over time and the waits of its pods. Raise NOT_FOUND if the caller may not see the queue."""
         caller = CALLER.get()
         points = request.points or POINTS
         if not 0 < points <= POINTS_MAX:
@@ -68,7 +68,7 @@ class HistoryService:
         )
 
     def get_pod_history(self, request: pb.GetPodHistoryRequest) -> pb.GetPodHistoryResponse:
-        """Return the asks of a pod. Raises NOT_FOUND if the history has no ask of it that the caller may see."""
+        """Return the asks of a pod. Raise NOT_FOUND if the history has no ask of the pod that the caller may see."""
         caller = CALLER.get()
         with self._read() as connection:
             when = self._period(connection, 1, 0, DAY_MS)
@@ -128,7 +128,7 @@ class HistoryService:
         )
 
     def get_configuration(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:
-        """Return one configuration with its text. Raises NOT_FOUND."""
+        """Return one configuration with its text. Raise NOT_FOUND if the history has no such revision."""
         with self._read() as connection:
             found = records.configuration(connection, request.revision)
         if found is None:
@@ -202,7 +202,7 @@ class HistoryService:
         )
 
     def get_past_decision(self, request: pb.GetPastDecisionRequest) -> pb.GetPastDecisionResponse:
-        """Return one decision. Raises NOT_FOUND, also for a viewer that the decision does not concern."""
+        """Return one decision. Raise NOT_FOUND if there is none, and for a viewer that the decision does not concern."""
         caller, now = CALLER.get(), self._pump.now()
         with self._read() as connection:
             found = records.decision(connection, request.decision_id)
@@ -216,7 +216,7 @@ class HistoryService:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        """Provide a connection that only reads. Raises CallError if the database does not answer."""
+        """Provide a connection that only reads. Raise CallError if the database does not answer."""
         try:
             with read_only(self._place) as connection:
                 yield connection
@@ -229,7 +229,7 @@ class HistoryService:
     def _period(
         self, connection: Connection, since_ms: int, until_ms: int, length_ms: int
     ) -> Period:
-        """Return the period of a request. Raises CallError if the period does not begin before its end."""
+        """Return the period of a request. Raise CallError if the period does not begin before its end."""
         until = until_ms or self._pump.now()
         since = since_ms or until - length_ms
         if not 0 <= since < until:
@@ -252,7 +252,7 @@ def _partition(name: str) -> str:
 
 
 def _queue(path: str, caller: Caller) -> str:
-    """Return the queue that a request names. If it names none, a viewer gets its own queue. Raises CallError NOT_FOUND."""
+    """Return the queue that a request names, or by default a viewer's own. Raise CallError NOT_FOUND for a hidden queue."""
     queue = path.lower()
     if queue and not sees_all(caller) and not caller.sees(queue):
         raise not_found("queue", path)

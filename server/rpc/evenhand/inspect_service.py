@@ -135,7 +135,7 @@ class InspectService:
         return answer
 
     def _add_decisions(self, listed: Iterable[pb.Allocation], partition: str) -> None:
-        """Add to each message of an allocation that is being evicted its open decision, and for operators the preemptors."""
+        """Add the open decision, and for operators the preemptors, to the message of each allocation that is being evicted."""
         leaving = [one for one in listed if one.state == pb.ALLOCATION_STATE_RELEASING]
         if not leaving:
             return
@@ -234,7 +234,7 @@ class InspectService:
 
 
 def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
-    """Return by the key of each victim the decision that evicts this victim."""
+    """Return a map from the key of each victim to the decision that evicts the victim."""
     return {
         one.key: record
         for record in records
@@ -285,10 +285,10 @@ def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
 def _waiting(
     reader: Reader, partition: str, listed: Sequence[ApplicationReport]
 ) -> encode_reports.Reasons:
-    """Return by application how many asks wait for each code.
+    """Return, for each application, how many of its asks wait for each reason code.
 
-    The largest number of asks that are counted is `WAITING_TALLY_MAX`. An application with more asks than are left of that
-    number has no entry.
+    At most `WAITING_TALLY_MAX` asks are counted in all. An application whose asks would exceed that number has no
+    entry.
     """
     counts: dict[str, Counter[str]] = {}
     left = WAITING_TALLY_MAX

@@ -1,4 +1,4 @@
-"""The reason why a running allocation was not evicted while others near it were, as a message and as a sentence."""
+"""The reason why others in the queue or on the node of an allocation were evicted, but not this allocation."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

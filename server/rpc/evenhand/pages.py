@@ -1,7 +1,7 @@
 """The pages of a listing.
 
-The token of a page is the number of objects on the pages before it. In a listing of a database it is the key of the last object that
-was read for the page before it, so that no page reads what earlier pages have read.
+The token of a page is the number of objects on the pages before it. In a listing from a database, the token is the
+key of the last object on the previous page. A page then starts reading after that key.
 """
 
 import base64
@@ -54,7 +54,7 @@ def wanted(size: int, token: str) -> Page:
 
 
 def size_of(size: int) -> int:
-    """Return the number of objects on a page. A size of 0, or above the limit, gives the largest page. Raises CallError."""
+    """Return the number of objects on a page. Sizes of 0 or above the limit give the largest page. Raise CallError below 0."""
     if size < 0:
         raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
     return min(size or PAGE_MAX, PAGE_MAX)
@@ -67,7 +67,7 @@ def token_after(key: Key) -> str:
 
 
 def key_in(token: str, kinds: Sequence[type]) -> Key | None:
-    """Return the key in a token, whose values have these types. Return None without a token. Raises CallError for another token."""
+    """Return the key in a token, None for "". Raise CallError unless the token has a key with values of the types ``kinds``."""
     if not token:
         return None
     try:

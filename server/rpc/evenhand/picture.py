@@ -20,7 +20,7 @@ FIELD = "picture"
 _ANOTHER = "another core"
 """The name of a leader for a viewer, who gets no addresses."""
 _EARLIER_RUN = "an earlier run"
-"""What a restarted core shows until a manager registers."""
+"""The name that a restarted core shows in place of a leader until a manager registers."""
 
 
 class Pictures:

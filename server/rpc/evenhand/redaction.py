@@ -2,7 +2,7 @@
 
 The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted. No pod,
 application, queue or node of others is named. Sentences that the core wrote for operators are left out. A sentence about the
-viewer's own pod is kept, but without the names of others that the decision has.
+viewer's own pod is kept, but neutral words replace the names of others.
 """
 
 import re
@@ -28,7 +28,7 @@ _ANOTHER: Final = "another"
 
 @dataclass(frozen=True, slots=True)
 class VisibleDecision:
-    """A decision, or the part of it that a caller may read. For a part, it has the numbers of beneficiaries and victims left out."""
+    """A decision, or the part of it that a caller may read. The numbers count the beneficiaries and victims that are left out."""
 
     record: DecisionRecord
     beneficiaries_elsewhere: int = 0

@@ -35,7 +35,7 @@ class ReplicationService:
         self._numbers = count(1)
 
     async def follow(self, request: pb.FollowRequest) -> AsyncIterator[pb.FollowResponse]:
-        """Yield the checkpoint, then the slices of input as the core gets them. Raise CallError."""
+        """Yield the checkpoint, then the slices of input as the core gets them. Raise CallError if it cannot be followed."""
         if failure := self._replica.not_leader("follow this core"):
             raise failure
         if request.layout != checkpoint.layout():

@@ -102,7 +102,7 @@ class Reader:
         )
 
     def reported(self, rm_id: str, message: si_pb2.Allocation, node_id: str) -> AllocationAdded:
-        """Return the event for a running allocation that a node of the ask generation reports. Raise RefusedError."""
+        """Return the event for a running allocation of a node (ask generation). Raise RefusedError for a wrong field."""
         template = self._specs.of_allocation(message)
         if template.refusal:
             raise RefusedError(template.refusal)

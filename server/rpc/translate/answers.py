@@ -103,7 +103,7 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
     """Return the message that says why an ask waits. The core sends one at each change of the reason.
 
-    The outbox keeps only the last one.
+    The outbox keeps only the last of these messages for each ask.
     """
     return si_pb2.AllocationResponse(
         schedulingStates=[
