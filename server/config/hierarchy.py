@@ -53,7 +53,7 @@ def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Re
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
     """Check the guarantees below a queue.
 
-    Return what the queues above must guarantee at least, by type. This is the queue's own guarantee, or else the sum of its
+    Return the least amounts that the queues above must guarantee, by type: the queue's own guarantee, or else the sum of its
     children's guarantees.
     """
     sums: dict[str, int] = {}

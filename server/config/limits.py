@@ -119,9 +119,9 @@ def _check_queue(
 
 
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
-    """Check that the limit of a name is at most its limit, or that of `*`, in the queues above.
+    """Check that a queue's limit of a name is at most the limit of the name, or of `*`, in the queues above.
 
-    ``above`` is restored afterwards. A copy for each queue would cost the number of queues times that of names.
+    ``above`` is restored afterwards. Copies for all queues would have as many entries as there are queues times names.
     """
     own: Bounds = {}
     for number, entry in enumerate(draft.limits):

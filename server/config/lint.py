@@ -22,9 +22,9 @@ Published examples write 5 for minutes.
 """
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
-"""The shortest safe expiry: 30 s more than the usual grace period of Kubernetes, 30 s.
+"""The shortest safe expiry, which is 30 s more than Kubernetes' usual grace period of 30 s.
 
-Then the shortest useful timeout of a reservation.
+The second constant is the shortest useful timeout of a reservation.
 """
 OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 """The scopes of policies that evict pods for asks that belong to no gang."""
@@ -355,7 +355,7 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about natural termination (P9). It is a share of the over-use in each round, and therefore depends on rounds."""
+    """Yield warnings about the factor of natural termination (P9): the share of the excess that a round evicts at most."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"

@@ -79,7 +79,7 @@ def _meant(key: str | int) -> str | int:
 
 
 def _coarse(path: Path) -> Path:
-    """Return the path that is left out for a fault: that of the value, or of the section that is only valid as a whole."""
+    """Return the path to leave out for a faulty value: its own, or that of a section that is valid only as a whole."""
     for place, part in enumerate(path):
         if part in _WHOLE:
             return path[: place + 1]

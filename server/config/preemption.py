@@ -75,7 +75,7 @@ def settings(
 def _with(
     base: PreemptionSettings, written: shape.Preemption, where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the base settings changed by what a section sets, and check the result as a whole."""
+    """Return the base settings with the values that a section sets, and check the result as a whole."""
     given: dict[str, Any] = {}
     tree = written.model_dump(by_alias=True, exclude_unset=True)
     for path, name in FIELDS.items():
