@@ -44,7 +44,7 @@ def digest(written: bytes) -> str:
 
 
 def parsed(written: bytes) -> dict[str, Any]:
-    """Return the object that a line holds. Raise BadLineError."""
+    """Return the object that a line holds. Raise BadLineError if the line is no JSON object in this form."""
     try:
         value = json.loads(written, parse_float=_refused, parse_constant=_refused)
     except RecursionError as error:

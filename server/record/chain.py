@@ -93,7 +93,7 @@ class Link(NamedTuple):
 
 
 def read_link(written: bytes) -> Link:
-    """Return the parts of a line. Raise BadLineError."""
+    """Return the parts of a line. Raise BadLineError if it lacks one of them."""
     value = canonical.parsed(written)
     types = {"number": int, "previous": str, "at": int, "kind": str, "facts": dict}
     wrong = [name for name, kind in types.items() if type(value.get(name)) is not kind]

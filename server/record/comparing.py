@@ -46,7 +46,7 @@ class Comparison:
     """
 
     def __init__(self, files: list[Path], header: Header) -> None:
-        """Find the run of the header in the files. Raise NotThisLogError and OSError."""
+        """Find the run of the header in the files. Raise NotThisLogError if there is none, OSError if a file cannot be read."""
         self._lines = self._run(lines_of(files), header)
         self._next = next(self._lines, None)
         if self._next is None:

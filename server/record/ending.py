@@ -1,4 +1,4 @@
-"""The end of the last run in a decision log: how many of its lines are missing, by the log and the mark beside it.
+"""The number of lines that are missing at the end of the last run in a decision log, found from the log and its mark file.
 
 The result never claims too few missing lines. If the number is not certain, the result says that more may be missing.
 """
@@ -70,7 +70,7 @@ class Ending(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """The number of lines of the mark's run that the log contains or reports as missing. If it is not certain, the reason why."""
+    """The number of lines of the mark's run that the log contains or reports as missing. ``doubt`` says why it is not certain."""
 
     lines: int
     doubt: str = ""
@@ -144,7 +144,7 @@ def _cut(number: int, state: State) -> _Standing:
     lines. Therefore more lines may be missing.
     """
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
-        return _Standing(state.accounted)  # another log, in place of a complete one
+        return _Standing(state.accounted)  # another log replaced a complete one
     return _Standing(state.accounted - (state.number - number), CUT_WHY)
 
 

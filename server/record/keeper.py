@@ -16,7 +16,7 @@ from server.record.recording import Health, Job
 
 NAME: Final = "configuration"
 WAIT_S: Final = 5.0
-"""The seconds that the answer to an apply waits for the disk."""
+"""The seconds that the answer to `config apply` waits for the disk."""
 NO_PLACE: Final = "the core was started without `--state-dir` and `--decision-log`"
 NOT_KEPT_ADVICE: Final = "Write it into the file of `serve --config`, on Kubernetes into the ConfigMap; or start the core with one of the two."
 
@@ -145,7 +145,7 @@ class NotKept:
 
 
 def locked(folder: Path) -> int:
-    """Return a file descriptor that locks this folder against other servers. Raise RecordError."""
+    """Return a file descriptor that locks this folder. Raise RecordError if another server has locked it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -91,7 +91,7 @@ class Mark:
             # If a child process had the page too, the file would stay locked until the child ends.
             page.madvise(mmap.MADV_DONTFORK)
             return cls(page)
-        except ValueError as error:  # longer or shorter than it says: a faulty device
+        except ValueError as error:  # the length differs from the file's: a faulty device
             raise OSError(errno.EINVAL, str(error)) from error
         finally:
             os.close(descriptor)
@@ -188,7 +188,7 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a mark, even if it is damaged or new. Raise RecordError and OSError."""
+    """Open a mark, even if it is damaged or new. Raise the errors that `opened` names."""
     try:
         descriptor = opened(path)
     except RecordError as error:

@@ -19,7 +19,7 @@ _MOVED: Final = Fields(DecisionMoved, _FORMS.of)
 class Wanted(NamedTuple):
     """The filter of a search. An empty field does not restrict it.
 
-    ``victim`` and ``beneficiary`` are keys of pods or ids of applications; decisions of the period were made in it.
+    ``victim`` and ``beneficiary`` are keys of pods or ids of applications. A decision matches a period if it was made in it.
     """
 
     queue: str = ""
@@ -59,7 +59,7 @@ class Found(NamedTuple):
 
 
 def read_decisions(files: list[Path]) -> Found:
-    """Return the decisions in the files of a log. Raises OSError."""
+    """Return the decisions in the files of a log. Raise OSError if a file cannot be read."""
     found: dict[str, DecisionRecord] = {}
     unreadable = latest_ms = 0
     for line in lines_of(files):

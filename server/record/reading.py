@@ -56,7 +56,7 @@ class TraceReader:
     """The reader of one trace. ``header`` is read when the reader is made. Iterating yields the steps, and is possible only once."""
 
     def __init__(self, file: BinaryIO, until: int | None = None) -> None:
-        """Open a trace and read its header. If ``until`` is given, steps after this instant are left out. Raise BadTraceError."""
+        """Open a trace and read its header. If ``until`` is given, later steps are left out. Raise BadTraceError without one."""
         self._file = file
         self._until = until
         self._line = 0
@@ -70,7 +70,7 @@ class TraceReader:
         self.header = self._header()
 
     def __iter__(self) -> Iterator[Step]:
-        """Yield the steps, in order. Raise BadTraceError."""
+        """Yield the steps, in order. Raise BadTraceError at a line that cannot be replayed."""
         ended = False
         for value in self._lines():
             if ended:

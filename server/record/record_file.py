@@ -115,7 +115,7 @@ class RecordError(Exception):
 
 
 def opened(path: Path) -> int:
-    """Return a file descriptor that appends and is locked against other writers. A missing file is created. Raise RecordError."""
+    """Return a descriptor that appends and locks the file, which is created if missing. Raise RecordError if that fails."""
     try:
         descriptor = os.open(path, _FLAGS, MODE)
     except OSError as error:
@@ -131,7 +131,7 @@ def opened(path: Path) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether another process writes to the file. Raise OSError."""
+    """Return whether another process writes to the file. Raise OSError if the file cannot be opened."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

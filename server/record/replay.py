@@ -63,7 +63,7 @@ class Replay:
         """Yield the entries of the run: its first entry, those of the core's decisions, and its last entry if the trace has its end.
 
         ``progress`` is called for each step with the number of trace bytes read so far. Logs of the first format have no last
-        entry. Raise BadTraceError and CoreFailedError.
+        entry. Raise BadTraceError if the trace cannot be replayed, and CoreFailedError if the core raises.
         """
         yield first(self._reader.header)
         for step in self._reader:

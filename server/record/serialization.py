@@ -35,7 +35,7 @@ class Form(Protocol):
         """Return the value as plain JSON values."""
 
     def read(self, plain: Plain, /) -> object:
-        """Return the value that was written. Raise BadFormError."""
+        """Return the value that was written. Raise BadFormError for a plain value of another form."""
 
 
 class Scalar:
@@ -208,7 +208,7 @@ _SCALARS: Final = (str, int, bool)
 
 
 class Forms:
-    """The maker of forms by type hint. Each form is made once. ``own`` has special forms for some types."""
+    """The maker of forms by type hint. Each form is made once. ``own`` maps types to the forms that replace the standard ones."""
 
     def __init__(self, own: Mapping[object, Form] | None = None) -> None:
         self._made: dict[object, Form] = dict(own or {})

@@ -30,7 +30,7 @@ def begin(
     *,
     durable: bool = False,
 ) -> None:
-    """Open the requested files and write their first lines. Raise RecordError.
+    """Open the requested files and write their first lines. Raise RecordError if a file cannot be used.
 
     With ``durable``, decisions wait for the log.
     """
@@ -41,7 +41,7 @@ def begin(
         log.note(started(start.now, start.version, digest_of(start.configuration), FORMAT))
         log.flush()
         if durable:
-            log.sync()  # Else a later sync that fails would undo the beginning of the run.
+            log.sync()  # Otherwise a failed sync later could undo the beginning of the run.
         recording.write_log(log, start.now)
     if trace_file is not None:
         header = Header(

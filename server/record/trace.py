@@ -54,7 +54,7 @@ class Tick(NamedTuple):
 class End(NamedTuple):
     """The regular end of a trace, and its reason.
 
-    ``decided`` has the meaning that it has in a tick. It is None if lines before the end are missing.
+    ``decided`` has the same meaning as in `Tick`. It is None if lines before the end are missing.
     """
 
     at_ms: int

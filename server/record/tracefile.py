@@ -27,7 +27,7 @@ class TraceFile:
     def __init__(
         self, path: Path, bytes_max: int = TRACE_BYTES_MAX, pending_max: int = PENDING_BYTES_MAX
     ) -> None:
-        """Create the file. The trace of an earlier run is renamed to FILE.previous. Raise RecordError."""
+        """Create the file, and rename an earlier trace to FILE.previous. Raise RecordError if the file cannot be used."""
         self._path = path
         self._bytes_max = bytes_max
         self._file = Appender(_fresh(path), pending_max)
@@ -77,7 +77,7 @@ class TraceFile:
 
 
 def _fresh(path: Path) -> int:
-    """Return a descriptor of an empty file of this name. An earlier trace is renamed first. Raise RecordError."""
+    """Return a descriptor of an empty file, after renaming an earlier trace. Raise RecordError if the file cannot be used."""
     descriptor = opened(path)
     try:
         if os.fstat(descriptor).st_size == 0:

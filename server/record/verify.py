@@ -67,7 +67,7 @@ class Remark(NamedTuple):
 class Verified:
     """The result of a check. ``number`` and ``digest`` are those of the last line. Store both elsewhere to notice lines cut off later.
 
-    ``missing`` is the number of lines that the log, or the mark beside it, reports as missing. ``more`` says that more lines
+    ``missing`` is the number of lines that the log or its mark file reports as missing. ``more`` says that more lines
     may be missing. ``format`` is the format of the last run's lines.
     """
 
@@ -102,7 +102,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def lines_of(files: list[Path]) -> Iterator[Line]:
-    """Yield all lines of the files. Raise OSError."""
+    """Yield all lines of the files. Raise OSError if a file cannot be read."""
     for file in files:
         with file.open("rb") as opened:
             for number, written in enumerate(opened, 1):
@@ -110,7 +110,7 @@ def lines_of(files: list[Path]) -> Iterator[Line]:
 
 
 def verify(files: list[Path]) -> Verified:
-    """Return the result of reading all files. Remarks are in the order of the lines. Raise OSError."""
+    """Return the result of reading all files. Remarks are in the order of the lines. Raise OSError if one cannot be read."""
     found = Verified(files=len(files))
     chain: Chain | None = None
     last: Entry | None = None
@@ -136,7 +136,7 @@ def verify(files: list[Path]) -> Verified:
 def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
     """Judge the end of the last run as the server does at its next start.
 
-    Do nothing if the log has no mark. Raise OSError. Raise OSError.
+    If a server still writes to the log, or if the log has no mark, only add a remark. Raise OSError if a file cannot be read.
     """
     if last is not None and last.kind == ENDED:
         return

@@ -18,7 +18,7 @@ _log = structlog.get_logger("server.record")
 class Scribe:
     """The thread that runs jobs one after another. A job that raises is logged. Later jobs run all the same.
 
-    The thread is a daemon, for which Python does not wait at its end. For the threads of a `ThreadPoolExecutor` it would.
+    The thread is a daemon, so Python does not wait for it at exit. Python would wait for threads of a `ThreadPoolExecutor`.
     """
 
     def __init__(self) -> None:
@@ -38,8 +38,8 @@ class Scribe:
     def close(self) -> None:
         """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that and stop waiting.
 
-        If that job returns before the process ends, the jobs behind it run, and no line is lost without need. If it does not,
-        they are lost.
+        If that job returns before the process ends, the jobs behind it still run. If it does not, the lines of those jobs are
+        lost.
         """
         self._jobs.put(None)
         done = -1
