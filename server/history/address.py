@@ -41,7 +41,7 @@ class Address:
 
 
 def address(text: str) -> Address:
-    """Return the place that a FILE or URL names. Raises HistoryError for a URL of another kind, or if its client is not installed."""
+    """Return the place that a FILE or URL names. Raise HistoryError for a URL of another kind, or without its client."""
     scheme, found, rest = text.partition("://")
     if not found:
         return _file(Path(text))

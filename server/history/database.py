@@ -19,7 +19,7 @@ from server.history.address import Address, HistoryError
 BUSY_S: Final = 5.0
 """The seconds for which SQLite waits for a lock of another process."""
 CONNECT_S: Final = 5
-"""The seconds for which a connection to PostgreSQL may take."""
+"""The seconds that opening a connection to PostgreSQL may take."""
 
 
 def engine(place: Address, *, read_only: bool = False) -> Engine:
@@ -65,7 +65,7 @@ def reason_of(error: SQLAlchemyError) -> str:
 
 @contextmanager
 def reading(place: Address) -> Iterator[Connection]:
-    """Provide a connection that only reads. Raises OperationalError if there is no history to read yet."""
+    """Provide a connection that only reads. Raise OperationalError if there is no history to read yet."""
     made = engine(place, read_only=True)
     try:
         with made.connect() as connection:

@@ -24,7 +24,7 @@ def written(record: DecisionRecord) -> str:
 
 
 def record_of(text: str) -> DecisionRecord:
-    """Return the record of a JSON text. Raises BadFormError or ValueError for a text that another version of the program wrote."""
+    """Return the record of a JSON text. Raise BadFormError or ValueError for a text that another version of the program wrote."""
     found = _FORM.read(json.loads(text))
     assert isinstance(found, DecisionRecord)
     return found
@@ -131,7 +131,7 @@ class Decisions:
             }
             self._put(schema.DECISIONS, place, row)
             if not record.state.is_open:
-                # Its rows are complete; a late change of it is a row of `moves` alone.
+                # The decision's rows are complete. A later change only adds a row of `moves`.
                 del self._open[place], self._victims[place], self._names[place]
                 self._moved_ms.pop(place, None)
         self._changed.clear()

@@ -1,7 +1,7 @@
 """The thread that sends the history to its writing process, and watches that process.
 
 The thread empties the queue a few times a second, so that no event has to wake it. If the pipe is full, the thread waits, and not
-the core. If the process ends, it is started again. Records that it had got but not written count as lost.
+the core. If the process ends, it is started again. Records that the process had received but not written count as lost.
 """
 
 import json
@@ -25,15 +25,15 @@ from server.model.reasons import Code
 from server.model.reports import Finding
 
 PAUSE_S: Final = 0.25
-"""The seconds between two looks at the queue."""
+"""The seconds after which the thread checks the queue again."""
 BEAT_MS: Final = 1_000
-"""The milliseconds between two beats, at which the process writes what it has."""
+"""The milliseconds between two rows `BEAT`. At each of them the process writes its pending rows."""
 RESTART_S: Final = 5.0
 """The seconds before a process that ended is started again."""
 OPEN_S: Final = 5.0
 """The seconds that the start of a core waits at most to learn whether the history can be used."""
 END_S: Final = 5.0
-"""The seconds that the end of a core waits at most for the history to be written. After that the process writes on alone."""
+"""The seconds that the end of a core waits at most for the history to be written. After that the process continues alone."""
 _MODULE: Final = "server.rpc.history_process"
 _READ_BYTES: Final = 1 << 16
 _log = structlog.get_logger("server.history")
@@ -55,7 +55,7 @@ class _EndedError(Exception):
 
 
 class Feeder:
-    """The thread and its process. ``now`` returns the time in Unix milliseconds, ``about`` what the process must know of the core."""
+    """The thread and its process. ``now`` returns the time in Unix milliseconds, ``about`` facts about the core."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class Feeder:
         self._told = len(self._lost)
 
     def _feed(self) -> None:
-        """Send queued items until `close` is called, then the end of the run. Raises _EndedError."""
+        """Send queued items until `close` is called, then the end of the run. Raise _EndedError if the process ends."""
         while True:
             stopping = self._stopped
             self._empty()
@@ -202,7 +202,7 @@ class Feeder:
             self._beat()
 
     def _look(self, frame: Frame) -> None:
-        """Request a picture if the frame has the end of a manager's sync, to learn which pods ended since the run before."""
+        """Request a picture if the frame has the end of a manager's sync, to learn which pods ended since the previous run."""
         for row in frame.rows:
             if row[0] == Row.MANAGER and row[2] == Code.SYNC_COMPLETE:
                 self._queue.picture_wanted = True
@@ -217,7 +217,7 @@ class Feeder:
         self._send(encoded(Frame(number, self._now(), [*rows])))
 
     def _send(self, data: bytes) -> None:
-        """Write bytes to the pipe, and read what the process reports while the pipe is full. Raises _EndedError."""
+        """Write bytes to the pipe. While it is full, read what the process reports. Raise _EndedError if the process ends."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

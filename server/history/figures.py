@@ -9,10 +9,10 @@ NINETY_NINTH: Final = 99
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """Return a percentile of sorted values: the smallest that at least ``percent`` % of them do not exceed.
+    """Return a percentile of sorted values: the smallest value that at least ``percent`` % of them do not exceed.
 
-    Return 0 for none. Of n values it is the one at rank ``n * percent / 100``, rounded up. The result is always one of the values,
-    and never lies between two.
+    Return 0 for no values. Of n values, return the one at rank ``n * percent / 100``, rounded up. The result is always one of
+    the values, and never lies between two.
     """
     if not ordered:
         return 0

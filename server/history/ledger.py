@@ -235,7 +235,7 @@ class Ledger:
     def _ordered(
         self, partition: str, key: str, termination: str, message: str, decision_id: str
     ) -> None:
-        """Note the core's order to release a pod. If the release needs no confirmation by a shim, end the pod."""
+        """Record the core's order to release a pod. If no shim has to confirm the release, also record the end of the pod."""
         pod = self.pods.get(partition, key)
         code = _ORDERS.get(termination)
         if code is None:
@@ -274,8 +274,8 @@ class Ledger:
     def _picture(self, data: bytes) -> None:
         """Compare the known pods with pictures, and correct them.
 
-        A pod that was touched after a picture was taken is left as it is. Without data, only note that a picture is awaited from
-        now on.
+        A pod that was touched after a picture was taken is left as it is. Without data, only record that a picture is
+        awaited from now on.
         """
         if not data:
             self._gone = {}
@@ -324,7 +324,7 @@ class Ledger:
             self._place(pod, *placed)
         return is_new
 
-    # What else is told ----------------------------------------------------------------------------------------------
+    # Other rows -----------------------------------------------------------------------------------------------------
 
     def _sample(self, data: bytes) -> None:
         self.series.sample(data)

@@ -164,7 +164,7 @@ def _beyond(key: Sequence[Column[Any]], after: Place, *, back: bool) -> ColumnEl
 def decision(
     connection: Connection, decision_id: str
 ) -> tuple[DecisionRecord, Mapping[str, str]] | None:
-    """Return a decision with the names of its pods by key; None if the history does not have it."""
+    """Return a decision with the names of its pods by key. Return None if the history does not have it."""
     table = schema.DECISIONS
     row = (
         connection.execute(select(table).where(table.c.decision_id == decision_id))

@@ -26,7 +26,7 @@ def latest(connection: Connection) -> Before | None:
 def begin(connection: Connection, now: int, version: str) -> int:
     """Add a run that begins at ``now``, and return its number.
 
-    End the series of usage that the run before left open at that run's end.
+    End the open series of usage of the previous run at the instant at which that run ended.
     """
     before = latest(connection)
     table = schema.USAGE
@@ -73,7 +73,7 @@ def load(connection: Connection, ledger: Ledger) -> None:
         try:
             ledger.decisions.adopt(record_of(row["record"]), json.loads(row["names"]))
         except BadFormError:
-            continue  # Another version wrote it; its row stays as it is.
+            continue  # Another version wrote it. Its row stays as it is.
     _load_term(connection, ledger)
     table = schema.CONFIGURATIONS
     last = connection.execute(select(table).order_by(table.c.id.desc()).limit(1)).mappings().first()

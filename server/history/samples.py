@@ -1,9 +1,9 @@
-"""The forms of samples and pictures of a core. They are made in a copy of the core's process, and read in the writing process."""
+"""Samples (the usage of queues) and pictures (lists of pods). A copy of the core writes them, the writing process reads them."""
 
 from typing import Any, Final, NamedTuple
 
 PODS: Final = ""
-"""The resource type of the counts of pods: running ones as usage, waiting ones as waiting."""
+"""The resource type under which pods are counted: running pods as usage, waiting pods as waiting."""
 
 
 class Sample(NamedTuple):
@@ -35,7 +35,7 @@ class Pod(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """All pods of a partition except foreign ones. ``number`` is the number of the last item that was queued before."""
+    """All pods of a partition except foreign ones. ``number`` is that of the last item queued before it."""
 
     partition: str
     number: int

@@ -21,7 +21,7 @@ def usage(core: Core, now: int) -> bytes:
 def pods(core: Core, number: int) -> bytes:
     """Return the encoded pictures of the partitions whose managers have completed their sync.
 
-    ``number`` is the last item before them.
+    ``number`` is the number of the last item that was queued before the pictures.
     """
     managers, partitions = core.state.managers, core.state.partitions
     found = [

@@ -83,7 +83,7 @@ PODS: Final = Table(
     Index("pods_asked", "asked_ms"),
     Index("pods_ended", "ended_ms"),
 )
-"""The pods: each row is an ask from its arrival over its placement to its end. ``resources`` is a JSON object.
+"""The pods: each row describes an ask from its arrival to its end. ``resources`` is a JSON object.
 
 ``brought`` is 1 for a pod that ran already when the history learned of it, so that its waiting time is not known.
 """

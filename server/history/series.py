@@ -47,7 +47,7 @@ def usage_row(number: int, series: Place, span: Span, step_ms: int) -> dict[str,
 
 
 class Series:
-    """The open spans: the latest values of each series, and the sample since which the series has these values."""
+    """The open spans: the latest values of each series, and the sample from which on they apply."""
 
     def __init__(self, put: Put, next_number: Callable[[], int], sample_ms: int) -> None:
         self._put = put

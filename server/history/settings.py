@@ -17,8 +17,8 @@ class Settings(NamedTuple):
 
     ``size_max`` is the size of a file of SQLite, in bytes, above which the oldest rows are deleted early. 0 means no limit.
 
-    Usage that is older than ``minutes_after_ms`` has steps of one minute. If it is older than ``ten_minutes_after_ms``, they are
-    ten minutes long.
+    Usage that is older than ``minutes_after_ms`` has steps of one minute. If it is older than ``ten_minutes_after_ms``, the
+    steps are ten minutes long.
     """
 
     retention_ms: int = 90 * DAY_MS

@@ -1,9 +1,9 @@
 """The size limit of a history in SQLite: what is deleted before its time when the file becomes too large.
 
-Detail goes first: usage is summed up by the minute, then by ten minutes. Then the oldest rows go: usage, waits, changes of decisions
-and pods, and only when none of them is left, decisions with their victims and fail-overs. Configurations and the last hour stay.
-Free pages are used again, so that the file grows no further. A PostgreSQL database has no limit here, because a deleted row does
-not make it smaller at once.
+First, usage is summed up by the minute, then by ten minutes. Then the oldest rows of usage, waits, changes of decisions, and pods
+are deleted. When none of these are left, decisions with their victims and fail-overs are deleted. Configurations and the last hour
+stay. Free pages are used again, so that the file grows no further. A PostgreSQL database has no limit here, because a deleted
+row does not make it smaller at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ from server.history.settings import HOUR_MS, MINUTE_MS, SECOND_MS, TEN_MINUTES_M
 from server.history.upkeep import AGES, forget, thin
 
 PARTS_MAX: Final = 50
-"""The largest number of parts that one call deletes. The next call goes on."""
+"""The largest number of parts that one call deletes. The next call continues."""
 PART: Final = 20
-"""A part is what is in the oldest of this many equal intervals, up to now."""
+"""The number of equal intervals from the oldest row until now. A part is the rows in the oldest interval."""
 WHY: Final = "the history had reached its size limit"
 
 _LATER: Final = (schema.DECISIONS, schema.VICTIMS, schema.FAILOVERS)

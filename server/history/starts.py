@@ -80,7 +80,7 @@ class Starts:
         self._add(now, ENDED if in_order else KILLED, "", why, {})
 
     def registering(self, rm_id: str, epoch: int) -> None:
-        """Note the epoch with which a manager asks to register."""
+        """Record the epoch with which a manager asks to register."""
         self._epochs[rm_id] = epoch
 
     def registered(self, rm_id: str, now: int, message: str) -> None:
@@ -91,7 +91,7 @@ class Starts:
         self._add(now, REGISTERED, rm_id, message, facts | ({"epoch": epoch} if epoch else {}))
 
     def synced(self, rm_id: str, now: int, message: str) -> None:
-        """Record the end of a manager's sync. The next picture shows which pods have ended meanwhile (`compared`)."""
+        """Record the end of a manager's sync. The next `Picture` shows which pods have ended since (see `compared`)."""
         running, asks = self._before.pop(rm_id, (0, 0))
         facts = {"allocations_before": running, "asks_before": asks, "gone": 0, "added": 0}
         self._awaited = self._add(now, SYNCED, rm_id, message, facts)

@@ -33,7 +33,7 @@ class Store:
     def open(self) -> None:
         """Lock the history and migrate its schema.
 
-        Raises HistoryError if it cannot be used, and OperationalError if it cannot be reached at the moment.
+        Raise HistoryError if it cannot be used, and OperationalError if it cannot be reached at the moment.
         """
         if self._place.file is not None and self._lock is None:
             try:
@@ -62,7 +62,7 @@ class Store:
             self._lock = None
 
     def write(self, pending: Mapping[Table, Mapping[object, dict[str, Any]]]) -> None:
-        """Write whole rows in one transaction, and replace those that exist. Raises SQLAlchemyError."""
+        """Write whole rows in one transaction, and replace those that exist. Raise SQLAlchemyError if that fails."""
         with self.engine.begin() as connection:
             for table, rows in pending.items():
                 if rows:
@@ -83,7 +83,7 @@ class Store:
 
 
 def migrate(connection: Connection, place: str) -> None:
-    """Bring the schema up to date. Raises HistoryError for a schema of a later version of the program."""
+    """Bring the schema up to date. Raise HistoryError for a schema of a later version of the program."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

@@ -116,7 +116,7 @@ class Queue:
         return item
 
     def reset(self) -> None:
-        """Note that the writing process may have missed items: it needs a picture and the configuration in force once more."""
+        """Record that the writing process may have missed items: it needs a picture and the configuration in force once more."""
         self.picture_wanted = True
         self.resets += 1
 
@@ -161,10 +161,10 @@ class Tap:
         """Whether the scheduler is at work. After an exception of the scheduler this stays True."""
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """Take events as the scheduler does, and queue them and the replies."""
+        """Take events as the scheduler does. Queue the events and the replies to them."""
         if events:
             if type(events[0]) is LeadershipTaken:
-                self._queue.reset()  # The state came from the leader before, without a call of this tap.
+                self._queue.reset()  # The state came from the previous leader, not through this tap.
             self._queue.put(Kind.EVENTS, now, events)
         self.deciding = True
         replies = self._scheduler.take(events, now)
@@ -175,7 +175,7 @@ class Tap:
         return replies
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
-        """Take an event in parts as the scheduler does, and queue it and the replies."""
+        """Take an event in parts as the scheduler does. Queue the event and the replies to it."""
         self._queue.put(Kind.EVENTS, now, [event])
         self.deciding = True
         replies = yield from self._scheduler.take_in_parts(event, now)

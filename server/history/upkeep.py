@@ -1,6 +1,6 @@
 """The upkeep of the history: old usage is downsampled, and rows that are older than the retention are deleted.
 
-Each call does a bounded part, so that the writing process soon writes again.
+Each call does a bounded part, so that the writing process is soon free to write.
 """
 
 from collections.abc import Callable, Iterator

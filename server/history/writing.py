@@ -73,10 +73,10 @@ class Writer:
         return sum(map(len, self._ledger.pending.values())) >= PENDING_MAX
 
     def open(self, now: int, about: Beginning, *, is_start: bool) -> None:
-        """Open the database and begin a run. ``is_start`` says that the core started, and not only this process again.
+        """Open the database and begin a run. ``is_start`` says that the core started, and not only this process.
 
-        Raises HistoryError if the history can never be used. The reason of any other failure is in ``failing``: also that another
-        core writes, if this core shares its history.
+        Raise HistoryError if the history can never be used. The reason of any other failure is in ``failing``. If this core
+        shares its history, one such reason is that another core writes.
         """
         try:
             self._store.open()

@@ -8,5 +8,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add the column. Rows that are there have an empty name."""
+    """Add the column. Existing rows get an empty name."""
     op.add_column("failovers", sa.Column("core", sa.Text(), nullable=False, server_default=""))
