@@ -48,7 +48,7 @@ class Applier:
         return self._feed.position
 
     def begin(self, data: bytes) -> Header:
-        """Take over the state of a checkpoint. Raises BadCheckpointError."""
+        """Take over the state of a checkpoint. Raise BadCheckpointError if it cannot be used."""
         header, core = checkpoint.read(io.BytesIO(data))
         self._feed.adopt(core, header)
         self._reader = None

@@ -53,7 +53,7 @@ _PLAIN: Final = frozenset(
         ("numpy._core.numeric", "_frombuffer"),
     }
 )
-"""What a checkpoint may name beside classes of the core: containers and arrays, by module and name."""
+"""The names outside the core that a checkpoint may contain: containers and arrays, by module and name."""
 _LENGTH: Final = struct.Struct("!I")
 
 Content = tuple[object, dict[str, Any]]
@@ -88,7 +88,7 @@ def written(core: Core, header: Header) -> Iterator[bytes]:
 
 
 def read(file: BinaryIO) -> tuple[Header, Core]:
-    """Return the header and a new core with the state of a checkpoint. Raises BadCheckpointError."""
+    """Return the header and a new core with the state of a checkpoint. Raise BadCheckpointError if it cannot be used."""
     frames = _Frames(file)
     header = _header(frames)
     try:
@@ -195,7 +195,7 @@ class _Limited(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class or a function
         """Return the class or function that a checkpoint names.
 
-        Raises BadCheckpointError unless it is of the core, or a plain container.
+        Raise BadCheckpointError unless it is of the core, or a plain container.
         """
         if (module, name) == (_read_only.__module__, _read_only.__name__):
             return _read_only
@@ -217,7 +217,7 @@ class _Frames:
         self._rest = b""
 
     def next(self) -> bytes:
-        """Return the next pickle. Raises BadCheckpointError at the end."""
+        """Return the next pickle. Raise BadCheckpointError at the end."""
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         return self._exactly(length)
 

@@ -51,7 +51,7 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address:
-    """Return the address that a text names. Raise BadAddressError."""
+    """Return the address that a text names. Raise BadAddressError if it names none."""
     scheme, found, rest = text.partition("://")
     if not found or scheme not in SCHEMES:
         raise BadAddressError(f"{text!r} is no address of a log; {_FORM}")
@@ -79,7 +79,7 @@ def _server(text: str) -> str:
 
 
 class Access(NamedTuple):
-    """The address of a log, the text of the credentials file, and the text of the certificate authority; "" without one."""
+    """The address of a log, the text of the credentials file, and that of the certificate authority. A text may be ""."""
 
     address: Address
     credentials: str = ""
@@ -95,12 +95,12 @@ class Message(NamedTuple):
 
     @property
     def term(self) -> str:
-        """The term of the process that wrote the message; "" if another program wrote it."""
+        """The term of the process that wrote the message; it is "" if another program wrote it."""
         return self.headers.get(_TERM, "")
 
 
 class Begun(NamedTuple):
-    """The begin of a term. ``leader`` names the core that leads, for people.
+    """The beginning of a term. ``leader`` is the name of the core that leads, as users see it.
 
     If the term ``continues`` the log, the leader had got everything before this message, and nothing else. Otherwise its state
     is in a checkpoint of the same term.
@@ -113,9 +113,9 @@ class Begun(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What is known of a checkpoint: the term in which it was made, and the number of a message whose input it has.
+    """The facts about a checkpoint: the term in which it was made, and the number of the last message that it surely has.
 
-    It may have the input of later messages too. ``made_ms`` is the time at which it was made.
+    The checkpoint may have the input of later messages too. ``made_ms`` is the time at which it was made.
     """
 
     term: str
@@ -181,7 +181,7 @@ class Assembly:
         self._parts: list[bytes] = []
 
     def take(self, message: Message) -> Begun | Slice | None:
-        """Return what a message completes; None for a part of a slice, and for a message of another program.
+        """Return the beginning of a term, or the slice that a message completes. Return None for any other message.
 
         Parts that are not followed by the rest of their slice are dropped: their writer ended, or was refused.
         """

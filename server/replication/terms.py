@@ -1,7 +1,7 @@
 """The terms of leaders, by which a position is compared with the input that a core has got.
 
-A *term* is the time from a core's beginning to lead to the next core's. A position alone is a number that any core reaches. A
-position with its term names one state: every core with that term has the same input up to the position, or has lost it.
+A *term* begins when a core begins to lead, and ends when another core does. A position alone is a number that any core reaches. A
+position with its term identifies one state: every core with that term has the same input up to the position, or has lost it.
 """
 
 import enum
@@ -12,7 +12,7 @@ TERMS_MAX: Final = 64
 """The number of terms that a core remembers."""
 
 NAME_CHARACTERS: Final = 12
-"""The number of characters of the name of a process that name its terms."""
+"""The number of characters of a process's name that are the name of its terms."""
 
 
 class Term(NamedTuple):
