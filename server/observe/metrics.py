@@ -164,7 +164,7 @@ class Metrics:
             )
 
     def add(self, source: Callable[[], Iterable[tuple[str, float, Labels]]]) -> Self:
-        """Let a function yield further gauges and sums of the tables below, as name, value and labels. Return the meters."""
+        """Add a function that yields name, value and labels of further gauges and sums in the tables below. Return the meters."""
         self._sources.append(source)
         return self
 

@@ -25,7 +25,7 @@ def wanted(signal: str, environment: Mapping[str, str]) -> bool:
 
 
 def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
-    """Return the exporter of spans, or None if the environment asks for none. Raise ExporterMissingError."""
+    """Return the exporter of spans that is asked for, or None. Raise ExporterMissingError if it is not installed."""
     if not wanted("traces", environment):
         return None
     return BatchSpanProcessor(_load("trace_exporter", "OTLPSpanExporter"))
@@ -34,7 +34,7 @@ def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
 def metric_reader(environment: Mapping[str, str]) -> MetricReader | None:
     """Return the exporter of metrics besides the endpoint, or None if the environment asks for none.
 
-    Raise ExporterMissingError.
+    Raise ExporterMissingError if the exporter is not installed.
     """
     if not wanted("metrics", environment):
         return None

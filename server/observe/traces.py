@@ -46,7 +46,7 @@ class Traces:
     def call(
         self, method: str, metadata: Metadata, now: int
     ) -> Callable[[grpc.StatusCode, int], None]:
-        """Start the span of a call. Return a function that ends it, given the call's status and instant of end."""
+        """Start the span of a call. Return a function that ends the span, given the call's status and instant of end."""
         service, _, name = method.removeprefix("/").partition("/")
         span = self._tracer.start_span(
             f"{service}/{name}",

@@ -60,7 +60,7 @@ class Begun(NamedTuple):
 
 
 def begun(options: Files, path: Path | None) -> Begun:
-    """Choose between the configuration file and the configuration kept from an earlier run. Raise BadOptionError."""
+    """Choose between the configuration file and the configuration of an earlier run. Raise BadOptionError if one cannot be used."""
     configuration = _configuration(options.config_file, options.config_text)
     file = None
     if configuration is not None and options.config_file is not None:
