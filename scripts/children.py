@@ -1,7 +1,7 @@
 """Commands that end together with the process that runs them.
 
-So no build continues after a stopped `make`. make sends SIGTERM only to its own child, and a Python process that
-is killed leaves its children running. So each command gets its own process group. When the `with` block ends, for
+Thus no build continues after `make` was stopped. `make` sends SIGTERM only to its own child, and a Python process that
+is killed leaves its children running. Therefore each command gets its own process group. When the `with` block ends, for
 whatever reason, the group is ended as Ctrl-C would end it.
 """
 
@@ -51,7 +51,7 @@ def started(
 def run(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, end_s: float = END_S
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end; return its exit code and everything that it printed, errors included, as output."""
+    """Run a command to its end. Return its exit code, and its standard output and errors as one text."""
     with started(command, env=env, stdout=subprocess.PIPE, end_s=end_s) as process:
         said, _ = process.communicate()
         return subprocess.CompletedProcess(command, process.returncode, said)
@@ -62,7 +62,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _end(process: "subprocess.Popen[str]", end_s: float) -> None:
-    """End a process group, and kill the processes of it that do not end within `end_s` seconds.
+    """End a process group, and kill those of its processes that do not end within `end_s` seconds.
 
     Programs clean up after SIGINT. SIGTERM is sent to those that ignore SIGINT, as programs in the background of a
     shell do.

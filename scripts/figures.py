@@ -39,7 +39,7 @@ POLICIES: Final = (
 UNAMBIGUOUS: Final = ("required-node", "in-queue", "trim")
 """Policies whose names have no other meaning.
 
-So a string is enough to find their uses.
+A string is therefore enough to find their uses.
 """
 TABLE: Final = "server.model.policies"
 OTHER_MEANINGS: Final = ("cross_node", "key")
@@ -117,7 +117,7 @@ def function_lines(source: str) -> list[int]:
 
 
 def imported(source: str, known: Iterable[str]) -> set[str]:
-    """Return those of the known modules that a module imports anywhere in its text."""
+    """Return the known modules that a module imports anywhere in its text."""
     modules, found = set(known), set[str]()
     for node in ast.walk(ast.parse(source)):
         match node:

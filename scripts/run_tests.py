@@ -2,9 +2,9 @@
 
 Tests that can share the machine come first, with two runs of real programs beside them. Tests that measure come last.
 Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker for each
-processor. The tests marked `real` run beside it: those with an API server one by one, and the others one by one (see
-tests/conftest.py). Their output comes when they have ended. After these, the tests marked `alone` run, with nothing
-beside them. All runs are made even when one fails. At the end the summary says how long each run took. It also says
+processor. Two runs of tests marked `real` are made beside it: one for tests with an API server, one for the others (see
+tests/conftest.py). Each makes its tests one after another. Their output comes when they have ended. After these, the
+tests marked `alone` run, with nothing beside them. All runs are made even when one fails. At the end the summary says how long each run took. It also says
 which tests were left out, and how to include them.
 """
 
@@ -56,7 +56,7 @@ ALONE: Final = Run("alone", f"{ALWAYS_OUT} and alone and not real", ())
 class Outcome:
     """The outcome of a run: the exit status of pytest, seconds and tests.
 
-    Also how many tests were left out for each reason.
+    The outcome also says how many tests were left out for each reason.
     """
 
     status: int
@@ -100,7 +100,7 @@ def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None
 def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
     """Return the lines that end a run: tests and minutes of each part.
 
-    Then return which tests were left out, and how to include them.
+    The last lines say which tests were left out, and how to include them.
     """
     lines = [
         f"{name}: {one.tests} tests, {one.failed} failed, {one.seconds // 60} min {one.seconds % 60} s"
