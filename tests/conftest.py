@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parent
 REAL: Final = {"kubernetes", "compose", "faults", "real"}
 """The folders whose tests are marked `real`, because they wait for other programs."""
 API_SERVER: Final = {"kubernetes"}
-"""Those of these folders whose tests share an API server: they run one by one, and beside them the others one by one."""
+"""The folders in `REAL` whose tests share an API server. These run one by one, in a run beside that of the other folders."""
 
 hypothesis.settings.register_profile(
     "effort",

@@ -1,4 +1,4 @@
-"""What a history, a follower and an election cost: the same script against a core without and with one of them, in turn.
+"""The cost of a history, a follower or an election: a script runs in turn against a core without it and a core with it.
 
 The history's process, and a follower, get the processors of the client: the core keeps its own.
 """
@@ -41,7 +41,7 @@ class Added:
 
 
 def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
-    """Play a script without and with what is added, and return the figures with it, and their ratios to those without it."""
+    """Play a script without and with the addition. Return the figures with it, and their ratios to the figures without it."""
     plain, found = wire.run(make(), before=before), added.play(make(), before)
     without, values = plain.values(placed), found.values(placed)
     values["time, with to without"] = values["time"] / without["time"]
@@ -120,4 +120,4 @@ EVERYTHING: Final[Mapping[str, Added]] = {
         Added("an epoch", with_epoch),
     )
 }
-"""What may be added, by its name."""
+"""The additions to a core, by name."""

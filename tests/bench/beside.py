@@ -160,7 +160,7 @@ async def _placing(
 
 
 async def _at_rate(player: Player, paced: dict[str, Any], coming: Sequence[bytes]) -> list[float]:
-    """Send a message every fiftieth of a second without waiting for the others; return how long each waited, in ms."""
+    """Send a message every fiftieth of a second without waiting for the answers; return how long each answer took, in ms."""
     call = player.call(paced["method"])
     sent: list[float] = []
     waits: list[float] = []

@@ -92,7 +92,7 @@ class Player:
         return counted
 
     async def heard(self, call: Call, step: dict[str, Any]) -> int:
-        """Read one answer and return how many of its objects count."""
+        """Read one answer and return how many of its objects are counted."""
         answer = await call.read()
         if not isinstance(answer, bytes):
             raise SystemExit(f"the stream ended: {await call.code()} {await call.details()}")

@@ -27,7 +27,7 @@ PER_NODE = 10
 MEMORY, VCORE = 100, 1_000
 """The size of an ask, and of an allocation on average."""
 LOWERED = 10
-"""A lowered max leaves room for one in this number of allocations."""
+"""A lowered max leaves capacity for one in this number of allocations."""
 
 
 @dataclass(frozen=True, slots=True)

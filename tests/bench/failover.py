@@ -54,7 +54,7 @@ class Figure:
     case: str
     seconds: list[float]
     sessions: int
-    """Sessions in which the shim reported everything, without the first one."""
+    """The number of sessions after the first in which the shim reported everything."""
     load: float
     """The load of the machine over the last minute, at the end."""
 
@@ -167,7 +167,7 @@ async def _case(case: str, runs: int, cores: Cores, life: Life, shim: Shim) -> F
 
 
 def table(found: list[Figure], nodes: int, pods: int) -> Table:
-    """Return the figures as a table for people."""
+    """Return the figures as a table in text."""
     made = Table(
         title=f"the core ends: {nodes:,} nodes, {pods:,} pods, {ARRIVALS_S} arrive each second"
     )

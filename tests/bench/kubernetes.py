@@ -133,7 +133,7 @@ class Counter:
             rest = text[1 - len(ADDED) :]
 
     async def rate(self, count: int) -> float:
-        """Wait for `count` pods and return how many came per second after the first."""
+        """Wait until `count` pods have a node, and return how many got one per second after the first."""
         async with asyncio.timeout(SECONDS_MAX):
             while len(self.times) < count:  # noqa: ASYNC110 -- the watch goes on beside.
                 await asyncio.sleep(LOOK_S)

@@ -58,7 +58,7 @@ def looking(form: str, output: Path, *, served: bool) -> tuple[str, ...]:
 
 
 def check() -> None:
-    """Check that py-spy may sample child processes. Raises SystemExit with py-spy's message when it may not."""
+    """Check that py-spy may sample child processes. Raise SystemExit with py-spy's message when it may not."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *looking("raw", Path(folder) / "stacks", served=False),

@@ -20,7 +20,7 @@ PAUSE_S = 0.1
 
 
 async def read(channel: grpc.aio.Channel, method: str, request: bytes, seen: Counter[str]) -> None:
-    """Read again and again."""
+    """Repeat a read until cancelled, and count the answers and the failures."""
     make: Any = channel.unary_stream if method.endswith(STREAMS) else channel.unary_unary
     call = make(method)
     while True:

@@ -267,7 +267,7 @@ def _resident(pods: int) -> float:
 
 
 def table(cpu: BoundFigure, memory: WatchedFigure) -> Table:
-    """Return both figures as a table for people."""
+    """Return both figures as a table in text."""
     made = Table(title=f"the shim (calibration {cpu.calibration:.3f} s)")
     for column in ("what", "a pod"):
         made.add_column(column, justify="left" if column == "what" else "right")

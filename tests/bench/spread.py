@@ -104,7 +104,7 @@ def _synced(workload: Workload, partitions: int) -> Step:
 
 
 def _joined(steps: Sequence[Step]) -> Step:
-    """Return one step with the messages of all, one of each in turn."""
+    """Return one step with the messages of all steps, taken from each step in turn."""
     first = steps[0]
     mixed = list(chain.from_iterable(zip(*(one.messages for one in steps), strict=True)))
     until = sum(one.until for one in steps)

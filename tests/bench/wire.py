@@ -72,7 +72,7 @@ class Server:
 
 @contextmanager
 def kept(*, client: bool, at: int = 0) -> Iterator[None]:
-    """Bind the processes that the block starts to one processor, the first unless `at` says another; with `client`, to the others, if any."""
+    """Bind the processes that the block starts to processor `at`, or, with `client`, to all other processors if there are any."""
     every = os.sched_getaffinity(0)
     first = sorted(every)[at % len(every)]
     os.sched_setaffinity(0, (every - {first} or every) if client else {first})
@@ -148,7 +148,7 @@ def play(script: Script, core: Server, client: Player) -> Played:
 
 
 Beside = Callable[[Server], AbstractContextManager[object]]
-"""What runs beside a core while a script is played."""
+"""A function that runs something beside a core while a script is played."""
 
 
 def run(

@@ -83,7 +83,7 @@ def over_capacity(evidence: Evidence) -> Iterator[str]:
 
 
 def refused(evidence: Evidence) -> Iterator[str]:
-    """Yield what the core refused, because it must accept everything that an honest shim sends."""
+    """Yield each refusal by the core, because it must accept everything that an honest shim sends."""
     for line in (*evidence.journal, *evidence.second_journal):
         if line["kind"] == "refused":
             yield f"{line['key']} was refused: {line['why']}"

@@ -128,7 +128,7 @@ class Proxy:
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
     ) -> None:
-        """Pass on one direction of a connection until that direction ends, and then its end, if it is not parted."""
+        """Pass on one direction of a connection until that direction ends. Pass on the end, too, unless the direction is parted."""
         try:
             await self._pass_data(reader, writer, way)
             if await self._loses(way):

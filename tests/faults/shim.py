@@ -329,7 +329,7 @@ def _resource(size: dict[str, int]) -> si.Resource:
 
 
 async def _next(stream: Any) -> Any:
-    """Return the next answer; errors: EOFError when the stream has ended in order."""
+    """Return the next answer. Raise EOFError when the stream has ended in order."""
     answer = await stream.read()
     if answer is grpc.aio.EOF:
         raise EOFError

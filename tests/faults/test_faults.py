@@ -49,7 +49,7 @@ def test_no_process_outlives_a_run_that_is_ended_early(tmp_path: Path, number: i
 
 
 def named(folder: Path) -> set[str]:
-    """Return the modules of all processes that a folder is named to."""
+    """Return the modules of all processes whose command names a folder."""
     commands: list[list[str]] = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # It has ended meanwhile.

@@ -48,7 +48,7 @@ def test_sigterm_ends_a_core_whose_disk_hangs(
 
 
 def apply(core: Core, folder: Path) -> None:
-    """Have a configuration kept; the answer says that the disk has not taken it."""
+    """Apply a configuration that the core keeps; the answer says that the disk has not taken it."""
     (folder / "new.yaml").write_text(NEW)
     (folder / "token").write_text("operator-0123456789abcdef")
     (folder / "token").chmod(0o600)

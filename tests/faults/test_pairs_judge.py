@@ -1,4 +1,4 @@
-"""The judge of runs with two cores and two shims finds each wrong thing in a small journal, and nothing in a right one."""
+"""The judge of runs with two cores and two shims finds each violation in a small journal, and nothing in a correct one."""
 
 from typing import Any
 

@@ -7,7 +7,7 @@ from tests.faults.evidence import Evidence
 
 
 class Waiting(NamedTuple):
-    """A pod that waits at the end: what it lacks, what its condition says, and what the core says about it."""
+    """A pod that waits at the end: the cause, the text of its condition, and the core's explanation."""
 
     name: str
     lacks: str

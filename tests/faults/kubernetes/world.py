@@ -44,7 +44,7 @@ class KubernetesWorld:
         self._end = ClusterEvidence(Evidence())
 
     def begin(self, stack: ExitStack) -> None:
-        """Start the API server with its nodes, and watch it; errors: ClusterFault."""
+        """Start the API server with its nodes, and watch it. Raise ClusterFault if it does not start."""
         stack.callback(self._stop.set)
         self._cluster.start()
         kube = self._kube()
@@ -84,7 +84,7 @@ class KubernetesWorld:
         self._thread(self._operators.run)
 
     def _thread(self, work: Callable[[], None]) -> None:
-        """Start a thread; when it ends too early, the judge is told."""
+        """Start a thread. If it ends too early, record that for the judge."""
 
         def guarded() -> None:
             try:

@@ -10,7 +10,7 @@ from tests.faults.journal import Line
 
 @dataclass
 class PairsEvidence:
-    """The journal of the API server and of the run, what the shims heard, and what was there at the end."""
+    """The journal of the API server and of the run, the messages that the shims received, and the state at the end."""
 
     journal: list[Line] = field(default_factory=list)
     heard: list[Line] = field(default_factory=list)
@@ -29,7 +29,7 @@ class PairsEvidence:
     cores_say: dict[str, dict[str, str]] = field(default_factory=dict)
     """The node of each pod by uid at the end, as each of the two cores has it."""
     complaints: list[str] = field(default_factory=list)
-    """What `evenhand doctor` and `evenhand history` found wrong at the end."""
+    """The problems that `evenhand doctor` and `evenhand history` found at the end."""
     said: dict[str, str] = field(default_factory=dict)
     """The output of each process."""
 

@@ -107,9 +107,9 @@ def diverged(evidence: PairsEvidence) -> Iterator[str]:
 
 
 def decision_lost(evidence: PairsEvidence) -> Iterator[str]:
-    """Yield the decisions that a level follower lacks although its leader had them, and those that a core loses when it leads.
+    """Yield the decisions of a leader that its level follower lacks, and those that a core no longer has when it leads.
 
-    A core that was started again, and one whose leader said something since, has what its leader gives it.
+    The second check leaves out a core that was restarted, and one whose leader answered later than it did.
     """
     last: dict[str, Line] = {}
     for line in evidence.of("core", "started"):
@@ -178,7 +178,7 @@ def waited(evidence: PairsEvidence) -> Iterator[str]:
 
 
 def longest_wait_ms(evidence: PairsEvidence) -> int:
-    """Return the longest right wait of a probe, in milliseconds."""
+    """Return the longest allowed wait of a probe, in milliseconds."""
     return WAIT_MS + STARTS * slowest_start_ms(evidence) + evidence.pauses_ms
 
 
@@ -202,14 +202,14 @@ def not_recovered(evidence: PairsEvidence) -> Iterator[str]:
 
 
 def without_effect(evidence: PairsEvidence) -> Iterator[str]:
-    """Yield the cuts of which nothing that was sent noticed anything, when both ends must have sent something."""
+    """Yield the cuts of links to the API server that stopped no data, although both ends must have sent some."""
     for line in evidence.of("healed"):
         if not line["pieces"] and line["link"].endswith("api"):
             yield f"the cut between {line['link']} had no effect"
 
 
 def unsettled(evidence: PairsEvidence) -> Iterator[str]:
-    """Yield what was not over at the end, although capacity suffices."""
+    """Yield a message if some pods had not been placed or had not ended at the end, although capacity suffices."""
     if not evidence.settled:
         yield f"after {evidence.settling_ms} ms not every pod had been placed and had ended"
 
@@ -229,7 +229,7 @@ def log_unfit(evidence: PairsEvidence) -> Iterator[str]:
 
 
 def log_dishonest(evidence: PairsEvidence) -> Iterator[str]:
-    """Yield the decisions that were carried out and are in no decision log, when the logs name fewer missing lines."""
+    """Yield the executed decisions that are in no decision log, if they outnumber the lines that the logs report as missing."""
     parts = [part for log in evidence.log.values() for part in log]
     written = {one.decision for part in parts for one in part.decided}
     absent = {line["decision"] for line in evidence.of("evict")} - written

@@ -1,4 +1,4 @@
-"""What the two cores say about themselves while the run lasts: one `core` line in the journal for each change."""
+"""The reports of the two cores about themselves during the run: one `core` line in the journal for each change."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ FOLLOWER: Final = "follower"
 
 @dataclass
 class Seen:
-    """What a core said last: its state, its position, and that of its leader; no state when it did not answer."""
+    """The last report of a core: its state, its position, and that of its leader; no state when it did not answer."""
 
     state: str = ""
     position: int = 0
@@ -72,7 +72,7 @@ class Observer:
                 await asyncio.sleep(LOOK_S)
 
     async def _asked(self, channel: grpc.aio.Channel) -> Seen:
-        """Return what the core says."""
+        """Return the report of the core."""
         replicas: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
         request = replication_pb2.GetReplicationRequest()
         said = await replicas.GetReplication(request, timeout=ANSWER_S)

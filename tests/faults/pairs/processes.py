@@ -1,4 +1,7 @@
-"""The processes of a run that are killed, each with its way to start. A further kind of process is one more entry of the run's table."""
+"""The processes of a run that are killed, each with the function that starts it.
+
+Another kind of process needs only one more entry in the table of the run.
+"""
 
 import asyncio
 import os
@@ -20,7 +23,7 @@ LEASE: Final = ("--lease-duration=3s", "--lease-renew=1s", "--lease-margin=1s")
 
 @dataclass
 class Child:
-    """A process that is started repeatedly, with the ends of all its runs."""
+    """A process that is started repeatedly. It records how each of its runs ended."""
 
     name: str
     start_it: Callable[[], subprocess.Popen[bytes]]
@@ -92,5 +95,5 @@ def start_core(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def start_shim(name: str, command: list[str], heard: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Start a shim that writes what it hears to a journal."""
+    """Start a shim that writes the messages that it receives to a journal."""
     return started("tests.faults.pairs.shim", heard, name, *command, log=log)

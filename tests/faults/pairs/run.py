@@ -49,7 +49,7 @@ API: Final = "api"
 WHOLE_S: Final = 120.0
 """The longest time, in seconds, until after a fault everything runs and the follower is level again."""
 PLACED_S: Final = 60.0
-"""The longest time, in seconds, that a run waits for a placement; what is right is the judge's business."""
+"""The longest time, in seconds, that a run waits for a placement. The judge decides which waits are allowed."""
 SETTLE_S: Final = 180.0
 LOOK_S: Final = 0.05
 
@@ -191,7 +191,7 @@ class Run:
         return not any(one.seen.due_ms for one in self.observers.values())
 
     async def _kill(self, kill: Kill) -> None:
-        """Kill a process with a role; a new one starts later, or the stopped one goes on later."""
+        """Kill a process with a role; a new one starts later, or the stopped one continues later."""
         await asyncio.sleep(kill.pause_ms / 1000)
         if not kill.is_rash:
             await self._recovered()
@@ -305,7 +305,7 @@ class Run:
         await asyncio.gather(*(self._ask(found, core) for core in CORES))
 
     async def _ask(self, found: PairsEvidence, core: str) -> None:
-        """Ask a core for its allocations until they are the true ones; then for what is wrong with it, and for its past."""
+        """Ask a core for its allocations until they are the true ones, then for its doctor's findings and for its fail-overs."""
         await self._until(partial(self._agrees, found, core), WHOLE_S)
         for words in (("doctor",), ("history", "failovers")):
             said = await asyncio.to_thread(self._evenhand, core, *words)
@@ -343,7 +343,7 @@ class Run:
                 await self.children[name].end(ENDED)
 
     def _told(self) -> str:
-        """Return the end of what each process said."""
+        """Return the end of the output of each process."""
         return "\n".join(
             f"--- {name}\n{self._said(name).read_text(errors='replace')[-3_000:]}"
             for name in self.children

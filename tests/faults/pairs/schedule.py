@@ -32,7 +32,7 @@ HELD: Final = "held"
 
 @dataclass(frozen=True)
 class Kill:
-    """A kill of the process with a role, after a pause; `away_ms` later a new process starts, or the stopped one goes on.
+    """A kill of the process with a role, after a pause; `away_ms` later a new process starts, or the stopped one continues.
 
     With `is_rash` the kill does not wait until everything has recovered from the last one.
     """

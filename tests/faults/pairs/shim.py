@@ -1,4 +1,4 @@
-"""Start `evenhand shim` unchanged in a process that also writes what it heard from which core to a journal.
+"""Start `evenhand shim` unchanged in a process that also writes to a journal which messages it received from which core.
 
     python -m tests.faults.pairs.shim JOURNAL NAME shim ...
 
@@ -19,7 +19,7 @@ from tests.faults.journal import Journal
 
 
 def listen(journal: Journal, name: str) -> None:
-    """Write a line for the begin and the end of each session, and for each answer with decisions."""
+    """Write a line for the beginning and the end of each session, and for each answer with decisions."""
     where: ContextVar[dict[str, Any]] = ContextVar("where")
     numbers = count(1)
     attempt: Any = Connection._one_session
