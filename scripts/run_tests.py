@@ -4,7 +4,8 @@ Tests that can share the machine come first, with two runs of real programs besi
 Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker for each
 processor. Two runs of tests marked `real` are made beside it: one for tests with an API server, one for the others (see
 tests/conftest.py). Each makes its tests one after another. Their output comes when they have ended. After these, the
-tests marked `alone` run, with nothing beside them. All runs are made even when one fails. At the end the summary says how long each run took. It also says
+tests marked `alone` run, with nothing beside them.
+All runs are made even when one fails. At the end the summary says how long each run took. It also says
 which tests were left out, and how to include them.
 """
 
