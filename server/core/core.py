@@ -433,7 +433,7 @@ class Core:
         self._expect(partition, result)
         # Ended decisions are reported first, then the victims that stay because of these ends.
         decisions += decision_events.moves(partition, now) + plan_checks.settle(
-            partition, all_planned=not (result.more or result.looks)
+            partition, all_planned=not (result.more or result.searching)
         )
         stays = [] if result.more else withdrawal.withdraw(partition)
         told, unfinished = notices.tell(self.state, partition, now, most)
@@ -442,7 +442,7 @@ class Core:
         # the next tick.
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
-        return result.more or result.looks or unfinished or stale or displaced or bool(stays)
+        return result.more or result.searching or unfinished or stale or displaced or bool(stays)
 
     def _expect(self, partition: Partition, result: rounds.RoundResult) -> None:
         """Set a timer for each decision and plan check that the round began."""

@@ -33,7 +33,7 @@ class RoundReleases:
 
 
 @dataclass(slots=True)
-class Look:
+class ReservationSearch:
     """A search for asks that may reserve, which takes several ticks if there are many groups.
 
     ``mark`` has the counters of the state when the search began. ``groups`` has the groups that are not searched yet. ``found``
@@ -54,7 +54,7 @@ class Look:
 
 
 @dataclass(slots=True)
-class ClaimsLook:
+class ClaimSearch:
     """A search for asks that may claim, which takes several ticks if there are many groups.
 
     ``spec`` is the configuration when the search began. ``mark`` has the counters of the state at that time. ``groups`` has the
@@ -77,10 +77,10 @@ class ClaimsLook:
 
 
 @dataclass(slots=True)
-class GroupsLook:
+class GroupSearch:
     """A search for asks that may replace other pods, and for single asks that count as gangs.
 
-    The search takes several ticks if there are many groups. ``spec``, ``mark`` and ``again_ms`` are those of `ClaimsLook`.
+    The search takes several ticks if there are many groups. ``spec``, ``mark`` and ``again_ms`` are those of `ClaimSearch`.
     ``groups`` has the groups for which no policy has planned yet. The group that comes first in order is the last element.
     ``began_ms`` is the instant at which the search began.
     """
@@ -114,13 +114,13 @@ class Round:
       is not over. ``masked`` has the policy and the key of each ask that was refused since the round began.
     - ``hopeless`` has the numbers of the classes that no node could hold. These numbers are valid while ``hopeless_seen`` stays
       the same: `NodeIndex.entered` and the number of ended pledges.
-    - ``barren`` has the numbers of the groups in which no ask may reserve. The number of a group is valid until an ask joins
+    - ``ineligible`` has the numbers of the groups in which no ask may reserve. The number of a group is valid until an ask joins
       the group.
     - ``unsuited`` has the numbers of the groups whose asks are too large for every reserved node that they could take over.
       These numbers are valid while ``unsuited_seen`` stays the same: `NodeIndex.entered` and the ids of the reservations.
-    - ``look`` is the latest search for asks that may reserve (`Look`). ``claims_look`` is the latest search for asks that may
-      claim (`ClaimsLook`). ``groups_look`` is the latest search for asks that may replace other pods or count as gangs
-      (`GroupsLook`). Each of the three is None if there is no such search.
+    - ``reservation_search`` is the latest search for asks that may reserve. ``claim_search`` is the latest search for asks that
+      may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of the three
+      is None if there is no such search.
     - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
       needed (J11).
     - ``tries`` is the planners' memory of the asks that they refused.
@@ -128,23 +128,23 @@ class Round:
 
     __slots__ = (
         "arrivals",
-        "barren",
         "began_ms",
-        "claims_look",
+        "claim_search",
         "claims_ms",
         "cycles",
         "due_ms",
         "goes_on",
-        "groups_look",
+        "group_search",
         "hopeless",
         "hopeless_seen",
-        "look",
+        "ineligible",
         "looked",
         "masked",
         "observed",
         "open",
         "pledges_ended",
         "released",
+        "reservation_search",
         "reservations_moved",
         "reservations_offered",
         "reservations_untold",
@@ -162,10 +162,10 @@ class Round:
         self.masked: set[tuple[str, str]] = set()
         self.hopeless: set[int] = set()
         self.hopeless_seen = (0, 0)
-        self.barren: set[int] = set()
+        self.ineligible: set[int] = set()
         self.pledges_ended = 0
-        self.claims_look: ClaimsLook | None = None
-        self.groups_look: GroupsLook | None = None
+        self.claim_search: ClaimSearch | None = None
+        self.group_search: GroupSearch | None = None
         self.claims_ms: int | None = None
         self.began_ms: int | None = None
         self.arrivals = 0
@@ -177,7 +177,7 @@ class Round:
         self.reserved_told: dict[Group, tuple[str, int]] = {}
         self.observed: dict[str, tuple[str, ...]] = {}
         self.cycles = 0
-        self.look: Look | None = None
+        self.reservation_search: ReservationSearch | None = None
         self.looked = -1
         self.tries: Tries = LiveTries()
         self.unsuited: set[int] = set()

@@ -222,7 +222,7 @@ def story(seed: int, settings: PreemptionSettings, budget: int = 0) -> list[list
 
 
 def test_a_tick_checks_no_more_groups_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look goes on while further asks come, and the claims of the groups that it had found are tried."""
+    """A search continues while further asks come, and the claims of the groups that it had found are tried."""
     share, checked = 4 * BUDGET, [0]
     is_stuck = due_claims.is_stuck
 
@@ -234,7 +234,7 @@ def test_a_tick_checks_no_more_groups_than_its_share(monkeypatch: pytest.MonkeyP
     for at in range(20 * BUDGET):
         ask(core, f"ask-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
     ticks(core, NOW, 1_000)
-    monkeypatch.setattr(claim_chunks, "LOOK_MOST", share)
+    monkeypatch.setattr(claim_chunks, "SEARCH_MOST", share)
     monkeypatch.setattr(due_claims, "is_stuck", counted)
     refused = set[str]()
     for at in range(100):
@@ -252,7 +252,7 @@ def test_a_tick_checks_no_more_groups_than_its_share(monkeypatch: pytest.MonkeyP
 def test_a_round_tries_the_claims_of_a_look_over_several_ticks_in_the_same_order(
     seed: int, kind: int, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look itself takes no further tick here, so that the ticks of both stories have the same budgets."""
+    """The search itself takes no further tick here, so that the ticks of both stories have the same budgets."""
     every = story(seed, KINDS[kind])
     monkeypatch.setattr(claim_chunks, "FIRST_MOST", first)
     monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
@@ -265,9 +265,9 @@ def test_a_round_tries_the_claims_of_a_look_over_several_ticks_in_the_same_order
 def test_looks_of_several_ticks_decide_the_same_at_each_instant(
     seed: int, kind: int, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each round has a budget for all of its claims. Reasons for waiting may be sent while a look goes on."""
+    """Each round has a budget for all of its claims. Reasons for waiting may be sent while a search continues."""
     whole = story(seed, KINDS[kind], budget=1_000)
-    monkeypatch.setattr(claim_chunks, "LOOK_MOST", share)
+    monkeypatch.setattr(claim_chunks, "SEARCH_MOST", share)
     monkeypatch.setattr(claim_chunks, "FIRST_MOST", 1 + seed % 3)
     several = story(seed, KINDS[kind], budget=1_000)
     assert without_reasons(several) == without_reasons(whole)

@@ -15,8 +15,8 @@ def test_answers_have_the_same_effects_during_looks_of_several_ticks(
     story: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
-    monkeypatch.setattr(claim_chunks, "LOOK_MOST", 1)
-    monkeypatch.setattr(beside_claims, "LOOK_MOST", 0)
+    monkeypatch.setattr(claim_chunks, "SEARCH_MOST", 1)
+    monkeypatch.setattr(beside_claims, "SEARCH_MOST", 0)
     monkeypatch.setattr(beside_claims, "PART_MOST", 1)
     for turn in Player.of(story).turns():
         assert [one for one in turn.checks if not one.holds] == [], turn.moment.step

@@ -90,7 +90,7 @@ def ticks(core: Core, now: int, budget: int = LOTS) -> Sequence[Decision]:
 
 def share(monkeypatch: pytest.MonkeyPatch, most: int, part: int) -> None:
     """Let a tick look at ``part`` groups if more than ``most`` wait."""
-    monkeypatch.setattr(beside_claims, "LOOK_MOST", most)
+    monkeypatch.setattr(beside_claims, "SEARCH_MOST", most)
     monkeypatch.setattr(beside_claims, "PART_MOST", part)
 
 

@@ -123,7 +123,7 @@ def test_looks_of_several_ticks_decide_the_same_at_each_instant(
     seed: int, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = story(seed)
-    monkeypatch.setattr(due_reservations, "LOOK_MOST", share)
+    monkeypatch.setattr(due_reservations, "SEARCH_MOST", share)
     assert sorted(story(seed)) == sorted(whole)
 
 
@@ -132,10 +132,10 @@ def test_looks_of_the_stories_take_several_ticks(monkeypatch: pytest.MonkeyPatch
     settle = due_reservations.settle
 
     def settled(partition: Partition, now: int, *, all_tried: bool) -> bool:
-        going_on[-1] |= due_reservations.is_looking(partition)
+        going_on[-1] |= due_reservations.is_searching(partition)
         return settle(partition, now, all_tried=all_tried)
 
-    monkeypatch.setattr(due_reservations, "LOOK_MOST", 1)
+    monkeypatch.setattr(due_reservations, "SEARCH_MOST", 1)
     monkeypatch.setattr(due_reservations, "settle", settled)
     for seed in range(10):
         going_on.append(False)
@@ -146,8 +146,8 @@ def test_looks_of_the_stories_take_several_ticks(monkeypatch: pytest.MonkeyPatch
 def test_an_ask_that_a_look_found_waits_once_a_reservation_of_its_application_timed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The timeout ends between the ticks of a look (C7)."""
-    monkeypatch.setattr(due_reservations, "LOOK_MOST", 1)
+    """The timeout ends between the ticks of a search (C7)."""
+    monkeypatch.setattr(due_reservations, "SEARCH_MOST", 1)
     lasts = 2 * RESERVE_AFTER_MS
     core = cluster(30, timeout_ms=lasts)
     for at in range(30):
@@ -164,8 +164,8 @@ def test_an_ask_that_a_look_found_waits_once_a_reservation_of_its_application_ti
     found = False
     while not found:
         assert core.tick(ends - 1).more
-        look = core.state.partitions["default"].round.look
-        found = look is not None and bool(look.found)
+        search = core.state.partitions["default"].round.reservation_search
+        found = search is not None and bool(search.found)
     assert reserved(core) == {"first-0", "first-1"}
     ticks(core, ends, 1_000)
     assert reserved(core) == set()
@@ -185,7 +185,7 @@ def test_an_ask_that_a_round_left_out_counts_as_tried_only_where_no_more_nodes_m
     seed: int, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, all_tried = watched(monkeypatch)
-    monkeypatch.setattr(due_reservations, "LOOK_MOST", share)
+    monkeypatch.setattr(due_reservations, "SEARCH_MOST", share)
     story(seed)
     assert True in all_tried
 
@@ -195,7 +195,7 @@ def test_asks_that_a_round_left_out_reserve_once_the_reservation_before_them_end
 ) -> None:
     """A partition with all of its reservations ends a round at once, before the budget does."""
     left_out, all_tried = watched(monkeypatch)
-    monkeypatch.setattr(due_reservations, "LOOK_MOST", 10)
+    monkeypatch.setattr(due_reservations, "SEARCH_MOST", 10)
     core = cluster(1)
     ask(core, "runs", "app-b", AskSpec(resource({"vcore": 3_000})), NOW)
     ticks(core, NOW, 1_000)

@@ -114,7 +114,7 @@ def test_a_group_that_may_not_reserve_is_walked_once() -> None:
     cluster.ask("c1", "c2", spec=CHECKED, memory=5)
     cluster.tick()
     cluster.tick(wait_ms=RESERVE_AFTER_MS)
-    assert len(cluster.partition.round.barren) == 1
+    assert len(cluster.partition.round.ineligible) == 1
     cluster.ask("c3", spec=CHECKED, memory=5)
     cluster.tick(wait_ms=RESERVE_AFTER_MS)
     assert cluster.reserved() == {}

@@ -127,7 +127,7 @@ def test_a_shadow_pauses_while_more_kinds_of_asks_wait_than_it_examines(
 ) -> None:
     """Only the live side decides then, as without a shadow, and each difference says why."""
     plain = life(3, {}, {})
-    monkeypatch.setattr(turn, "LOOK_MOST", 0)
+    monkeypatch.setattr(turn, "SEARCH_MOST", 0)
     found = life(3, SHADOWS[1], {})
     assert found.live == plain.live
     assert {one.difference for one in found.beside} == {Difference.ONLY_LIVE}

@@ -2,7 +2,7 @@
 
 The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4).
 
-If at most LOOK_MOST groups wait, each tick examines all of them. If more groups wait, a tick examines PART_MOST of them. The
+If at most SEARCH_MOST groups wait, each tick examines all of them. If more groups wait, a tick examines PART_MOST of them. The
 next ticks continue the round with the other groups. Groups of the highest priority come first, and among equal priorities the
 oldest. Without this limit, a tenant whose asks have many different sizes would make each tick long. Reservations are offered
 only in the tick that examines the last groups (O6).
@@ -13,14 +13,14 @@ from operator import attrgetter
 from typing import Final
 
 from server.core.preemption import due, due_claims, pacing
-from server.core.preemption.claim_chunks import LOOK_MOST
+from server.core.preemption.claim_chunks import SEARCH_MOST
 from server.model.policies import GUARANTEED, JOB, REPLACING
 from server.state.applications import Group
 from server.state.partition import Partition
-from server.state.rounds import GroupsLook
+from server.state.rounds import GroupSearch
 
 PART_MOST: Final = 2_000
-"""The largest number of groups of equal asks that one tick examines, if more than LOOK_MOST groups wait."""
+"""The largest number of groups of equal asks that one tick examines, if more than SEARCH_MOST groups wait."""
 
 _PRIORITY: Final = attrgetter("priority")
 _NUMBER: Final = attrgetter("number")
@@ -32,45 +32,47 @@ class Part:
     def __init__(self, partition: Partition, now: int) -> None:
         self.groups: list[Group] = []
         self._partition = partition
-        self._look: GroupsLook | None = None
+        self._search: GroupSearch | None = None
         if not _is_needed(partition):
             return
-        if partition.classes.groups <= LOOK_MOST:
-            partition.round.groups_look = None
+        if partition.classes.groups <= SEARCH_MOST:
+            partition.round.group_search = None
             self.groups = _stuck(partition)
         elif pacing.is_between(partition, now):
             due_claims.call_again(partition, now)
             self.groups = [*_planned_again(partition)]
         else:
-            self._look = look = _look(partition, now)
-            if look.again_ms is not None:
-                due_claims.call_again(partition, look.again_ms)
-            found = [*_planned_again(partition), *reversed(look.groups[-PART_MOST:])]
+            self._search = search = _current_search(partition, now)
+            if search.again_ms is not None:
+                due_claims.call_again(partition, search.again_ms)
+            found = [*_planned_again(partition), *reversed(search.groups[-PART_MOST:])]
             self.groups = [one for one in dict.fromkeys(found) if _waits(one)]
 
     @property
     def is_last(self) -> bool:
         """Return whether no groups are left for the next ticks. Between two rounds (P1) this is True."""
-        return self._look is None or len(self._look.groups) <= PART_MOST
+        return self._search is None or len(self._search.groups) <= PART_MOST
 
     def settle(self, *, cut: bool) -> bool:
         """Record that the tick has planned for its groups, and return whether groups are left for the next tick.
 
         ``cut`` says that the budget ended before the tick had tried all asks. The next tick then gets the same groups again.
         """
-        look = self._look
-        if look is None:
+        search = self._search
+        if search is None:
             return False
         if not cut:
-            del look.groups[-PART_MOST:]
-        look.again_ms = self._partition.round.claims_ms
-        return bool(look.groups)
+            del search.groups[-PART_MOST:]
+        search.again_ms = self._partition.round.claims_ms
+        return bool(search.groups)
 
     @property
     def is_outdated(self) -> bool:
         """Return whether another search must begin: the search has ended, and the state has changed since it began."""
-        look = self._look
-        return look is not None and not look.groups and look.mark != due.marks(self._partition)
+        search = self._search
+        return (
+            search is not None and not search.groups and search.mark != due.marks(self._partition)
+        )
 
 
 def _is_needed(partition: Partition) -> bool:
@@ -91,21 +93,21 @@ def _waits(group: Group) -> bool:
     return bool(group.live) and is_open and due_claims.is_stuck(group)
 
 
-def _look(partition: Partition, now: int) -> GroupsLook:
+def _current_search(partition: Partition, now: int) -> GroupSearch:
     """Return the search that is in progress.
 
     If the last search has ended and something has changed since it began, begin another search.
     """
     state, mark = partition.round, due.marks(partition)
-    look = state.groups_look
-    if look is None or look.spec is not partition.spec or _is_outdated(look, mark, now):
-        look = state.groups_look = GroupsLook(partition.spec, mark, _in_order(partition), now)
-    return look
+    search = state.group_search
+    if search is None or search.spec is not partition.spec or _is_outdated(search, mark, now):
+        search = state.group_search = GroupSearch(partition.spec, mark, _in_order(partition), now)
+    return search
 
 
-def _is_outdated(look: GroupsLook, mark: tuple[int, ...], now: int) -> bool:
-    is_due = look.again_ms is not None and look.again_ms <= now
-    return not look.groups and (look.mark != mark or is_due)
+def _is_outdated(search: GroupSearch, mark: tuple[int, ...], now: int) -> bool:
+    is_due = search.again_ms is not None and search.again_ms <= now
+    return not search.groups and (search.mark != mark or is_due)
 
 
 def _in_order(partition: Partition) -> list[Group]:

@@ -2,7 +2,7 @@
 
 A snapshot has no claims beyond the chunk.
 
-If at most LOOK_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *search* of all groups takes
+If at most SEARCH_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *search* of all groups takes
 several ticks. The round plans claims, gangs and the later steps (O6) only after that search. Without this limit, a tenant whose
 asks have many different sizes would make each tick long.
 """
@@ -17,9 +17,9 @@ from server.snapshot.waiting import WaitingAsk
 from server.state import pending, snapshotting
 from server.state.applications import Ask, Group
 from server.state.partition import Partition
-from server.state.rounds import ClaimsLook, InTurn
+from server.state.rounds import ClaimSearch, InTurn
 
-LOOK_MOST: Final = 5_000
+SEARCH_MOST: Final = 5_000
 """The largest number of groups of equal asks that one tick checks before it plans claims.
 
 The same limit holds for the found asks that it checks again.
@@ -40,7 +40,7 @@ class Claims:
     until the budget is spent. Therefore chunks change no decision.
     """
 
-    is_looking = False
+    is_searching = False
     """Whether the search may still find claims that come before the known claims. If so, this tick plans no claims."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Claims:
         return chunk
 
 
-class ClaimsOfLook(Claims):
+class ClaimsOfSearch(Claims):
     """The claims that a search of several ticks found. Each claim is checked again in the tick that tries it."""
 
     def __init__(self, partition: Partition, shortage: Shortage, budget: int, now: int) -> None:
@@ -110,19 +110,19 @@ class ClaimsOfLook(Claims):
 
         The number is read before the tick can begin another round.
         """
-        self._look = look = _look(partition, shortage, now)
-        if look.again_ms is not None:
-            due_claims.call_again(partition, look.again_ms)
-        if look.groups:
-            _search(partition, look, shortage, now)
-        self._left = LOOK_MOST
+        self._search = search = _current_search(partition, shortage, now)
+        if search.again_ms is not None:
+            due_claims.call_again(partition, search.again_ms)
+        if search.groups:
+            _search_groups(partition, search, shortage, now)
+        self._left = SEARCH_MOST
         self._chunks: dict[str, list[Ask]] = {}
-        if not look.groups:
-            leaves = {**look.untried, **look.found}
+        if not search.groups:
+            leaves = {**search.untried, **search.found}
             self._share_out(len(leaves))
             self._chunks = {leaf: self._read(leaf) for leaf in leaves}
-        self.is_looking = bool(look.groups) or (not self._left and any(look.found.values()))
-        if not self.is_looking:
+        self.is_searching = bool(search.groups) or (not self._left and any(search.found.values()))
+        if not self.is_searching:
             self.due = [ask for found in self._chunks.values() for ask in found]
 
     def first(self) -> list[Ask]:
@@ -134,38 +134,38 @@ class ClaimsOfLook(Claims):
 
         Return whether another search must begin, because the state has changed since this search began.
         """
-        look, state = self._look, self._partition.round
+        search, state = self._search, self._partition.round
         untried: dict[str, list[Ask]] = {}
-        for leaf, asks in self._chunks.items() if cut or self.is_looking else ():
+        for leaf, asks in self._chunks.items() if cut or self.is_searching else ():
             left = [ask for ask in asks if _mask(ask) not in state.masked]
             if len(left) < len(asks):
                 pacing.keep_waiting(self._partition, guarantee.NAME, self._now)
             if left:
                 untried[leaf] = left
-        look.untried = untried
-        look.found = {leaf: found for leaf, found in look.found.items() if found}
-        look.again_ms = state.claims_ms
-        return look.is_over and look.mark != due.marks(self._partition)
+        search.untried = untried
+        search.found = {leaf: found for leaf, found in search.found.items() if found}
+        search.again_ms = state.claims_ms
+        return search.is_over and search.mark != due.marks(self._partition)
 
     def _next(self, leaf: str) -> Sequence[Ask]:
         """Return the next claims of a leaf. The round calls this method when the last claim that was read from the leaf has its turn.
 
         That claim is kept among the untried claims, because the budget may be too small to try it.
         """
-        self._left = len(self._look.found.get(leaf, ()))
+        self._left = len(self._search.found.get(leaf, ()))
         last = self._chunks[leaf][-1:]
         chunk = self._read(leaf)
         self._chunks[leaf] = last + chunk
         return chunk
 
     def _read(self, leaf: str) -> list[Ask]:
-        """Return the untried claims of a leaf, and then claims from `look.found`, up to the size of a chunk.
+        """Return the untried claims of a leaf, and then claims from `search.found`, up to the size of a chunk.
 
-        Take at most `_left` claims from `look.found`, each of which is checked.
+        Take at most `_left` claims from `search.found`, each of which is checked.
         """
-        look = self._look
-        chunk = [ask for ask in look.untried.pop(leaf, ()) if self._may_claim(ask)]
-        found = look.found.get(leaf, [])
+        search = self._search
+        chunk = [ask for ask in search.untried.pop(leaf, ()) if self._may_claim(ask)]
+        found = search.found.get(leaf, [])
         while found and self._left and len(chunk) < self._size:
             turn, ask = found.pop()
             self._left -= 1
@@ -187,18 +187,18 @@ def of_tick(partition: Partition, shortage: Shortage, budget: int, now: int) -> 
     """Return the claims of the live round in this tick, limited by the pace of rounds (P1)."""
     is_looked_for = _are_many(partition) and due_claims.are_claims_on(partition)
     if is_looked_for and not pacing.is_between(partition, now):
-        return ClaimsOfLook(partition, shortage, budget, now)
+        return ClaimsOfSearch(partition, shortage, budget, now)
     if is_looked_for:
         due_claims.call_again(partition, now)
         return Claims(partition, [*_planned_again(partition, shortage, now)], budget, now)
-    partition.round.claims_look = None
+    partition.round.claim_search = None
     found = due_claims.claiming(partition, shortage, now)
     return Claims(partition, pacing.admitted(partition, found, now), budget, now)
 
 
 def _are_many(partition: Partition) -> bool:
     """Return whether so many groups wait that one tick does not examine all of them."""
-    return partition.classes.groups > LOOK_MOST
+    return partition.classes.groups > SEARCH_MOST
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
@@ -233,27 +233,29 @@ def _mask(ask: Ask) -> tuple[str, str]:
     return guarantee.NAME, ask.key
 
 
-# The look --------------------------------------------------------------------------------------------------------------
+# The search ------------------------------------------------------------------------------------------------------------
 
 
-def _look(partition: Partition, shortage: Shortage, now: int) -> ClaimsLook:
+def _current_search(partition: Partition, shortage: Shortage, now: int) -> ClaimSearch:
     """Return the search that is in progress.
 
     If the last search has ended and something has changed since it began, begin another search.
     """
     state, mark = partition.round, due.marks(partition)
-    look = state.claims_look
+    search = state.claim_search
     if (
-        look is None
-        or look.spec is not partition.spec
-        or (look.is_over and _is_outdated(look, mark, now))
+        search is None
+        or search.spec is not partition.spec
+        or (search.is_over and _is_outdated(search, mark, now))
     ):
-        look = state.claims_look = ClaimsLook(partition.spec, mark, _groups(partition, shortage))
-    return look
+        search = state.claim_search = ClaimSearch(
+            partition.spec, mark, _groups(partition, shortage)
+        )
+    return search
 
 
-def _is_outdated(look: ClaimsLook, mark: tuple[int, ...], now: int) -> bool:
-    return look.mark != mark or (look.again_ms is not None and look.again_ms <= now)
+def _is_outdated(search: ClaimSearch, mark: tuple[int, ...], now: int) -> bool:
+    return search.mark != mark or (search.again_ms is not None and search.again_ms <= now)
 
 
 def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
@@ -267,11 +269,11 @@ def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
     ]
 
 
-def _search(partition: Partition, look: ClaimsLook, shortage: Shortage, now: int) -> None:
+def _search_groups(partition: Partition, search: ClaimSearch, shortage: Shortage, now: int) -> None:
     """Examine this tick's share of the groups, and add their claims to the claims that earlier ticks found."""
-    left, runs = LOOK_MOST, dict[str, list[InTurn]]()
-    while look.groups and left > 0:
-        group = look.groups.pop()
+    left, runs = SEARCH_MOST, dict[str, list[InTurn]]()
+    while search.groups and left > 0:
+        group = search.groups.pop()
         left -= 1
         if not group.live or not due_claims.is_stuck(group):
             continue
@@ -280,6 +282,6 @@ def _search(partition: Partition, look: ClaimsLook, shortage: Shortage, now: int
             run.append((pending.claims_in_turn(ask), ask))
             left -= 1
     for path, run in runs.items():
-        found = look.found.setdefault(path, [])
+        found = search.found.setdefault(path, [])
         found += run
         found.sort(reverse=True)

@@ -153,9 +153,11 @@ def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
     For replacements within a queue, a refusal since the present search began is ignored: it refused a claim of this round, and
     the ask may still replace pods of its queue.
     """
-    refused_ms, look = partition.round.tries.refused_ms(group), partition.round.groups_look
-    is_of_look = look is not None and refused_ms >= look.began_ms and facts(policy) in REPLACING
-    return 0 if is_of_look else refused_ms
+    refused_ms, search = partition.round.tries.refused_ms(group), partition.round.group_search
+    is_of_search = (
+        search is not None and refused_ms >= search.began_ms and facts(policy) in REPLACING
+    )
+    return 0 if is_of_search else refused_ms
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:

@@ -110,13 +110,13 @@ def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[A
         ask
         for policy in REPLACING
         if settings.enabled and settings.lists(policy)
-        for group in _worth_a_look(partition, groups)
+        for group in _with_candidates(partition, groups)
         for ask in due_claims.due(partition, group, GROUP_MOST, now, policy.name)
     ]
     return list(dict.fromkeys(asks))
 
 
-def _worth_a_look(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
+def _with_candidates(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
     """Yield the groups in whose leaf another application runs (I2), and the groups that get capacity from evictions already ordered (G8).
 
     Two running applications of each leaf are enough for this, because at least one of them is not the group's own.

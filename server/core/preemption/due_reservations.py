@@ -1,6 +1,6 @@
 """The asks that are due for reservations, found in the live state group by group of equal asks (C7).
 
-The checks here are cheap, and they are necessary conditions only. The policy and the rules decide later. If at most LOOK_MOST
+The checks here are cheap, and they are necessary conditions only. The policy and the rules decide later. If at most SEARCH_MOST
 groups wait, each tick of a round checks all of them. If more groups wait, a *search* of all groups takes several ticks (see
 `_in_turns`). Without this limit, a tenant whose asks have many different sizes would make a tick long.
 """
@@ -16,9 +16,9 @@ from server.scheduling.outranking import in_order
 from server.state.applications import Ask, Group
 from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
-from server.state.rounds import Look
+from server.state.rounds import ReservationSearch
 
-LOOK_MOST: Final = 5_000
+SEARCH_MOST: Final = 5_000
 """The largest number of groups of equal asks that one tick checks. A search of several ticks keeps at most this many asks."""
 ANY_PORT: Final = 1 << 62
 """A capacity for ports that no demand exceeds. Only pods use ports up, and all ports of an empty node are free."""
@@ -28,26 +28,26 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
     """Return the asks that may reserve, the oldest of each group, in order. Set the instant at which the next ask may reserve."""
     state = partition.round
     state.due_ms = None
-    look, state.look = state.look, None
+    search, state.reservation_search = state.reservation_search, None
     if not partition.spec.reservations.enabled:
         return []
     held = _held(partition) if partition.classes.dead else Counter()
     if not partition.classes.dead or held.total() >= reservation.most(len(partition.index.nodes)):
         if partition.untold:
-            state.barren.clear()
+            state.ineligible.clear()
         return []
     _refresh_hopeless(partition)
-    if partition.classes.groups > LOOK_MOST:
-        state.look = _in_turns(partition, look, held, now)
-        return [] if state.look.groups else state.look.found
+    if partition.classes.groups > SEARCH_MOST:
+        state.reservation_search = _in_turns(partition, search, held, now)
+        return [] if state.reservation_search.groups else state.reservation_search.found
     asks: list[Ask] = []
-    barren: set[int] = set()
+    ineligible: set[int] = set()
     for group in _stuck(partition, held):
-        oldest = reservable(group, known_barren=group.number in state.barren)
+        oldest = reservable(group, known_ineligible=group.number in state.ineligible)
         if not oldest:
-            barren.add(group.number)
+            ineligible.add(group.number)
         asks += come_of_age(partition, oldest, now)
-    state.barren = barren
+    state.ineligible = ineligible
     return in_order(asks)
 
 
@@ -112,12 +112,12 @@ def is_stuck(partition: Partition, group: Group) -> bool:
     )
 
 
-def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
+def reservable(group: Group, *, known_ineligible: bool) -> list[Ask]:
     """Return the first asks of the group that qualify for a reservation, at most one more than a leaf may have reservations.
 
     A group in which no ask qualified is not searched again. Only asks that have joined the group since then are checked.
     """
-    if known_barren and not _is_plain_again(group):
+    if known_ineligible and not _is_plain_again(group):
         return []
     found: list[Ask] = []
     for ask in group.asks:
@@ -158,13 +158,13 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 # More groups than one tick looks at ----------------------------------------------------------------------------------
 
 
-def is_looking(partition: Partition) -> bool:
+def is_searching(partition: Partition) -> bool:
     """Return whether the search has groups left.
 
     In these groups the search may still find asks that come before the asks found so far.
     """
-    look = partition.round.look
-    return look is not None and bool(look.groups)
+    search = partition.round.reservation_search
+    return search is not None and bool(search.groups)
 
 
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
@@ -175,23 +175,25 @@ def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
     up the budget. When a reservation ends, the masks are cleared, because its end counts as relief.
     """
     state = partition.round
-    look = state.look
-    if look is None:
+    search = state.reservation_search
+    if search is None:
         return False
-    if not look.groups:
+    if not search.groups:
         if all_tried:
-            state.masked.update(_masks(one) for one in look.found if one.pledge is None)
-        look.found = [one for one in look.found if _masks(one) not in state.masked]
+            state.masked.update(_masks(one) for one in search.found if one.pledge is None)
+        search.found = [one for one in search.found if _masks(one) not in state.masked]
         if all_tried:
-            look.found.clear()
-    return bool(look.groups) or (not look.found and _is_outdated(partition, look, now))
+            search.found.clear()
+    return bool(search.groups) or (not search.found and _is_outdated(partition, search, now))
 
 
 def _masks(ask: Ask) -> tuple[str, str]:
     return reservation.NAME, ask.key
 
 
-def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: int) -> Look:
+def _in_turns(
+    partition: Partition, search: ReservationSearch | None, held: Counter[str], now: int
+) -> ReservationSearch:
     """Return the search after this tick's share of the work. Begin another search if the last one has ended and something has changed.
 
     One comparison excludes the groups that are larger than every node. When all other groups are checked, the round tries the
@@ -201,24 +203,24 @@ def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: 
     """
     state = partition.round
     _requalify(partition)
-    if look is None or (look.is_over and _is_outdated(partition, look, now)):
-        look = _begin(partition, held)
-    state.due_ms = look.due_ms
-    if look.groups:
-        found = list(_of_share(partition, look, now))
+    if search is None or (search.is_over and _is_outdated(partition, search, now)):
+        search = _begin(partition, held)
+    state.due_ms = search.due_ms
+    if search.groups:
+        found = list(_of_share(partition, search, now))
         found = [ask for ask in found if _masks(ask) not in state.masked]
-        ordered = in_order((*look.found, *found))
-        look.found, look.cut = ordered[:LOOK_MOST], look.cut or len(ordered) > LOOK_MOST
-    if not look.groups:
+        ordered = in_order((*search.found, *found))
+        search.found, search.cut = ordered[:SEARCH_MOST], search.cut or len(ordered) > SEARCH_MOST
+    if not search.groups:
         leaves = set(_open_leaves(partition, held))
-        may = [ask for ask in look.found if _still_may(partition, ask, leaves)]
+        may = [ask for ask in search.found if _still_may(partition, ask, leaves)]
         # A reservation that timed out meanwhile makes the other asks of its application wait again.
-        look.found = [one for ask in may for one in come_of_age(partition, [ask], now)]
-    look.due_ms = state.due_ms
-    return look
+        search.found = [one for ask in may for one in come_of_age(partition, [ask], now)]
+    search.due_ms = state.due_ms
+    return search
 
 
-def _begin(partition: Partition, held: Counter[str]) -> Look:
+def _begin(partition: Partition, held: Counter[str]) -> ReservationSearch:
     """Begin a search of the groups whose asks are not known to be too large for every node."""
     state = partition.round
     classes = {
@@ -233,9 +235,9 @@ def _begin(partition: Partition, held: Counter[str]) -> Look:
         for group in application.groups.values()
         if group.ask_class in classes
     ]
-    if state.barren:
-        state.barren &= {group.number for group in groups}
-    return Look(due.changes(partition), groups)
+    if state.ineligible:
+        state.ineligible &= {group.number for group in groups}
+    return ReservationSearch(due.changes(partition), groups)
 
 
 def _largest(partition: Partition) -> Amounts:
@@ -247,10 +249,10 @@ def _largest(partition: Partition) -> Amounts:
     ]
 
 
-def _is_outdated(partition: Partition, look: Look, now: int) -> bool:
+def _is_outdated(partition: Partition, search: ReservationSearch, now: int) -> bool:
     """Return whether another search may find more asks."""
-    comes = look.due_ms is not None and look.due_ms <= now
-    return look.cut or comes or look.mark != due.changes(partition)
+    comes = search.due_ms is not None and search.due_ms <= now
+    return search.cut or comes or search.mark != due.changes(partition)
 
 
 def _requalify(partition: Partition) -> None:
@@ -258,24 +260,24 @@ def _requalify(partition: Partition) -> None:
 
     This is done if an ask that may reserve has joined the group since the last report.
     """
-    barren = partition.round.barren
-    for group in partition.untold if barren else ():
-        if isinstance(group, Group) and group.number in barren and _is_plain_again(group):
-            barren.discard(group.number)
+    ineligible = partition.round.ineligible
+    for group in partition.untold if ineligible else ():
+        if isinstance(group, Group) and group.number in ineligible and _is_plain_again(group):
+            ineligible.discard(group.number)
 
 
-def _of_share(partition: Partition, look: Look, now: int) -> Iterator[Ask]:
+def _of_share(partition: Partition, search: ReservationSearch, now: int) -> Iterator[Ask]:
     """Yield the asks that may reserve, from the groups that this tick examines."""
-    barren, left = partition.round.barren, LOOK_MOST
-    while look.groups and left > 0:
-        group = look.groups.pop()
+    ineligible, left = partition.round.ineligible, SEARCH_MOST
+    while search.groups and left > 0:
+        group = search.groups.pop()
         left -= 1
-        if not group.live or group.number in barren or not is_stuck(partition, group):
+        if not group.live or group.number in ineligible or not is_stuck(partition, group):
             continue
-        oldest = reservable(group, known_barren=False)
+        oldest = reservable(group, known_ineligible=False)
         left -= len(oldest) or len(group.asks)
         if not oldest:
-            barren.add(group.number)
+            ineligible.add(group.number)
         yield from come_of_age(partition, oldest, now)
 
 

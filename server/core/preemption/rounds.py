@@ -66,7 +66,7 @@ class RoundResult:
       progress.
     - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a search is still
       in progress.
-    - ``looks`` says that a search, for asks that may reserve or for asks that claim, continues in the next tick.
+    - ``searching`` says that a search, for asks that may reserve or for asks that claim, continues in the next tick.
     - ``expiring`` has a pair for each decision that expires: the instant of its expiry and its id.
     - ``asked`` has a pair for each plan check: the instant at which its answer is overdue, and its id.
     - ``tentative`` says that the Trial has a plan that waits for its manager's answer. Later plans of this tick are then not
@@ -80,7 +80,7 @@ class RoundResult:
     refused: dict[Rule, int] = field(default_factory=dict)
     moves: Takeover | None = None
     held_back: bool = False
-    looks: bool = False
+    searching: bool = False
     expiring: list[tuple[int, str]] = field(default_factory=list)
     asked: list[tuple[int, str]] = field(default_factory=list)
     tentative: bool = False
@@ -133,7 +133,7 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
     if called:
         _take_over(partition, now, result, planned=trial is not None and bool(trial.plans))
         every = not (result.cut or result.held_back)
-        result.looks |= due_reservations.settle(partition, now, all_tried=every)
+        result.searching |= due_reservations.settle(partition, now, all_tried=every)
         _end(partition, result)
     return result
 
@@ -158,7 +158,7 @@ def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: 
     A tick carries out at most one takeover, so that asks that become placeable are placed before the next takeover.
     """
     found = result.moves
-    if result.more or found is None or due_reservations.is_looking(partition):
+    if result.more or found is None or due_reservations.is_searching(partition):
         return
     if planned:  # the plans may have changed which takeover is due
         found = takeover.find(partition, now)
@@ -177,7 +177,7 @@ def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: 
 def _end(partition: Partition, result: RoundResult) -> None:
     if not result.more:
         apply_plan.end_suspended(partition)
-    partition.round.open = result.more or result.looks
+    partition.round.open = result.more or result.searching
     partition.round.goes_on = result.cut
 
 
@@ -187,7 +187,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     shrinks = due_quota.is_due(partition, now)
     shortage = Shortage(partition)
     claims = claim_chunks.of_tick(partition, shortage, budget, now)
-    part = None if claims.is_looking else Part(partition, now)
+    part = None if claims.is_searching else Part(partition, now)
     if part is None:
         result.more, result.cut, result.held_back = True, partition.round.goes_on, True
         asks, trims = snapshotting.Due(requiring=due_claims.requiring(partition, now)), False
@@ -197,10 +197,10 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     has_begun = partition.round.goes_on or _is_of_claims(asks, trims=trims)
 
     def settle() -> None:
-        result.looks = claims.settle(cut=result.cut)
+        result.searching = claims.settle(cut=result.cut)
         if part is not None and part.settle(cut=result.cut):
             result.more, result.cut = True, result.cut or has_begun
-        result.looks |= part is not None and part.is_outdated
+        result.searching |= part is not None and part.is_outdated
 
     if not (any(asks) or shrinks or trims):
         settle()

@@ -200,10 +200,10 @@ def _waits(group: Group) -> bool:
 
 
 def _of_age(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
-    barren = partition.round.barren
-    oldest = due_reservations.reservable(group, known_barren=group.number in barren)
+    ineligible = partition.round.ineligible
+    oldest = due_reservations.reservable(group, known_ineligible=group.number in ineligible)
     if not oldest:
-        barren.add(group.number)
+        ineligible.add(group.number)
     return due_reservations.come_of_age(partition, oldest[:1], now)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from server.core.preemption import apply_plan, due, pacing, refusals, rounds
 from server.core.preemption.beside_claims import Part
-from server.core.preemption.claim_chunks import LOOK_MOST
+from server.core.preemption.claim_chunks import SEARCH_MOST
 from server.core.preemption.deficits import Shortage
 from server.core.shadow import comparing, side, standing
 from server.core.shadow.comparing import Why
@@ -91,7 +91,7 @@ class Turn:
     @property
     def _pauses(self) -> bool:
         """Return whether more groups of equal asks wait than a shadow examines in one turn. The shadow then makes no new decisions."""
-        return self._partition.classes.groups > LOOK_MOST
+        return self._partition.classes.groups > SEARCH_MOST
 
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
         """Apply the shadow's standing decisions to a Trial, make new decisions on it, and return these by subject."""
@@ -249,7 +249,7 @@ class Turn:
 
     def _nothing(self, partition: Partition, key: str, choice: Choice) -> Why:
         if self._pauses and partition is self._seen:
-            return Why("", f"it pauses while asks of more than {LOOK_MOST} kinds wait")
+            return Why("", f"it pauses while asks of more than {SEARCH_MOST} kinds wait")
         return comparing.why_nothing(partition, Shortage(partition), key, choice.policy, self._now)
 
 
