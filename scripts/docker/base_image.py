@@ -1,8 +1,8 @@
 """The base image for machines that cannot pull one: Debian with its Python, created by debootstrap.
 
 The archive with the image's files is in the cache; its name depends on the recipe. Every engine loads the image from
-there. The image trusts the certificates that this machine trusts. So the Dockerfile need not name a mirror of
-packages.
+this archive. The image trusts the certificates that this machine trusts, so that the Dockerfile need not name a mirror
+of packages.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ def is_loaded(engine: Engine) -> bool:
 
 
 def load(engine: Engine) -> None:
-    """Import the image into the engine. Raises EngineError with the message of docker."""
+    """Import the image into the engine. Raise EngineError with the message of docker if that fails."""
     changes = [word for change in CHANGES for word in ("--change", change)]
     done = _docker(engine, "import", *changes, str(archive()), IMAGE)
     if done.returncode != 0:
@@ -73,7 +73,7 @@ def tidy(engine: Engine) -> None:
 
 
 def make() -> None:
-    """Create the archive, which takes a minute. Raises EngineError when that fails."""
+    """Create the archive, which takes a minute. Raise EngineError when that fails."""
     if os.geteuid() != 0:
         raise EngineError("a base image is made by root, with debootstrap")
     debootstrap = program("debootstrap")

@@ -2,8 +2,8 @@
 
 DOCKER_HOST takes precedence, then the engine that the docker client finds by itself. When neither answers, a private engine is
 started as root. The private engine has its own socket, and its state is below the cache. The private engine changes no firewall
-rule, and publishes ports only on the loopback interface. Its containers reach each other but, without masquerading, no other
-network. So builds use the host's network.
+rule, and publishes ports only on the loopback interface. Its containers reach each other, but no other network, because it
+does not masquerade addresses. Builds therefore use the network of the host.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ NO_FIREWALL = ("--iptables=false", "--ip6tables=false", "--ip-forward=false", "-
 
 
 class EngineError(Exception):
-    """An engine is missing and cannot be started.
+    """The error that an engine is missing and cannot be started.
 
     The message says why and what to do.
     """
@@ -65,7 +65,7 @@ def state() -> Path:
 
 
 def find() -> Engine | None:
-    """Return the engine that answers, None without one. Raises EngineError when DOCKER_HOST is set and does not answer."""
+    """Return the engine that answers, None without one. Raise EngineError when DOCKER_HOST is set and does not answer."""
     given = os.environ.get("DOCKER_HOST", "")
     if given:
         version = _version(given)
@@ -92,7 +92,7 @@ def has(name: str) -> bool:
 
 
 def program(name: str) -> str:
-    """Return the path of a program. Raises EngineError when it is not installed."""
+    """Return the path of a program. Raise EngineError when it is not installed."""
     found = _which(name)
     if found is None:
         raise EngineError(f"the program {name} is not installed")
@@ -100,7 +100,7 @@ def program(name: str) -> str:
 
 
 def start() -> Engine:
-    """Start the private engine, which outlives this process. Raises EngineError with the end of its log."""
+    """Start the private engine, which outlives this process. Raise EngineError with the end of its log if it does not start."""
     if missing := lacking():
         raise EngineError(f"not installed: {', '.join(missing)}")
     if os.geteuid() != 0:
@@ -138,7 +138,7 @@ def borrowed(*, keep: bool = False) -> Iterator[Engine]:
     """Hold an engine while the block runs: one that answers, or a private engine.
 
     The last user of a private engine stops it. With `keep` the private engine runs until `stop` is called.
-    Raises EngineError when there is no engine.
+    Raise EngineError when there is no engine.
     """
     found = find()
     if found is not None and not found.private:
@@ -186,7 +186,7 @@ def _started(users: TextIO) -> Engine:
 def _is_last(users: TextIO) -> bool:
     """Make the lock exclusive and return True.
 
-    When there are other users, leave the lock and return False.
+    When there are other users, return False. The attempt may lose the shared lock.
     """
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
 """The installation of a Docker engine, docker-compose and a base image for the tests of tests/compose.
 
-`make real` runs it, and a user can run it. `python -m scripts.docker.provision` prints the environment that a client
+`make real` runs this module, and a user can run it. `python -m scripts.docker.provision` prints the environment that a client
 needs. `... --keep` leaves a private engine running for that client, and `... --stop` ends this engine. When an
 engine answers already, nothing is installed or started. A second run takes a second.
 """
@@ -79,7 +79,7 @@ def _load_base(borrowed: Engine) -> None:
 
 
 def _install(programs: Sequence[str]) -> None:
-    """Install the packages of missing programs. Raises EngineError when this user may not install packages."""
+    """Install the packages of missing programs. Raise EngineError when this user may not install packages."""
     missing = [name for name in programs if not engine.has(name)]
     if not missing:
         return

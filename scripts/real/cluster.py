@@ -1,10 +1,10 @@
 """A Kubernetes cluster on this machine's loopback: etcd, the API server, and kwok instead of kubelets.
 
-    python -m scripts.real.cluster up       # says how to reach it
+    python -m scripts.real.cluster up       # prints how to reach the cluster
     python -m scripts.real.cluster down
 
 Tests start their own cluster through `Cluster`, unless the environment names one. There is no controller manager.
-So no pods are created for Deployments, and no garbage is collected. Namespaces are not removed, service accounts
+Therefore no pods are created for Deployments, and no garbage is collected. Namespaces are not removed, service accounts
 are not created, and the status of PodDisruptionBudgets is not written. Admission plugins that need those are
 therefore off. There is no scheduler either.
 """
@@ -44,12 +44,12 @@ PAUSE_S = 0.1
 PORTS = range(20_000, 32_000)
 """Ports below those that the kernel assigns by itself.
 
-So a port of ours stays free during a restart.
+The port of a component therefore stays free while the component restarts.
 """
 
 
 class ClusterFault(Exception):
-    """A cluster that does not run; the message contains the last output of its programs."""
+    """The error of a cluster that does not run; the message contains the last output of its programs."""
 
 
 class Cluster:
@@ -94,7 +94,7 @@ class Cluster:
     def start(self, *, kwok: bool = True) -> None:
         """Start those components that do not run.
 
-        Raises ClusterFault.
+        Raise ClusterFault if one of them does not start.
         """
         absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
         if absent:
@@ -112,7 +112,7 @@ class Cluster:
     def start_api_server(self) -> None:
         """Start the API server and wait until it is ready.
 
-        Raises ClusterFault.
+        Raise ClusterFault if it does not become ready.
         """
         self._start("kube-apiserver", self._api_flags())
         for _ in range(int(READY_S_MAX / PAUSE_S)):
@@ -222,7 +222,7 @@ class Cluster:
         raise ClusterFault(f"no user {user}")
 
     def _invent(self) -> None:
-        """Create ports, keys, tokens and kubeconfig files."""
+        """Choose ports, and create keys, tokens and kubeconfig files."""
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.folder / "ca.pem")
         served = authority.issue_cert("127.0.0.1", "localhost")

