@@ -17,6 +17,8 @@ KubeObject = Mapping[str, Any]
 KINDS = (
     "ConfigMap",
     "Namespace",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "PriorityClass",
     "PodDisruptionBudget",
     "StorageClass",
@@ -32,7 +34,9 @@ KINDS = (
 Only the ConfigMaps of the shim's own namespace are watched. A backend that has no objects of a kind returns an empty
 list.
 """
-OPTIONAL = frozenset({"PodGroup", "CSINode"})
+OPTIONAL = frozenset(
+    {"PodGroup", "CSINode", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+)
 """Kinds that a cluster may not serve, or that the shim may not be allowed to read."""
 
 

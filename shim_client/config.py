@@ -16,6 +16,7 @@ SCHEDULER_NAME_KEY = "service.schedulerName"
 CLUSTER_ID_KEY = "service.clusterId"
 POLICY_GROUP_KEY = "service.policyGroup"
 POD_ALLOW_PREEMPTION_KEY = "service.podAllowPreemption"
+TRUST_USER_KEY = "service.trustUserInfo"
 UNIQUE_APP_ID_KEY = "admissionController.filtering.generateUniqueAppId"
 HOT_REFRESH_KEY = "service.enableConfigHotRefresh"
 GATHERING_KEY = "service.jobGathering"
@@ -67,6 +68,11 @@ class Settings:
 
     With `service.podAllowPreemption: ignore` only PriorityClasses can.
     """
+    trust_user_info: bool = True
+    """Whether the user that a pod's annotation names always counts.
+
+    With `service.trustUserInfo: enforced` it counts only where an admission policy guards it.
+    """
     gangs: bool = True
     """Whether task groups get placeholders."""
     placeholder_image: str = PLACEHOLDER_IMAGE
@@ -101,6 +107,7 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
         honour_pod_annotation=(
             _choice(flat, POD_ALLOW_PREEMPTION_KEY, "honour", "ignore") == "honour"
         ),
+        trust_user_info=_choice(flat, TRUST_USER_KEY, "always", "enforced") == "always",
         gangs=_choice(flat, NO_GANGS_KEY, "false", "true") == "false",
         placeholder_image=_image(flat),
         placeholder_run_as_user=_account(flat, PLACEHOLDER_USER_KEY),

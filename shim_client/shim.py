@@ -137,6 +137,8 @@ class Shim:
 
         Empty when there was no such refusal.
         """
+        self._untrusted: str | None = None
+        """Why no annotation of users counts, as it was logged last."""
         self._configured: ConfigurationAnswer | None = None
         """The last answer to a queue configuration that was passed on."""
         self.on_configured: list[Callable[[ConfigurationAnswer], None]] = []
@@ -292,6 +294,7 @@ class Shim:
         self._tell_when_warm()
         self._tell_when_live()
         self._tell_when_configured()
+        self._tell_when_trusting()
 
     def _tell_when_configured(self) -> None:
         answer = self._mirror.configuration_said()
@@ -299,6 +302,17 @@ class Shim:
             self._configured = answer
             for hear in self.on_configured:
                 hear(answer)
+
+    def _tell_when_trusting(self) -> None:
+        """Log whether the annotations of users count, when that has changed."""
+        flaw = self._mirror.identity_said()
+        if flaw == self._untrusted:
+            return
+        self._untrusted = flaw
+        if flaw:
+            self._log.warning("user.info does not count", why=flaw)
+        else:
+            self._log.info("user.info counts")
 
     def _tell_when_warm(self) -> None:
         if not self._is_warm and self._mirror.has_listed():

@@ -51,6 +51,14 @@ CORE = "/api/v1"
 PLACES: Mapping[str, Place] = {
     "ConfigMap": Place(CORE, "configmaps"),
     "Namespace": Place(CORE, "namespaces", namespaced=False),
+    "ValidatingAdmissionPolicy": Place(
+        "/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False
+    ),
+    "ValidatingAdmissionPolicyBinding": Place(
+        "/apis/admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicybindings",
+        namespaced=False,
+    ),
     "PriorityClass": Place("/apis/scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
     "PodDisruptionBudget": Place("/apis/policy/v1", "poddisruptionbudgets"),
     "StorageClass": Place("/apis/storage.k8s.io/v1", "storageclasses", namespaced=False),

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from shim_client.messages import ApplicationRemoval, ApplicationReport, ApplicationTags
 from shim_client.state_machine import placeholders
+from shim_client.state_machine.objects import identity
 from shim_client.state_machine.state import (
     ApplicationRecord,
     CoreSession,
@@ -127,14 +128,14 @@ def all_applications(state: State) -> Iterator[ApplicationRecord]:
 
 
 def _found_or_made(state: State, pod: PodRecord) -> ApplicationRecord:
-    facts = pod.facts
-    same_id = state.applications.setdefault(facts.membership.application, {})
+    facts, member = pod.facts, identity.membership(state, pod)
+    same_id = state.applications.setdefault(member.application, {})
     application = same_id.get(facts.report.partition)
     if application is None:
         application = ApplicationRecord(
-            id=facts.membership.application,
+            id=member.application,
             partition=facts.report.partition,
-            membership=facts.membership,
+            membership=member,
             namespace=facts.ref.namespace,
             originator=facts.owner_uid if facts.report.placeholder else facts.ref.uid,
         )

@@ -51,6 +51,7 @@ from shim_client.state_machine.marks import notices
 from shim_client.state_machine.objects import (
     budgets,
     configuration,
+    identity,
     pod_groups,
     references,
     storage,
@@ -174,6 +175,10 @@ class Mirror:
         """Return the core's last answer to a queue configuration; None before the first one."""
         return self.state.configuration_said
 
+    def identity_said(self) -> str | None:
+        """Return why no annotation of users counts, "" if such annotations count; None if that does not matter."""
+        return self.state.guard.said
+
     def tally(self) -> Tally:
         """Count the pods that name the shim's scheduler, by their state."""
         return _tally(self.state)
@@ -240,6 +245,8 @@ _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
     "Node": (nodes.observe, nodes.forget),
     "PriorityClass": (references.observe_class, references.forget_class),
     "Namespace": (references.observe_namespace, references.forget_namespace),
+    "ValidatingAdmissionPolicy": (identity.observe_policy, identity.forget_policy),
+    "ValidatingAdmissionPolicyBinding": (identity.observe_binding, identity.forget_binding),
     "PodDisruptionBudget": (budgets.observe, budgets.forget),
     "PodGroup": (pod_groups.observe, pod_groups.forget),
     "StorageClass": (storage.observe_class, storage.forget_class),
@@ -282,6 +289,7 @@ def _compare(state: State, listing: Listing) -> None:
         configuration.refresh(state)
     elif listing.kind == "PodGroup":
         pod_groups.refresh(state, listing)
+    identity.refresh(state, listing)
     sessions.begin(state)
     sessions.tell_when_answered(state)
 

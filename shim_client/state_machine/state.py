@@ -24,6 +24,7 @@ from shim_client.translate.neighbours import Demands
 from shim_client.translate.node import NodeFacts
 from shim_client.translate.pod import PodFacts
 from shim_client.translate.pod_groups import PodGroupFacts
+from shim_client.translate.policies import BindingFacts, PolicyFacts
 from shim_client.translate.volumes import ClaimFacts, StorageClassFacts, VolumeFacts
 
 
@@ -217,6 +218,19 @@ class CoreSession:
 
 
 @dataclass(slots=True)
+class Guard:
+    """The admission policy that guards the users of pods, as the cluster has it."""
+
+    policy: PolicyFacts | None = None
+    bindings: dict[str, BindingFacts] = field(default_factory=dict)
+    """The bindings of the policy, by name."""
+    served: dict[str, bool] = field(default_factory=dict)
+    """By kind, whether the cluster serves policies and bindings to the shim."""
+    said: str | None = None
+    """Why no annotation of users counts, as it was recorded last; "" if such annotations count."""
+
+
+@dataclass(slots=True)
 class State:
     """The whole state of the shim; `reports` and `actions` are the outputs that were not taken yet."""
 
@@ -261,6 +275,7 @@ class State:
     """Uids of the pods that name each PodGroup, by namespace/name of the group, whether or not it exists."""
     has_pod_groups: bool = True
     """Whether the cluster serves PodGroups to the shim."""
+    guard: Guard = field(default_factory=Guard)
     budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
     promises: dict[tuple[str, str], list[str]] = field(default_factory=dict)

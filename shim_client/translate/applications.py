@@ -22,7 +22,8 @@ from shim_client.translate.fields import (
 APP_ID_LENGTH_MAX = 63
 _NAMESPACE_CUT = 26
 _UNIQUE_ENDING = "-uniqueautogen"
-_DEFAULT_USER = "nobody"
+DEFAULT_USER = "nobody"
+"""User of a pod that names none."""
 GROUPS_MAX = 1000
 
 
@@ -118,15 +119,15 @@ def _job_key(marked: Marked) -> str:
 
 def _user(written: str | None, problems: list[str]) -> tuple[str, tuple[str, ...]]:
     if not written:
-        return _DEFAULT_USER, ()
+        return DEFAULT_USER, ()
     info = _json_object(written) or {}
     user, groups = info.get("user"), _group_names(info.get("groups", []))
     if not isinstance(user, str) or not user or groups is None:
         problems.append(
             f"annotation {labels.USER_INFO} is not "
-            f'{{"user": "..", "groups": ["..", ..]}}; the user is {_DEFAULT_USER}'
+            f'{{"user": "..", "groups": ["..", ..]}}; the user is {DEFAULT_USER}'
         )
-        return _DEFAULT_USER, ()
+        return DEFAULT_USER, ()
     return user, groups
 
 

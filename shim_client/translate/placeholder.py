@@ -71,8 +71,8 @@ def _placeholder(origin: Origin, gang: Gang, group: TaskGroup, settings: Setting
         "kind": "Pod",
         "metadata": {
             "namespace": origin.pod.namespace,
-            "labels": {**group.labels, **_labels(origin)},
-            "annotations": {**group.annotations, **_annotations(origin, gang, group)},
+            "labels": {**_free(group.labels), **_labels(origin)},
+            "annotations": {**_free(group.annotations), **_annotations(origin, gang, group)},
             "ownerReferences": [
                 {
                     "apiVersion": "v1",
@@ -86,6 +86,15 @@ def _placeholder(origin: Origin, gang: Gang, group: TaskGroup, settings: Setting
         },
         "spec": {**group.spec, **_spec(origin, group, settings)},
     }
+
+
+def _free(written: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels or annotations of a task group that its author may write.
+
+    The shim creates the pod, so an admission policy does not see that a user's text names another user or has a mark.
+    """
+    reserved = {labels.USER_INFO, *labels.OWN_ANNOTATIONS}
+    return {key: value for key, value in written.items() if key not in reserved}
 
 
 def _labels(origin: Origin) -> dict[str, str]:

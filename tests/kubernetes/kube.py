@@ -31,6 +31,7 @@ VERSIONS = {
     "SubjectAccessReview": "authorization.k8s.io/v1",
     "StorageClass": "storage.k8s.io/v1",
     "CSINode": "storage.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
 }
 """The API versions of the kinds that are not in v1."""
 

@@ -4,6 +4,7 @@ There is no controller manager, so the tests act as its service accounts, with t
 these.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -41,6 +42,8 @@ from tests.kubernetes.admission import (
     workload,
 )
 from tests.kubernetes.kube import Kube, Object, until
+from tests.kubernetes.seen import reasons
+from tests.kubernetes.stack import Stack
 
 CONTROLLERS = {
     "Deployment": ("deployment-controller", "ReplicaSet"),
@@ -52,6 +55,7 @@ CONTROLLERS = {
     "CronJob": ("cronjob-controller", "Job"),
 }
 """By kind of workload, its controller and the kind of object that this controller creates."""
+BINDING = "ValidatingAdmissionPolicyBinding"
 KUBELET = Person("system:node:none", ("system:nodes",))
 THE_SHIM = account("evenhand-shim", "evenhand")
 RULES = [
@@ -543,3 +547,54 @@ def test_each_version_of_the_api_has_the_same_policies(kube: Kube, folder: str) 
 
 def test_the_policies_are_off_by_default(kube: Kube) -> None:
     assert not any("AdmissionPolicy" in one["kind"] for one in rendered(kube, ".."))
+
+
+# The shim -------------------------------------------------------------------------------------------------------
+
+
+def test_the_shim_trusts_users_only_while_the_policy_is_there(
+    kube: Kube, namespace: str, stack: Stack, ask: Requests
+) -> None:
+    """With `service.trustUserInfo: enforced`: a pod of Alice counts as hers, then the binding goes, then it is back."""
+    assert ask.namespace
+    settings = {"service.trustUserInfo": "enforced"}
+    kube.create(objects.config_map(namespace, settings), *objects.nodes(1, namespace))
+    guards = [one for one in only_labelled(rendered(kube)) if one["kind"].startswith("Validating")]
+    [bound] = [one for one in guards if names(one) == (BINDING, "evenhand-user")]
+    kube.patch("Namespace", namespace, {"metadata": {"labels": {LABEL: "guards"}}})
+    stack.start()
+    until(lambda: "UserInfoTrusted" in on_settings(kube, namespace))
+
+    def user_of_new(name: str) -> str:
+        item = objects.pod(
+            name, namespace, annotations={USER: ALICE.info()}, labels={"applicationId": name}
+        )
+        kube.create(item)
+        until(lambda: name in users(stack))
+        return users(stack)[name]
+
+    until(lambda: user_of_new(f"p-{os.urandom(3).hex()}") == "alice")
+    kube.delete(BINDING, "evenhand-user")
+    until(lambda: "UserInfoNotTrusted" in on_settings(kube, namespace))
+    name = f"p-{os.urandom(3).hex()}"
+    assert user_of_new(name) == f"system:namespace:{namespace}"
+    assert "UserInfoNotTrusted" in reasons(kube, namespace, name)
+    with applied(kube, [bound]):
+        until(lambda: user_of_new(f"p-{os.urandom(3).hex()}") == "alice")
+
+
+def names(item: Object) -> tuple[str, str]:
+    return item["kind"], item["metadata"]["name"]
+
+
+def on_settings(kube: Kube, namespace: str) -> set[str]:
+    """Return the reasons of the events on the shim's ConfigMaps."""
+    return set(reasons(kube, namespace, "yunikorn-configs", "ConfigMap"))
+
+
+def users(stack: Stack) -> dict[str, str]:
+    """Return the user of each application of the core, by the name that its pods give the application."""
+    said = stack.evenhand("apps", "--output=json")
+    assert said.returncode == 0, said.stderr
+    found = json.loads(said.stdout)["applications"]
+    return {one["application_id"].rpartition("-")[0]: one["user"] for one in found}

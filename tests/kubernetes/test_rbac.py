@@ -36,6 +36,8 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("policy", "poddisruptionbudgets"): LOOK,
     ("storage.k8s.io", "storageclasses"): LOOK,
     ("storage.k8s.io", "csinodes"): LOOK,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): LOOK,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): LOOK,
     ("apps", "replicasets"): ("get",),
     ("apps", "statefulsets"): ("get",),
     ("batch", "jobs"): ("get",),
@@ -61,6 +63,7 @@ NEVER = (
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("rbac.authorization.k8s.io", "roles"),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
     ("certificates.k8s.io", "certificatesigningrequests"),
 )
 """Resources, among many, that the account may not even read in a namespace that is not its own."""

@@ -110,7 +110,7 @@ def answered(state: State, answer: ConfigurationAnswer) -> None:
     if answer == state.configuration_said:
         return
     state.configuration_said = answer
-    about = state.queues_file or _ref(state)
+    about = state.queues_file or reference(state)
     reason = "ConfigurationApplied" if answer.applied else "ConfigurationRefused"
     state.note(about, reason, text_of(answer), warning=not answer.applied or bool(answer.problems))
 
@@ -147,22 +147,22 @@ def _warn(state: State, unclear: str) -> None:
     if unclear:
         state.bad[_UNCLEAR] = unclear
         if unclear != known:
-            state.note(_ref(state), "SettingNotClear", unclear, warning=True)
+            state.note(reference(state), "SettingNotClear", unclear, warning=True)
 
 
 def _complain(state: State, reason: str, message: str) -> None:
     said = f"{reason}:{message}"
     if state.bad.get("ConfigMap") != said:
         state.bad["ConfigMap"] = said
-        state.note(_ref(state), reason, message, warning=True)
+        state.note(reference(state), reason, message, warning=True)
 
 
 def _source(state: State) -> str:
-    ref = _ref(state)
+    ref = reference(state)
     return f"ConfigMap {ref.namespace}/{ref.name}"
 
 
-def _ref(state: State) -> ObjectRef:
+def reference(state: State) -> ObjectRef:
     """Return the reference of the ConfigMap whose queue configuration takes precedence."""
     names = [name for name in CONFIG_MAPS if name in state.config_maps]
     group = state.settings.policy_group

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from shim_client.cluster import KubeObject, Listing, ObjectRef
 from shim_client.state_machine import application_answers, applications, nodes, pods
-from shim_client.state_machine.objects import budgets, configuration, pod_groups, storage
+from shim_client.state_machine.objects import budgets, configuration, identity, pod_groups, storage
 from shim_client.state_machine.state import State
 from shim_client.translate.applications import read_namespace
 from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.policies import GUARD
 from shim_client.translate.priority import read_priority_class
 
 
@@ -72,6 +73,8 @@ def _known(state: State, kind: str) -> list[str]:
     known: dict[str, Iterable[str]] = {
         "Pod": state.pods,
         "Node": state.nodes,
+        "ValidatingAdmissionPolicy": [GUARD] if state.guard.policy else [],
+        "ValidatingAdmissionPolicyBinding": state.guard.bindings,
         "PriorityClass": state.classes,
         "Namespace": state.namespaces,
         "PersistentVolumeClaim": state.claims,
@@ -98,24 +101,22 @@ def _remove(state: State, kind: str, gone: str) -> None:
 
 def _forget(state: State, kind: str, gone: str) -> None:
     namespace, _, name = gone.rpartition("/")
-    item = {"metadata": {"namespace": namespace, "name": name}}
-    match kind:
-        case "PriorityClass":
-            forget_class(state, item)
-        case "Namespace":
-            forget_namespace(state, item)
-        case "PodDisruptionBudget":
-            budgets.remove(state, namespace, name)
-        case "PodGroup":
-            pod_groups.forget(state, item)
-        case "PersistentVolumeClaim":
-            storage.forget_claim(state, item)
-        case "PersistentVolume":
-            storage.forget_volume(state, item)
-        case "CSINode":
-            storage.forget_limits(state, item)
-        case _:
-            storage.forget_class(state, item)
+    _FORGETTERS[kind](state, {"metadata": {"namespace": namespace, "name": name}})
+
+
+_FORGETTERS: Mapping[str, Callable[[State, KubeObject], None]] = {
+    "PriorityClass": forget_class,
+    "Namespace": forget_namespace,
+    "PodDisruptionBudget": budgets.forget,
+    "PodGroup": pod_groups.forget,
+    "PersistentVolumeClaim": storage.forget_claim,
+    "PersistentVolume": storage.forget_volume,
+    "StorageClass": storage.forget_class,
+    "CSINode": storage.forget_limits,
+    "ValidatingAdmissionPolicy": identity.forget_policy,
+    "ValidatingAdmissionPolicyBinding": identity.forget_binding,
+}
+"""The handler of a deletion, for the kinds that are neither pods, nodes nor ConfigMaps."""
 
 
 def _set_class(state: State, name: str, *, allows: bool) -> None:
