@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from shim_client.messages import ApplicationRemoval, ApplicationReport, ApplicationTags
-from shim_client.state_machine import placeholders
-from shim_client.state_machine.objects import identity
+from shim_client.state_machine import identity, placeholders
 from shim_client.state_machine.state import (
     ApplicationRecord,
     CoreSession,

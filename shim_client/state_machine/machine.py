@@ -51,8 +51,8 @@ from shim_client.state_machine.marks import notices
 from shim_client.state_machine.objects import (
     budgets,
     configuration,
-    identity,
     pod_groups,
+    policies,
     references,
     storage,
 )
@@ -245,8 +245,8 @@ _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
     "Node": (nodes.observe, nodes.forget),
     "PriorityClass": (references.observe_class, references.forget_class),
     "Namespace": (references.observe_namespace, references.forget_namespace),
-    "ValidatingAdmissionPolicy": (identity.observe_policy, identity.forget_policy),
-    "ValidatingAdmissionPolicyBinding": (identity.observe_binding, identity.forget_binding),
+    "ValidatingAdmissionPolicy": (policies.observe_policy, policies.forget_policy),
+    "ValidatingAdmissionPolicyBinding": (policies.observe_binding, policies.forget_binding),
     "PodDisruptionBudget": (budgets.observe, budgets.forget),
     "PodGroup": (pod_groups.observe, pod_groups.forget),
     "StorageClass": (storage.observe_class, storage.forget_class),
@@ -289,7 +289,7 @@ def _compare(state: State, listing: Listing) -> None:
         configuration.refresh(state)
     elif listing.kind == "PodGroup":
         pod_groups.refresh(state, listing)
-    identity.refresh(state, listing)
+    policies.refresh(state, listing)
     sessions.begin(state)
     sessions.tell_when_answered(state)
 

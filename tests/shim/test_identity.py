@@ -8,7 +8,7 @@ import pytest
 from shim_client.cluster import CreatePod, Listing, RecordEvent
 from shim_client.config import BadSettingError, Settings, settings_from
 from shim_client.messages import ApplicationReport, PodReport
-from shim_client.state_machine.objects.identity import SETTLE_MS
+from shim_client.state_machine.identity import SETTLE_MS
 from shim_client.translate import labels
 from tests.shim.objects import Item, node, pod
 from tests.shim.story import Story

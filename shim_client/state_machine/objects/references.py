@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from shim_client.cluster import KubeObject, Listing, ObjectRef
 from shim_client.state_machine import application_answers, applications, nodes, pods
-from shim_client.state_machine.objects import budgets, configuration, identity, pod_groups, storage
+from shim_client.state_machine.objects import budgets, configuration, pod_groups, policies, storage
 from shim_client.state_machine.state import State
 from shim_client.translate.applications import read_namespace
 from shim_client.translate.fields import BadObjectError, mapping
@@ -113,8 +113,8 @@ _FORGETTERS: Mapping[str, Callable[[State, KubeObject], None]] = {
     "PersistentVolume": storage.forget_volume,
     "StorageClass": storage.forget_class,
     "CSINode": storage.forget_limits,
-    "ValidatingAdmissionPolicy": identity.forget_policy,
-    "ValidatingAdmissionPolicyBinding": identity.forget_binding,
+    "ValidatingAdmissionPolicy": policies.forget_policy,
+    "ValidatingAdmissionPolicyBinding": policies.forget_binding,
 }
 """The handler of a deletion, for the kinds that are neither pods, nodes nor ConfigMaps."""
 
