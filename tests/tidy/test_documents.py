@@ -14,7 +14,7 @@ MOVING = (ROOT / "docs" / "yunikorn" / "migrate.md").read_text()
 LOCAL = (ROOT / "docs" / "local-stack.md").read_text()
 FORMS = ("TAG_", "ATTRIBUTE_")
 """Prefixes of constants for names on the wire alone, which users who move never write."""
-NOT_FOR_USERS = {"RACK", "RELEASED_FOR", "DELIVERY"}
+NOT_FOR_USERS = {"RACK", "RELEASED_FOR", "DELIVERY", "OWN_ANNOTATIONS"}
 MARKS = sorted(
     value
     for name, value in vars(labels).items()
