@@ -55,6 +55,7 @@ from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
 from server.rpc.reads import InPlace, Reads
 from server.rpc.remembering import Remembering, remembering
+from server.rpc.scraping import scrapes
 from server.rpc.secrets import LOOK_S, Secrets
 from server.rpc.sessions import Sessions
 from server.rpc.trimming import Trimming
@@ -252,7 +253,7 @@ async def _start(
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     endpoint.follow(options.follow.opened(options.listen))
     stack.push_async_exit(partial(_stop_failed, endpoint))
-    await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
+    await _metrics(options, endpoint, secrets, meters, stack)
     listening = await _listen(options, endpoint, secrets)
     stack.push_async_callback(_end, asyncio.create_task(_watch(secrets, endpoint, hangup)))
     _record(
@@ -493,21 +494,25 @@ def _refused(
 
 async def _metrics(
     options: ServeOptions,
-    refused: metrics_endpoint.Refused,
+    endpoint: Endpoint,
     secrets: Secrets,
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> None:
-    """Open the metrics endpoint, and recompute the gauges regularly where they are exported without a request."""
+    """Open the metrics endpoint, and recompute the gauges regularly where they are exported without a request.
+
+    The exporter is a thread that may hold locks at a fork, so that no copy of this process may then compute metrics.
+    """
     stack.callback(metrics.close)
+    reads = endpoint.reads
     if otlp.wanted("metrics", os.environ):
+        reads = InPlace()
         refreshing = asyncio.create_task(_refresh(metrics))
         stack.callback(refreshing.cancel)
     if options.metrics is not None:
         host, port = address("--metrics", options.metrics)
-        server = await metrics_endpoint.start(
-            host, port, metrics.text, secrets.metrics_tls(), refused
-        )
+        text, refused = scrapes(reads, metrics), partial(_refused, endpoint)
+        server = await metrics_endpoint.start(host, port, text, secrets.metrics_tls(), refused)
         stack.callback(server.close)
         bound = server.sockets[0].getsockname()[1]
         _log.info("metrics", address=f"{host}:{bound}", path="/metrics")

@@ -244,14 +244,17 @@ class Durations:
         """Yield the partition and path of each queue whose guarantee is unmet, and the instant at which this was found."""
         return self._guarantees.unmet()
 
-    def text(self) -> str:
-        """Return all histograms in Prometheus' text form. While lines are lacking, those of removed queues are freed first."""
+    def prepare(self) -> None:
+        """Count what was collected. If lines are lacking, free those of removed queues."""
         self.idle()
         full = [one for one in self.histograms if one.folded]
         if full:
             known = frozenset(_queues(self._core.state.partitions.values()))
             for one in full:
                 one.keep(known)
+
+    def text(self) -> str:
+        """Return all histograms in Prometheus' text form."""
         return "".join(one.text() for one in self.histograms)
 
 

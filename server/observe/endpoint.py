@@ -1,11 +1,11 @@
-"""The metrics endpoint: GET /metrics over plain HTTP or HTTPS, answered in the event loop between two ticks.
+"""The metrics endpoint: GET /metrics over plain HTTP or HTTPS.
 
 The endpoint is not a full web server. It has one request per connection, only this path, and small limits.
 """
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -16,6 +16,12 @@ HEAD_SECONDS_MAX: Final = 5.0
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
+class BusyError(Exception):
+    """The metrics cannot be computed now. The message says why."""
+
+
+Text = Callable[[], Awaitable[bytes]]
+"""The function that computes the metrics. It raises BusyError."""
 Refused = Callable[[ssl.SSLObject | None, str], tuple[int, str] | None]
 """The check of a request, given the connection's TLS object (None for plain HTTP) and the Authorization header.
 
@@ -26,7 +32,7 @@ The result is the HTTP status and the reason of a refusal. None admits the reque
 async def start(
     host: str,
     port: int,
-    text: Callable[[], bytes],
+    text: Text,
     tls: ssl.SSLContext | None,
     refused: Refused,
 ) -> asyncio.Server:
@@ -36,7 +42,7 @@ async def start(
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS_MAX)
             peer = writer.get_extra_info("ssl_object")
-            writer.write(_answer(head, text, lambda header: refused(peer, header)))
+            writer.write(await _answer(head, text, lambda header: refused(peer, header)))
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             # The client sent no request, or is gone. There is no answer to send.
@@ -47,8 +53,8 @@ async def start(
     return await asyncio.start_server(serve, host, port, limit=HEAD_BYTES_MAX, ssl=tls)
 
 
-def _answer(
-    head: bytes, text: Callable[[], bytes], refused: Callable[[str], tuple[int, str] | None]
+async def _answer(
+    head: bytes, text: Text, refused: Callable[[str], tuple[int, str] | None]
 ) -> bytes:
     """Return the whole response to the head of a request."""
     lines = head.split(b"\r\n")
@@ -61,7 +67,10 @@ def _answer(
     if refusal := refused(_authorization(lines[1:])):
         status, reason = refusal
         return _response(_REFUSALS[status], _TEXT, f"{reason}\n".encode())
-    body = text()
+    try:
+        body = await text()
+    except BusyError as error:
+        return _response("503 Service Unavailable", _TEXT, f"{error}\n".encode())
     return _response("200 OK", CONTENT_TYPE_LATEST, body if method == b"GET" else b"")
 
 

@@ -40,6 +40,7 @@ from server.model.records import DecisionRecord
 from server.model.reports import PartitionReport, QueueReport
 from server.model.shadow import ShadowRecord
 from server.observe.durations import Durations
+from server.observe.histograms import Histogram
 
 QUEUES_MAX: Final = 1_000
 """The largest number of queues whose usage is exported, upper levels first. A scrape need not list all queues."""
@@ -163,6 +164,11 @@ class Metrics:
                 f"evenhand.{name}", callbacks=[self._callback(name)], description=description
             )
 
+    @property
+    def histograms(self) -> Sequence[Histogram]:
+        """Return the histograms by queue."""
+        return self._durations.histograms
+
     def add(self, source: Callable[[], Iterable[tuple[str, float, Labels]]]) -> Self:
         """Add a function that yields name, value and labels of further gauges and sums in the tables below. Return the meters."""
         self._sources.append(source)
@@ -244,9 +250,13 @@ class Metrics:
         """Count what was only collected while decisions were made."""
         self._durations.idle()
 
+    def prepare(self) -> None:
+        """Count what was only collected, and free lines of removed queues. `text` may then run in a copy of this process."""
+        self._durations.prepare()
+
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text form. Call it in the event loop."""
-        self._durations.idle()
+        """Return all metrics in Prometheus' text form. Call it in the event loop, or in a copy of this process."""
+        self.prepare()
         self.refresh()
         return generate_latest(self._registry) + self._durations.text().encode()
 

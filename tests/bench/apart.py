@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from tests.bench import inprocess, jobs, preemption
+from tests.bench import inprocess, jobs, preemption, scrape
 from tests.bench.clusters import Cluster
 from tests.bench.figures import Run
 from tests.bench.players import ROOT, surroundings
@@ -25,6 +25,7 @@ _TIMEOUT_S = 1_800
 PLACING: Mapping[str, Callable[[Workload], Run]] = {
     "place": inprocess.place,
     "churn": inprocess.churn,
+    "scrape": scrape.scraped,
 }
 PREEMPTING: Mapping[str, Callable[[Cluster], list[Figure]]] = {
     "claims": preemption.claims,

@@ -94,6 +94,7 @@ def everything() -> list[Case]:
         *_placing(),
         *_growing(),
         *_churning(),
+        _scrape(Workload(1_000, 10_000, 1_000)),
         *_on_the_wire(),
         *_beside_readers(Workload(5_000, 50_000, 100)),
         *_hostile(),
@@ -111,6 +112,7 @@ def quick() -> list[Case]:
         _place(hard(40, 400, 10)),
         _grow(small, Workload(40, 400, 20), 0),
         _churn(Workload(50, 500, 10)),
+        _scrape(Workload(50, 500, 10)),
         _flood(small, 1, 0),
         _flood(hard(40, 400, 10), 100, 0),
         _ping(small),
@@ -183,6 +185,18 @@ def _churn(workload: Workload, target_ms: float = 0) -> Case:
     )
     run = partial(apart.run, "churn", workload)
     return Case(f"in process, churn: {workload.name}", metrics, run, workload)
+
+
+def _scrape(workload: Workload) -> Case:
+    """Return the case of a scrape of the metrics, with the waits of each queue, and with all lines of all histograms."""
+    metrics = (
+        Metric("scrape", "ms", basis=Basis.VALUE),
+        Metric("series", "", basis=Basis.PLAIN),
+        Metric("scrape, histograms full", "ms", basis=Basis.VALUE),
+        Metric("series, histograms full", "", basis=Basis.PLAIN),
+    )
+    run = partial(apart.run, "scrape", workload)
+    return Case(f"in process, scrape: {workload.name}", metrics, run, workload)
 
 
 # Through gRPC -------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def _standing(workload: Workload) -> Shell:
     return made
 
 
-def _filled(workload: Workload, running: Sequence[AskAdded]) -> Shell:
+def filled(workload: Workload, running: Sequence[AskAdded]) -> Shell:
     """Return the shell of a core on whose cluster all of these asks run."""
     made = _standing(workload)
     _all_placed(made, running)
@@ -61,7 +61,7 @@ def place(workload: Workload) -> Run:
 def churn(workload: Workload) -> Run:
     """Measure a full cluster on which pods end and others arrive; each batch is sent when the batch before it is placed."""
     standing = asks(workload)
-    one = _filled(workload, standing)
+    one = filled(workload, standing)
     many = min(CHURNED, workload.asks)
     rounds = min(ROUNDS, workload.asks // many)
     coming = asks(workload, first=workload.asks, count=rounds * many)

@@ -13,6 +13,7 @@ PAGE = ROOT / "docs" / "performance.md"
 PARTS: Mapping[str, tuple[str, ...]] = {
     "in process": ("in process: ",),
     "churn": ("in process, churn",),
+    "scrape": ("in process, scrape",),
     "growth": ("growth: ",),
     "gRPC": ("gRPC, ",),
     "preemption": ("in process, ",),

@@ -20,7 +20,7 @@ def test_a_full_queue_drops_and_names_what_is_missing() -> None:
     queue.put(Kind.EVENTS, 2, range(5))
     queue.why = "disk full"
     queue.put(Kind.DECISIONS, 3, range(4))
-    assert queue.lost == 9
+    assert (queue.lost, queue.gaps) == (9, 1)
     assert drained(queue) == [(Kind.EVENTS, 8)]
     queue.put(Kind.EVENTS, 4, range(2))
     gap = queue.take()
@@ -28,6 +28,9 @@ def test_a_full_queue_drops_and_names_what_is_missing() -> None:
     assert (gap.kind, gap.values) == (Kind.GAP, [Lost(2, 3, 9, "disk full")])
     assert drained(queue) == [(Kind.EVENTS, 2)]
     assert queue.picture_wanted
+    queue.put(Kind.EVENTS, 5, range(8))
+    queue.put(Kind.EVENTS, 6, range(8))
+    assert queue.gaps == 2
 
 
 def test_an_item_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
@@ -42,8 +45,9 @@ def test_a_closed_queue_keeps_nothing() -> None:
     queue.put(Kind.EVENTS, 1, range(8))
     queue.close()
     queue.put(Kind.EVENTS, 2, range(3))
+    queue.put(Kind.EVENTS, 3, range(3))
     assert drained(queue) == []
-    assert queue.lost == 3
+    assert (queue.lost, queue.gaps) == (6, 1)
 
 
 def test_the_configuration_is_told_again_after_a_reset() -> None:

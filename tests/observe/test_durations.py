@@ -135,6 +135,18 @@ def test_a_claim_shows_its_preemption_the_unmet_guarantee_and_the_lost_work() ->
     assert timed.found("evenhand_wait_seconds")["root.b", "no-node"] == (1, 17.0)
 
 
+def test_a_decision_without_effect_took_no_time_and_lost_no_work() -> None:
+    timed = Timed()
+    timed.take(created("a1", 4_000, NOW))
+    timed.take(created("b1", 2_000, NOW, "high"), after_s=30)
+    timed.take(after_s=10)
+    assert timed.value("evenhand_open_decisions", policy="guaranteed") == 1
+    timed.take(ReleaseRequested("rm", "high", "b1"), after_s=7)
+    assert timed.value("evenhand_open_decisions", policy="guaranteed") is None
+    assert timed.found("evenhand_preemption_seconds") == {}
+    assert timed.found("evenhand_lost_work_seconds") == {}
+
+
 def test_a_queue_that_uses_its_guarantee_is_not_unmet() -> None:
     timed = Timed()
     timed.take(created("b1", 2_000, NOW, "high"), created("a1", 2_000, NOW))

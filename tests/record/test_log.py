@@ -274,7 +274,7 @@ def test_what_a_full_disk_loses_is_said(file: Path, disk: Disk) -> None:
     log.close()
     assert kinds(file) == ["decided", "decided", "gap", "decided"]
     assert lines(file)[2]["facts"] == {"lines": 4, "from": START + 2, "to": START + 5}
-    assert log.lost == 4
+    assert (log.lost, log.gaps) == (4, 1)
     found = verified(file)
     assert found.fits
     assert (found.missing, found.more, found.whole) == (4, False, False)
@@ -288,3 +288,16 @@ def test_entries_that_nobody_could_make_are_said(file: Path) -> None:
     log.close()
     assert kinds(file) == ["gap", "decided"]
     assert lines(file)[0]["facts"]["lines"] == 2
+    assert log.gaps == 1
+
+
+def test_each_row_of_lost_lines_is_a_gap(file: Path) -> None:
+    log = DecisionLog(file, START)
+    for number in range(3):
+        log.miss(START)
+        log.miss(START)
+        log.add(entry(decided(number), START))
+        log.flush()
+    log.close()
+    assert kinds(file) == ["gap", "decided"] * 3
+    assert (log.lost, log.gaps) == (6, 3)
