@@ -107,6 +107,8 @@ class ServeOptions:
     """Whether decisions are sent only after their lines are safe in the decision log."""
     follow: Joining = field(default_factory=Joining)
     """The cores that this core may follow. It follows one until a manager registers here. Without any, it leads from its start."""
+    follower_acknowledges_ms: int = 0
+    """The milliseconds that decisions wait until a follower has them; 0 if they do not wait."""
     history: str = ""
     """The file or URL of the history; `off` for none. By default it is a file in ``state_dir``, if that is given."""
     history_settings: Settings = DEFAULT
@@ -249,9 +251,10 @@ async def _start(
         feed,
         replica,
         past.place if past else None,
+        options.follower_acknowledges_ms / 1000,
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
-    endpoint.follow(options.follow.opened(options.listen))
+    _follow(endpoint, options, meters)
     stack.push_async_exit(partial(_stop_failed, endpoint))
     await _metrics(options, endpoint, secrets, meters, stack)
     listening = await _listen(options, endpoint, secrets)
@@ -266,6 +269,12 @@ async def _start(
     findings += saving(options, feed, endpoint, stack)
     await _remember(past, endpoint.reads, listening, options, stack)
     return endpoint, listening
+
+
+def _follow(endpoint: Endpoint, options: ServeOptions, meters: Metrics) -> None:
+    """Let a core follow another one, if the options say so, and let it measure how its decisions wait for followers."""
+    endpoint.follow(options.follow.opened(options.listen))
+    meters.add(endpoint.gauges)
 
 
 async def _remember(

@@ -254,6 +254,16 @@ FollowTlsKey = Annotated[
         rich_help_panel=REPLICAS,
     ),
 ]
+FollowerAcknowledges = Annotated[
+    str,
+    typer.Option(
+        "--follower-acknowledges",
+        metavar="DURATION",
+        help="How long decisions of this core wait until a follower has them, such as 50ms; they do not wait when not "
+        "given. A killed core then loses no decision that left it.",
+        rich_help_panel=REPLICAS,
+    ),
+]
 FollowToken = Annotated[
     Path | None,
     typer.Option(
@@ -356,6 +366,7 @@ def serve(
     follow_tls_cert: FollowTlsCert = None,
     follow_tls_key: FollowTlsKey = None,
     follow_token: FollowToken = None,
+    follower_acknowledges: FollowerAcknowledges = "",
     cores: Cores = None,
     group: Group = "",
     moved_from: MovedFrom = None,
@@ -392,9 +403,14 @@ def serve(
         *(leaders, follow_tls_ca, follow_tls_cert, follow_tls_key, follow_token),
         *(log, log_credentials, log_tls_ca),
     )
+    if log:
+        refuse_together("--log", follower_acknowledges=follower_acknowledges)
     ages = (history_retention, history_minutes_after, history_ten_minutes_after, history_sample)
     options = ServeOptions(
         *(listen, config, metrics, access, health, *files, text, durable, joining),
+        follower_acknowledges_ms=milliseconds(follower_acknowledges)
+        if follower_acknowledges
+        else 0,
         history=history,
         history_settings=_settings(*ages)._replace(size_max=size(history_size_max)),
         assignment=None if cores is None else read_core_table(cores).assignment(group),

@@ -382,6 +382,7 @@ _SUMS: Final = {
     "followers_cut_off": "Followers that were too slow and had to join again",
     "record_gaps": "Rows of lines of a record that could not be written",
     "metric_folded": "Values that a histogram counts under the queue other",
+    "follower_waits": "Slices with decisions that were to wait for a follower, by what came of it",
     "lost_core_seconds": "Core-seconds that victims had done when their eviction was ordered",
     "lost_pod_seconds": "Seconds that victims had run when their eviction was ordered",
 }

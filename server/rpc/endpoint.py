@@ -2,7 +2,7 @@
 
 import asyncio
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -29,6 +29,7 @@ from server.record.keeper import NotKept
 from server.record.recording import Scheduler as Scheduled
 from server.replication.applying import Applier
 from server.replication.feed import Feed
+from server.rpc.acknowledged import Acknowledged
 from server.rpc.acknowledging import Acknowledgements
 from server.rpc.configuration_reading import Readings
 from server.rpc.errors import unexpected
@@ -51,6 +52,7 @@ from server.rpc.handing_over import HandingOver
 from server.rpc.handlers import handlers
 from server.rpc.identity import Identities
 from server.rpc.interceptor import Guard
+from server.rpc.level import Gauge
 from server.rpc.level import services as standing
 from server.rpc.limits import MESSAGE_BYTES_MAX
 from server.rpc.min_position import MinPosition
@@ -126,6 +128,8 @@ class Setting:
     replica: Replica = field(default_factory=Replica)
     history: Address | None = None
     """The address of the history's database, None if the core keeps no history."""
+    acknowledged_s: float = 0.0
+    """The seconds that decisions wait until a follower has them; 0 if they do not wait."""
 
 
 class End(enum.Enum):
@@ -164,8 +168,10 @@ class Endpoint:
         if setting.holding is not None:
             self.pump.before_leaving = setting.holding.before_leaving
             setting.holding.tell = self._hold
-        asked = Acknowledgements(feed)
-        self._handing = HandingOver(setting.replica, feed, self.pump, sessions, asked)
+        self._handing = HandingOver(
+            setting.replica, feed, self.pump, sessions, Acknowledgements(feed)
+        )
+        self._acknowledged = self._waiting(setting.acknowledged_s)
         self.reads = setting.reads
         """The reads of this core, in copies of the process if it can be forked."""
         self._guard = Guard(setting.identities, setting.called, self.pump.now)
@@ -182,6 +188,14 @@ class Endpoint:
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         self._probed: grpc.aio.Server | None = None
         self._add_services(core, feed, setting)
+
+    def _waiting(self, seconds: float) -> Acknowledged | None:
+        """Let decisions wait for a follower, if they are to, and return what waits."""
+        if not seconds:
+            return None
+        wait = Acknowledged(self.feed, self._handing.acknowledgements, seconds)
+        self.pump.before_leaving = _in_turn(self.pump.before_leaving, wait.before_leaving)
+        return wait
 
     def follow(self, joining: Opened) -> None:
         """Let `run` begin by following a leader, unless this core leads already.
@@ -300,6 +314,10 @@ class Endpoint:
         """Put the identities in force and return how many open calls end because of that."""
         return self._guard.renew(identities)
 
+    def gauges(self) -> Iterable[Gauge]:
+        """Return the metrics of decisions that wait for followers, none if they do not wait."""
+        return () if self._acknowledged is None else self._acknowledged.gauges()
+
     def _hold(self, held: bool) -> None:  # noqa: FBT001
         """Report to probes whether decisions are sent. A core that holds decisions back serves no shim, but it still answers reads."""
         if not self._guard.draining:
@@ -337,11 +355,26 @@ class Endpoint:
 
     async def stop(self) -> None:
         """Close the ports. Otherwise the server logs a warning about the closed event loop when Python frees it."""
+        if self._acknowledged is not None:
+            self._acknowledged.close()
         await self._server.stop(LAST_WORDS_S)
         self.reads.close()
         await self.readings.close()
         if self._probed is not None:
             await self._probed.stop(0)
+
+
+def _in_turn(
+    first: Callable[[], Awaitable[None]] | None, second: Callable[[], Awaitable[None]]
+) -> Callable[[], Awaitable[None]]:
+    """Return the function that waits for both, one after the other."""
+
+    async def wait() -> None:
+        if first is not None:
+            await first()
+        await second()
+
+    return wait
 
 
 def _way(followed: Followed, feed: Feed, reads: Reads, joining: Opened) -> Way:

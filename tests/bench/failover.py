@@ -135,11 +135,14 @@ async def _at_work(cluster: EmbeddedCluster, cores: Cores) -> AsyncIterator[Shim
         await asyncio.wait({work})
 
 
-async def measure(nodes: int, pods: int, runs: int, cases: list[str]) -> list[Figure]:
+async def measure(
+    nodes: int, pods: int, runs: int, cases: list[str], acknowledges: str = ""
+) -> list[Figure]:
     """Measure each case so many times."""
     life = Life(EmbeddedCluster(wall_clock()), pods)
     life.begin(nodes)
-    async with two_cores(surroundings()) as cores, _at_work(life.cluster, cores) as shim:
+    options = ("--follower-acknowledges", acknowledges) if acknowledges else ()
+    async with two_cores(surroundings(), *options) as cores, _at_work(life.cluster, cores) as shim:
         living = asyncio.create_task(life.live())
         found = [await _case(one, runs, cores, life, shim) for one in cases]
         living.cancel()
@@ -179,18 +182,19 @@ def table(found: list[Figure], nodes: int, pods: int) -> Table:
     return made
 
 
-def main(
+def main(  # noqa: PLR0913, PLR0917 - the options of a command
     runs: Annotated[int, typer.Option(help="Runs of each case.", min=1)] = 50,
     nodes: Annotated[int, typer.Option(help="Nodes of the cluster.")] = 5_000,
     pods: Annotated[int, typer.Option(help="Pods that run.")] = 50_000,
     case: Annotated[list[str] | None, typer.Option(help="Cases, by default all.")] = None,
+    acknowledges: Annotated[str, typer.Option(help="Let decisions wait for a follower.")] = "",
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
         ".bench/failover.json"
     ),
 ) -> None:
     """Measure how long nothing is placed when the core that leads ends."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    found = asyncio.run(measure(nodes, pods, runs, case or list(CASES)))
+    found = asyncio.run(measure(nodes, pods, runs, case or list(CASES), acknowledges))
     Console(width=100).print(table(found, nodes, pods))
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")

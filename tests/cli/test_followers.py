@@ -46,6 +46,10 @@ def look_at_metrics(folder: Path) -> None:
     assert follows['evenhand_replica_state{state="follower"}'] == 1
     assert follows["evenhand_replica_lag_inputs"] == 0
     assert follows["evenhand_replica_joins_total"] == 1
+    outcomes = ("acknowledged", "late", "alone")
+    waits = [f'evenhand_follower_waits_total{{outcome="{one}"}}' for one in outcomes]
+    assert sum(leads[one] for one in waits) >= 1
+    assert not set(waits) & set(follows)
 
 
 def look_at_positions(leader: str, follower: str) -> None:
@@ -60,7 +64,8 @@ def look_at_positions(leader: str, follower: str) -> None:
 
 def test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same(tmp_path: Path) -> None:
     scraped = ("--metrics", "127.0.0.1:0")
-    with running([*ANY, *scraped], tmp_path / "a.log") as leader:
+    waits = ("--follower-acknowledges", "2s")
+    with running([*ANY, *scraped, *waits], tmp_path / "a.log") as leader:
         first = address_of(leader, tmp_path / "a.log")
         with (
             running([*ANY, *scraped, "--follow", first], tmp_path / "b.log") as follower,
@@ -227,22 +232,25 @@ def test_a_core_hands_over_to_a_follower_and_back(tmp_path: Path) -> None:
     ):
         address_of(one, tmp_path / "a.log")
         address_of(other, tmp_path / "b.log")
-        until(lambda: is_level(second) and len(decisions(second)) == 8)
-        await_counts(second, allocations=16, waiting_asks=2)
-        known = decisions(first)
+        until(lambda: is_level(first) or is_level(second))
+        leader, follower = (second, first) if is_level(first) else (first, second)
+        until(lambda: len(decisions(follower)) == 8)
+        await_counts(follower, allocations=16, waiting_asks=2)
+        until(lambda: is_level(follower))
+        known = decisions(leader)
         refused = evenhand("replication", "hand-over", *both, "--to", "core-9")
         assert (refused.code, refused.out) == (1, "")
-        assert f"no follower has the name 'core-9'; there are: {second}" in refused.err
-        done = evenhand("replication", "hand-over", *both, "--to", second, "-o", "json").value()
-        assert done["follower"] == second
-        until(lambda: is_level(first))
-        assert replication("--core", second)["state"] == "leader"
-        assert decisions(second) == known
-        until(lambda: bool(replication("--core", second)["streams"]))
+        assert f"no follower has the name 'core-9'; there are: {follower}" in refused.err
+        done = evenhand("replication", "hand-over", *both, "--to", follower, "-o", "json").value()
+        assert done["follower"] == follower
+        until(lambda: is_level(leader))
+        assert replication("--core", follower)["state"] == "leader"
+        assert decisions(follower) == known
+        until(lambda: bool(replication("--core", follower)["streams"]))
         back = evenhand("replication", "hand-over", *both)
-        assert (back.code, back.out.partition(" at ")[0]) == (0, f"handed over to {first}")
-        until(lambda: is_level(second))
-        assert decisions(first) == known
+        assert (back.code, back.out.partition(" at ")[0]) == (0, f"handed over to {leader}")
+        until(lambda: is_level(follower))
+        assert decisions(leader) == known
 
 
 def test_what_only_a_hand_over_needs_is_refused_otherwise(tmp_path: Path) -> None:

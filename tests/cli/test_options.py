@@ -254,6 +254,8 @@ NAMED: dict[str, dict[str, str]] = {
         "--follow-tls-ca": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-cert": FOLLOWED + "test_a_follower_needs_its_role",
         "--follow-tls-key": FOLLOWED + "test_a_follower_needs_its_role",
+        "--follower-acknowledges": FOLLOWED
+        + "test_a_follower_shows_what_its_leader_decided_and_would_decide_the_same",
         "--follow-token": FOLLOWED + "test_a_follower_needs_its_role",
         "--cores": SPREAD + "test_each_core_has_its_partition_and_one_goes_on_without_the_other",
         "--moved-from": SPREAD

@@ -17,11 +17,15 @@ HAND_OVER_S: Final = 60.0
 
 
 class Cores:
-    """The two cores, by the numbers 0 and 1. With an environment their processes have that one, else this process's."""
+    """The two cores, by the numbers 0 and 1. With an environment their processes have that one, else this process's.
 
-    def __init__(self, environment: dict[str, str] | None = None) -> None:
+    ``options`` are further options of `evenhand serve`.
+    """
+
+    def __init__(self, environment: dict[str, str] | None = None, *options: str) -> None:
         self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         self._environment = environment
+        self._options = options
         self._running: dict[int, asyncio.subprocess.Process] = {}
 
     async def start(self, number: int) -> None:
@@ -29,6 +33,7 @@ class Cores:
         own, other = self.addresses[number], self.addresses[1 - number]
         self._running[number] = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "evenhand_cli", "serve", "--listen", own, "--follow", other),
+            *self._options,
             cwd=ROOT,
             env=self._environment,
             stdout=asyncio.subprocess.DEVNULL,
@@ -84,9 +89,11 @@ class Cores:
 
 
 @asynccontextmanager
-async def two_cores(environment: dict[str, str] | None = None) -> AsyncIterator[Cores]:
+async def two_cores(
+    environment: dict[str, str] | None = None, *options: str
+) -> AsyncIterator[Cores]:
     """Hold two cores, which may not be ready yet."""
-    found = Cores(environment)
+    found = Cores(environment, *options)
     try:
         for number in (0, 1):
             await found.start(number)

@@ -1,0 +1,59 @@
+"""The waiting of decisions until a follower has them: `evenhand serve --follower-acknowledges` (design 7.8).
+
+The decisions of a slice (`server.rpc.pump`) are sent when a follower has acknowledged the slice. A follower that takes too long is
+not waited for again until it has caught up, so that a slow follower delays decisions once and not at every slice.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+from server.replication.feed import Feed, Follower
+from server.rpc.acknowledging import Acknowledgements
+from server.rpc.level import Gauge
+
+
+class Acknowledged:
+    """The object whose `before_leaving` the pump awaits before decisions are sent."""
+
+    def __init__(self, feed: Feed, acknowledgements: Acknowledgements, seconds: float) -> None:
+        """Wait at most ``seconds`` for each slice. Followers are asked to acknowledge until `close` is called."""
+        self._feed = feed
+        self._acknowledgements = acknowledgements
+        self._seconds = seconds
+        self._decided = feed.decided
+        self._before = 0
+        self.slices = dict.fromkeys(("acknowledged", "late", "alone"), 0)
+        """The number of slices with decisions by what was known when they were sent: a follower had the slice; none had it in time;
+        or no follower was level."""
+        self._asking = ExitStack()
+        self._asking.enter_context(acknowledgements.asking())
+
+    def close(self) -> None:
+        """Ask followers for nothing any longer."""
+        self._asking.close()
+
+    async def before_leaving(self) -> None:
+        """Wait until a follower that was level before this slice has got it, or until the time is up.
+
+        A slice without decisions does not wait.
+        """
+        position, before = self._feed.position, self._before
+        self._before = position
+        if self._feed.decided == self._decided:
+            return
+        self._decided = self._feed.decided
+
+        def level() -> Sequence[Follower]:
+            followers = self._feed.followers
+            return [one for one in followers if one.process and one.acknowledged >= before]
+
+        if not level():
+            self.slices["alone"] += 1
+            return
+        found = await self._acknowledgements.reached(level, position, self._seconds)
+        self.slices["late" if found is None else "acknowledged"] += 1
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yield the number of slices with decisions, by what was known when they were sent."""
+        for outcome, count in self.slices.items():
+            yield "follower_waits", count, {"outcome": outcome}
