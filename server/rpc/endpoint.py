@@ -168,7 +168,7 @@ class Endpoint:
         if setting.holding is not None:
             self.pump.before_leaving = setting.holding.before_leaving
             setting.holding.tell = self._hold
-        self._handing = HandingOver(
+        self.handing = HandingOver(
             setting.replica, feed, self.pump, sessions, Acknowledgements(feed)
         )
         self._acknowledged = self._waiting(setting.acknowledged_s)
@@ -193,7 +193,7 @@ class Endpoint:
         """Let decisions wait for a follower, if they are to, and return what waits."""
         if not seconds:
             return None
-        wait = Acknowledged(self.feed, self._handing.acknowledgements, seconds)
+        wait = Acknowledged(self.feed, self.handing.acknowledgements, seconds)
         self.pump.before_leaving = _in_turn(self.pump.before_leaving, wait.before_leaving)
         return wait
 
@@ -209,7 +209,7 @@ class Endpoint:
             )
             way = _way(followed, self.feed, self.reads, joining)
             self._following = Following(self.replica, self.feed, self.pump, way)
-            self._handing.may_follow = True
+            self.handing.may_follow = True
             self._servicer.lead = self._following.stop
             self._servicer.reach = followed.reach
 
@@ -241,7 +241,7 @@ class Endpoint:
                 self.replica.leads.set()
                 following.watch(self.sessions.fail)
             await self.pump.run()
-            while await self._handing.leads_on():
+            while await self.handing.leads_on():
                 await self.pump.run()
             await following.unwatch()
             self.sessions.presence.forget_all()
@@ -270,7 +270,7 @@ class Endpoint:
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),
-            ReplicationService(feed, self.pump, self.reads, setting.replica, self._handing),
+            ReplicationService(feed, self.pump, self.reads, setting.replica, self.handing),
             _history(self.pump, setting.history),
         ]
         found = [
@@ -330,7 +330,7 @@ class Endpoint:
         """
         self._health.finish()
         self._guard.draining = True
-        with self._handing.acknowledgements.asking():  # keeps the streams of followers open
+        with self.handing.acknowledgements.asking():  # keeps the streams of followers open
             self.pump.stop()
             if self._following is not None:
                 self._following.stop()
@@ -340,7 +340,7 @@ class Endpoint:
                 # sent.
                 pump.cancel()
                 await asyncio.wait({pump})
-            farewell = await self._handing.last_words()
+            farewell = await self.handing.last_words()
         self.sessions.finish(farewell)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.gone.wait(), grace)

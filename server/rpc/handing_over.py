@@ -141,6 +141,8 @@ class HandingOver:
             request.fail(failure)
             return False
         follower = await self._reached(lambda: [request.follower], REST_S)
+        if request.result.cancelled():
+            return True  # The caller has gone, and would not learn where the managers are.
         if self._pump.stopping or follower is None:
             why = f"follower {request.follower.name} did not get the rest of the input in time: this core leads on"
             request.fail(draining() if self._pump.stopping else _refused(why))

@@ -121,7 +121,7 @@ class Pump:
         self._inbox: deque[_Mail] = deque()
         self._waiting = self._asking = 0
         self._more = self._flooded = self._coming = False
-        self.stopping = self._resting = False
+        self.stopping = self.resting = False
         self.ended = False
         """Whether the pump was stopped and has taken everything that was in the inbox."""
         self._awake = asyncio.Event()
@@ -215,7 +215,7 @@ class Pump:
 
     def rest(self) -> None:
         """End `run` when the current slice is over and the inbox is empty. `run` may be called again."""
-        self._resting = True
+        self.resting = True
         self._awake.set()
         self._enough.set()
 
@@ -230,8 +230,8 @@ class Pump:
 
     async def run(self) -> None:
         """Run until `stop` or `rest` is called. An exception of the core ends `run`. The core must not be used afterwards."""
-        self._resting = False
-        while not (self.stopping or self._resting):
+        self.resting = False
+        while not (self.stopping or self.resting):
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
             await self._gather()

@@ -19,7 +19,7 @@ from server.rpc.following import State
 from shim_client.core_client.refusals import Refusal, refusal_in, refusal_of
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, Served, asks, refusal, serving, until
-from tests.rpc.test_following import in_state, level, replication, same
+from tests.rpc.test_following import eventually, in_state, level, replication, same
 from tests.rpc.test_following import pair as cores
 from tests.rpc.test_resuming import Line, Manager, counts, manager, placed, resume
 
@@ -248,6 +248,38 @@ async def test_a_leader_whose_follower_is_lost_while_it_stands_still_leads_on(
         await placed(found.allocations, "a")
         await same(first, second)
         silent.cancel()
+
+
+async def test_a_third_core_follows_the_core_that_leads_after_a_hand_over() -> None:
+    async with cores() as (first, second):
+        found = await at_work(first, second)
+        leaders = tuple(f"127.0.0.1:{one.port}" for one in (first, second))
+        async with serving(leaders=leaders) as third:
+            await in_state(third, State.FOLLOWER)
+            await hand_over(first, f"core-{(await replication(second)).process}")
+            await end_of(found.allocations)
+            await resume(second, found.offer())
+            stream = Line(await second.open("UpdateAllocation"), 0, found.allocations.received)
+            await placed(stream, "a")
+
+            async def both_follow() -> bool:
+                return len((await replication(second)).followers) == 2
+
+            await eventually(both_follow)
+            await same(second, third)
+
+
+async def test_a_hand_over_that_nobody_waits_for_any_longer_is_not_done() -> None:
+    async with cores() as (first, second):
+        found = await at_work(first, second)
+        handing, pump = first.endpoint.handing, first.endpoint.pump
+        asked = asyncio.create_task(handing.hand_over(""))
+        await until(lambda: pump.resting)
+        asked.cancel()
+        await asyncio.wait({asked})
+        await placed(found.allocations, "a")
+        assert (await replication(first)).state == State.LEADER
+        await same(first, second)
 
 
 async def test_a_leader_that_ends_in_order_names_the_follower_that_has_everything() -> None:

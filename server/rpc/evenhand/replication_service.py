@@ -77,7 +77,7 @@ class ReplicationService:
     ) -> AsyncIterator[pb.FollowResponse]:
         """Yield slices until the pump has ended and everything was sent, so that a follower of a core that ends misses nothing.
 
-        As long as acknowledgements are asked for, the stream stays open.
+        As long as acknowledgements are asked for, the stream stays open. A core that no longer leads ends it.
         """
         asked = self._acknowledgements
         while not self._pump.ended or follower.is_waiting or asked.is_asked:
@@ -90,6 +90,8 @@ class ReplicationService:
                 found = _slice(one, self._feed.position)
                 found.acknowledge = asked.is_asked
                 yield pb.FollowResponse(slice=found)
+            if not taken and (failure := self._replica.not_leader("follow this core")):
+                raise failure
             if not taken:
                 alive = pb.Alive(
                     position=self._feed.position,
