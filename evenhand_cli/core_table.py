@@ -1,5 +1,6 @@
 """The table of cores: which group of cores decides for which partitions, and where its cores listen (design 7.6).
 
+    revision: 4
     cores:
     - {name: a, addresses: [core-1:50051, core-2:50051], partitions: [default]}
     - {name: b, addresses: [core-3:50051], partitions: [gpu]}
@@ -35,6 +36,7 @@ class _Row(BaseModel):
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    revision: int = Field(default=0, ge=0, lt=1 << 53, strict=True)
     cores: list[_Row] = Field(min_length=1, max_length=GROUPS_MAX)
 
 
@@ -52,6 +54,8 @@ class CoreTable(NamedTuple):
     """The groups of cores, in the order of the table."""
 
     groups: tuple[CoreGroup, ...]
+    revision: int = 0
+    """The number that is raised at each change, so that nothing with an older table decides."""
 
     @property
     def owners(self) -> dict[str, str]:
@@ -73,7 +77,7 @@ class CoreTable(NamedTuple):
                 where="--group",
                 advice=f"name the group of this core, one of: {known}",
             )
-        return Assignment(group, self.owners, names[0])
+        return Assignment(group, self.owners, names[0], self.revision)
 
 
 def read_core_table(file: Path) -> CoreTable:
@@ -94,7 +98,7 @@ def read_core_table(file: Path) -> CoreTable:
     _check_once(file, "group", [one.name for one in groups])
     _check_once(file, "partition", [each for one in groups for each in one.partitions])
     _check_once(file, "address", [each for one in table.cores for each in one.addresses])
-    return CoreTable(groups)
+    return CoreTable(groups, table.revision)
 
 
 def _check_once(file: Path, kind: str, names: list[str]) -> None:

@@ -150,7 +150,10 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
     groups = groups_of(cores)
     connections = {
         one.name: Connection(
-            one.addresses, registration, wait=wait, session_name=lambda: uuid.uuid4().hex
+            one.addresses,
+            replace(registration, table_revision=one.revision),
+            wait=wait,
+            session_name=lambda: uuid.uuid4().hex,
         )
         for one in groups
     }

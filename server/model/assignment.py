@@ -14,6 +14,8 @@ class Assignment(NamedTuple):
     """The group of this core."""
     owners: Mapping[str, str]
     rest: str
+    revision: int = 0
+    """The revision of the table. Cores and shims with different revisions refuse each other."""
 
     def owner(self, partition: str) -> str:
         """Return the group that decides for a partition."""

@@ -19,6 +19,7 @@ from server.rpc.access import BadOptionError
 from server.rpc.errors import CallError
 from server.rpc.reads import Question, Reads
 from server.rpc.roles import LOCAL_OPERATOR
+from server.rpc.table_revision import revision_of
 
 _log = structlog.get_logger(__name__)
 
@@ -30,7 +31,8 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
     """Give the core the state that an earlier run saved, and return whether there is one that can be used.
 
     If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that state. The
-    core decides for the partitions for which it was started, whatever those of the earlier run were.
+    core decides for the partitions for which it was started, whatever those of the earlier run were. Raise BadOptionError if the
+    earlier run had a newer table of cores.
     """
     found = saved.read(path)
     if found.why_not:
@@ -38,6 +40,11 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
     if found.core is None or found.header is None:
         return False
     source, assignment = core.state.revision.source, core.state.assignment
+    known, given = (revision_of(one) for one in (found.core.state.assignment, assignment))
+    if given < known:
+        raise BadOptionError(
+            f"--cores: the table has revision {given}, and this core had revision {known}: give it the newer table"
+        )
     feed.adopt(found.core, found.header)
     state = core.state
     is_moved, state.assignment = state.assignment != assignment, assignment

@@ -24,6 +24,7 @@ from server.model.events import ManagerForgotten, ManagerRegistered, ManagerWipe
 from server.model.parts import Parts
 from server.model.quota import Configuration
 from server.model.reasons import Code
+from server.rpc import table_revision
 from server.rpc.configuration_reading import Readings
 from server.rpc.epochs import check_stream, refused, stream_epoch
 from server.rpc.errors import invalid, malformed
@@ -120,7 +121,7 @@ class Scheduler:
         }
 
     async def register(
-        self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
+        self, request: si_pb2.RegisterResourceManagerRequest, context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Register a manager. Raise CallError for a registration that is refused.
 
@@ -132,6 +133,7 @@ class Scheduler:
         later registrations.)
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
+        table_revision.check(self._core.state.assignment, context)
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
         try:
             resumed = await self._resume(request)

@@ -70,6 +70,8 @@ core, a thread of gRPC answers pings, so that a core with a long decision is not
 HEALTH_SECONDS_MAX = 1.0
 """Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
 SERVICE = "si.v1.Scheduler"
+TABLE_KEY = "evenhand-table-revision"
+"""The name of the revision of the table of cores in the metadata of registrations (design 7.6)."""
 LEADER = "leader"
 """The name in the health service of a core that serves while the core leads."""
 PROCESS = "process."
@@ -149,6 +151,8 @@ class Registration:
 
     This holds for the first session only.
     """
+    table_revision: int = 0
+    """The revision of the table of cores, 0 without one (design 7.6)."""
 
     def message(
         self, epoch: int = 0, session: str = "", resume: si_pb2.SessionResume | None = None
@@ -509,9 +513,12 @@ class Connection:
     async def _register(
         self, core: _Core, request: si_pb2.RegisterResourceManagerRequest, *, wait: bool
     ) -> si_pb2.RegisterResourceManagerResponse:
+        metadata = core.address.metadata()
+        if revision := self._registration.table_revision:
+            metadata = Metadata(*metadata, (TABLE_KEY, str(revision)))
         answer = await core.stub.RegisterResourceManager(
             request,
-            metadata=core.address.metadata(),
+            metadata=metadata,
             timeout=REGISTER_SECONDS_MAX,
             wait_for_ready=wait,
         )

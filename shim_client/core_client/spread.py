@@ -18,6 +18,8 @@ class CoreGroup:
     name: str
     addresses: tuple[CoreAddress, ...]
     partitions: tuple[str, ...] = ()
+    revision: int = 0
+    """The revision of the table of groups. A core with another one refuses the shim."""
 
 
 Cores = CoreAddress | Sequence[CoreAddress | CoreGroup]

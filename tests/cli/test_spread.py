@@ -40,10 +40,12 @@ def cluster(folder: Path) -> Path:
     return write(folder, [*machines, web, train], QUEUES)
 
 
-def table(path: Path, a: str = NOWHERE, b: str = "127.0.0.1:2", owned: str = "gpu") -> Path:
+def table(
+    path: Path, a: str = NOWHERE, b: str = "127.0.0.1:2", owned: str = "gpu", *, revision: int = 0
+) -> Path:
     """Write a table with two groups; `owned` is the partition of the second one."""
     path.write_text(
-        f"cores:\n- {{name: a, addresses: ['{a}'], partitions: [default]}}\n"
+        f"revision: {revision}\ncores:\n- {{name: a, addresses: ['{a}'], partitions: [default]}}\n"
         f"- {{name: b, addresses: ['{b}'], partitions: [{owned}]}}\n"
     )
     return path
@@ -223,8 +225,8 @@ def test_a_server_name_needs_tls_at_several_groups_too(tmp_path: Path) -> None:
 def test_a_partition_moves_when_the_table_is_changed_and_all_are_restarted(tmp_path: Path) -> None:
     joins = ["shim", "--cluster", str(cluster(tmp_path / "cluster"))]
     ran = []
-    for owned, expected, code in (("gpu", [3, 2], 1), ("nothing", [5, 0], 0)):
-        serving = table(tmp_path / "serving.yaml", owned=owned)
+    for revision, owned, expected, code in ((1, "gpu", [3, 2], 1), (2, "nothing", [5, 0], 0)):
+        serving = table(tmp_path / "serving.yaml", owned=owned, revision=revision)
         with ExitStack() as stack:
             addresses = []
             for name in "ab":
@@ -235,7 +237,9 @@ def test_a_partition_moves_when_the_table_is_changed_and_all_are_restarted(tmp_p
                     spread += ["--moved-from", str(tmp_path / "b" / saved.NAME)]
                 core = stack.enter_context(running(["serve", "--listen", ANY, *spread], log))
                 addresses.append(address_of(core, log))
-            cores = table(tmp_path / "cores.yaml", addresses[0], addresses[1], owned)
+            cores = table(
+                tmp_path / "cores.yaml", addresses[0], addresses[1], owned, revision=revision
+            )
             more = ["--cores", str(cores), "--state", str(tmp_path / "state")]
             stack.enter_context(running([*joins, *more], tmp_path / f"{owned}-shim.log"))
             until(partial(has, addresses, expected))
@@ -244,6 +248,10 @@ def test_a_partition_moves_when_the_table_is_changed_and_all_are_restarted(tmp_p
             assert asked.code == code
     assert len(ran[0]) == 5
     assert ran[0] == ran[1]
+    old = ["--cores", str(table(tmp_path / "old.yaml", revision=1)), "--group", "b"]
+    refused = evenhand("serve", "--listen", ANY, *old, "--state-dir", str(tmp_path / "b"))
+    assert refused.code == 2
+    assert "the table has revision 1, and this core had revision 2" in refused.err
 
 
 def has(addresses: Sequence[str], expected: list[int]) -> bool:
@@ -270,6 +278,7 @@ def test_wrong_groups_and_tables_are_refused(tmp_path: Path) -> None:
     bad.write_text("cores: [{name: a, addresses: [x:1], partitions: [p, p]}]\n")
     none = tmp_path / "none.yaml"
     none.write_text("groups: []\n")
+    below = table(tmp_path / "below.yaml", revision=-1)
     for options, says in (
         (["--moved-from", "/nowhere/state"], "--moved-from has no effect without --cores"),
         (
@@ -281,6 +290,7 @@ def test_wrong_groups_and_tables_are_refused(tmp_path: Path) -> None:
         (["--group", "a"], "--group has no effect without --cores"),
         (["--cores", str(bad), "--group", "a"], "partition `p` is named more than once"),
         (["--cores", str(none), "--group", "a"], "cores: Field required"),
+        (["--cores", str(below), "--group", "a"], "revision: Input should be greater than"),
         (["--cores", "/nowhere/cores.yaml", "--group", "a"], "cannot read /nowhere/cores.yaml"),
     ):
         ended = evenhand("serve", *options)

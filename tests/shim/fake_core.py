@@ -17,6 +17,8 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
 
     def __init__(self) -> None:
         self.registrations: list[si_pb2.RegisterResourceManagerRequest] = []
+        self.registered_with: list[dict[str, str]] = []
+        """The metadata of each registration."""
         self.messages: list[Any] = []
         self.place_on = ""
         """The node on which every ask is placed after the sync; empty: asks are not placed."""
@@ -84,6 +86,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, status.message, details)
         self.open_elsewhere.append(sum(one.open_streams for one in self.others if one is not self))
         self.registrations.append(request)
+        self.registered_with.append(dict(context.invocation_metadata()))
         self.asks.clear()
         self.allocations.clear()
         return si_pb2.RegisterResourceManagerResponse()

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from server.rpc.errors import handed_over
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
 from shim_client.core_client.connection import CoreAddress, CoreRefusedError, NoCoreError
+from shim_client.core_client.spread import CoreGroup
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.shim import Shim
 from si.v1 import si_pb2
@@ -69,6 +71,25 @@ async def test_the_first_core_that_serves_is_used(
     async with running(cluster, free_port(), one.port, two.port):
         await until(lambda: one.synced == 1)
     assert (len(one.registrations), len(two.registrations)) == (1, 0)
+
+
+async def test_a_shim_names_the_revision_of_its_table_when_it_registers(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore]
+) -> None:
+    for revision, core in zip((7, 0), cores, strict=True):
+        group = CoreGroup("a", (CoreAddress(f"127.0.0.1:{core.port}"),), ("default",), revision)
+        shim = make_shim(cluster, [group], SETTINGS)
+        task = asyncio.create_task(run_shim(shim, cluster))
+        await until(partial(_is_synced, core))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    with_it, without = (one.registered_with[0] for one in cores)
+    assert with_it["evenhand-table-revision"] == "7"
+    assert "evenhand-table-revision" not in without
+
+
+def _is_synced(core: FakeCore) -> bool:
+    return core.synced == 1
 
 
 async def test_a_core_that_leads_already_is_used_before_the_first_of_the_list(

@@ -1,0 +1,84 @@
+"""The fence of the table of cores: cores and shims with different revisions refuse each other (design 7.6)."""
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from server.core.core import Core
+from server.model.assignment import Assignment
+from server.model.revisions import Beginning, Revision
+from server.replication import saved
+from server.replication.feed import Feed
+from server.rpc.access import BadOptionError
+from server.rpc.following import State
+from server.rpc.saving import restore
+from server.rpc.table_revision import METADATA_KEY
+from shim_client.core_client.connection import TABLE_KEY
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import RM, Served, refusal, serving
+from tests.rpc.test_following import following, level, replication
+
+OTHER = (grpc.StatusCode.FAILED_PRECONDITION, "OTHER_TABLE")
+
+
+def core(revision: int) -> Core:
+    """Return a core of group `a` with a table of this revision."""
+    return Core(None, Beginning(Revision(), assignment=Assignment("a", {}, "a", revision)))
+
+
+def registration(served: Served, *revisions: str) -> Any:
+    """Register with these revisions in the metadata."""
+    metadata = [(METADATA_KEY, one) for one in revisions]
+    request = si.RegisterResourceManagerRequest(rmID=RM)
+    return served.stub.RegisterResourceManager(request, metadata=metadata)
+
+
+async def test_a_core_accepts_only_shims_with_its_own_revision() -> None:
+    async with serving(core=core(3)) as served:
+        for others in (["2"], ["4"], [], [""], ["-3"], ["3" * 19]):
+            assert (await refusal(registration(served, *others)))[:2] == OTHER
+            assert not served.core.managers
+        await registration(served, "3")
+        assert list(served.core.managers) == [RM]
+
+
+async def test_a_core_without_a_revision_accepts_shims_without_one() -> None:
+    for made in (Core(), core(0)):
+        async with serving(core=made) as served:
+            assert (await refusal(registration(served, "1")))[:2] == OTHER
+            await registration(served)
+
+
+async def test_a_shim_with_another_revision_makes_no_follower_the_leader() -> None:
+    async with serving(core=core(3)) as leader:
+        await registration(leader, "3")
+        async with following(leader) as follower:
+            await level(leader, follower)
+            assert (await refusal(registration(follower, "2")))[:2] == OTHER
+            assert (await replication(follower)).state == State.FOLLOWER
+            await registration(follower, "3")
+            assert (await replication(follower)).state == State.LEADER
+
+
+def test_both_sides_name_the_revision_alike() -> None:
+    assert METADATA_KEY == TABLE_KEY
+
+
+@pytest.mark.parametrize(("given", "is_refused"), [(4, True), (5, False), (6, False)])
+def test_a_core_that_comes_back_with_an_older_table_does_not_start(
+    tmp_path: Path,
+    given: int,
+    is_refused: bool,  # noqa: FBT001
+) -> None:
+    path = tmp_path / saved.NAME
+    saved.write(path, Feed(core(5), "v").checkpoint())
+    again = core(given)
+    if is_refused:
+        with pytest.raises(BadOptionError, match="has revision 4, and this core had revision 5"):
+            restore(path, Feed(again, "v"), again, None)
+        return
+    assert restore(path, Feed(again, "v"), again, None)
+    assert again.state.assignment is not None
+    assert again.state.assignment.revision == given
