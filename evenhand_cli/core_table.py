@@ -1,9 +1,8 @@
 """The table of cores: which group of cores decides for which partitions, and where its cores listen (design 7.6).
 
-    revision: 4
     cores:
-    - {name: a, addresses: [core-1:50051, core-2:50051], partitions: [default]}
-    - {name: b, addresses: [core-3:50051], partitions: [gpu]}
+    - {name: a, addresses: [core-1:50051, core-2:50051], partitions: [default], revision: 4}
+    - {name: b, addresses: [core-3:50051], partitions: [gpu], revision: 2}
 
 The first group also decides for all partitions that no group names.
 """
@@ -31,12 +30,12 @@ class _Row(BaseModel):
     name: str = Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     addresses: list[str] = Field(min_length=1, max_length=8)
     partitions: list[str] = Field(default=[], max_length=10_000)
+    revision: int = Field(default=0, ge=0, lt=1 << 53, strict=True)
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    revision: int = Field(default=0, ge=0, lt=1 << 53, strict=True)
     cores: list[_Row] = Field(min_length=1, max_length=GROUPS_MAX)
 
 
@@ -48,14 +47,14 @@ class CoreGroup(NamedTuple):
     """The addresses of its cores, HOST:PORT each, separated by commas."""
     partitions: tuple[str, ...]
     """The partitions that the table names for the group."""
+    revision: int = 0
+    """The number that is raised at each change of the group's partitions, so that nothing with an older table decides."""
 
 
 class CoreTable(NamedTuple):
     """The groups of cores, in the order of the table."""
 
     groups: tuple[CoreGroup, ...]
-    revision: int = 0
-    """The number that is raised at each change, so that nothing with an older table decides."""
 
     @property
     def owners(self) -> dict[str, str]:
@@ -77,7 +76,8 @@ class CoreTable(NamedTuple):
                 where="--group",
                 advice=f"name the group of this core, one of: {known}",
             )
-        return Assignment(group, self.owners, names[0], self.revision)
+        revision = self.groups[names.index(group)].revision
+        return Assignment(group, self.owners, names[0], revision)
 
 
 def read_core_table(file: Path) -> CoreTable:
@@ -92,13 +92,18 @@ def read_core_table(file: Path) -> CoreTable:
         place = ".".join(map(str, first["loc"])) or "the file"
         raise Fault(f"{file}: {place}: {first['msg']}", where=OPTION, advice=_ADVICE) from error
     groups = tuple(
-        CoreGroup(one.name, ",".join(one.addresses), tuple(each.lower() for each in one.partitions))
+        CoreGroup(
+            one.name,
+            ",".join(one.addresses),
+            tuple(each.lower() for each in one.partitions),
+            one.revision,
+        )
         for one in table.cores
     )
     _check_once(file, "group", [one.name for one in groups])
     _check_once(file, "partition", [each for one in groups for each in one.partitions])
     _check_once(file, "address", [each for one in table.cores for each in one.addresses])
-    return CoreTable(groups, table.revision)
+    return CoreTable(groups)
 
 
 def _check_once(file: Path, kind: str, names: list[str]) -> None:

@@ -389,15 +389,14 @@ def _cores(
         return [address(one) for one in _different(core)]
     if _given(ctx, ["core"])["core"]:
         refuse_together("--cores", core=core)
-    read = read_core_table(table)
     return [
         CoreGroup(
             one.name,
             tuple(map(address, _different(one.addresses))),
             one.partitions,
-            read.revision,
+            one.revision,
         )
-        for one in read.groups
+        for one in read_core_table(table).groups
     ]
 
 

@@ -43,7 +43,7 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
     known, given = (revision_of(one) for one in (found.core.state.assignment, assignment))
     if given < known:
         raise BadOptionError(
-            f"--cores: the table has revision {given}, and this core had revision {known}: give it the newer table"
+            f"--cores: the group has revision {given} in this table, and had revision {known} before: give it the newer table"
         )
     feed.adopt(found.core, found.header)
     state = core.state

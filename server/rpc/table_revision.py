@@ -1,4 +1,4 @@
-"""The revision of the table of cores on the wire: in the metadata of registrations (design 7.6)."""
+"""The revision of a group in the table of cores, on the wire: in the metadata of registrations (design 7.6)."""
 
 from typing import Final
 
@@ -13,18 +13,18 @@ _DIGITS_MAX: Final = 18
 
 
 def revision_of(assignment: Assignment | None) -> int:
-    """Return the revision of the table with which a core was started. Return 0 for a core without a table."""
+    """Return the revision of a core's group in the table with which the core was started. Return 0 for a core without a table."""
     return 0 if assignment is None else assignment.revision
 
 
 def check(assignment: Assignment | None, context: Context) -> None:
-    """Raise CallError for a registration of a shim that has another revision of the table than this core."""
+    """Raise CallError for a registration of a shim that has another revision of the group than this core."""
     mine, theirs = revision_of(assignment), _revision_in(context)
     if mine == theirs:
         return
     older, what = ("core", "the core") if mine < theirs else ("shim", "the shim")
     message = (
-        f"this core has revision {mine} of the table of cores, the shim has {theirs}: "
+        f"this core has revision {mine} of its group in the table of cores, the shim has {theirs}: "
         f"start {what} with the newer table"
     )
     facts = {"revision": str(mine), "older": older}

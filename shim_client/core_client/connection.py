@@ -71,7 +71,7 @@ HEALTH_SECONDS_MAX = 1.0
 """Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
 SERVICE = "si.v1.Scheduler"
 TABLE_KEY = "evenhand-table-revision"
-"""The name of the revision of the table of cores in the metadata of registrations (design 7.6)."""
+"""The name of the revision of a group of cores in the metadata of registrations (design 7.6)."""
 LEADER = "leader"
 """The name in the health service of a core that serves while the core leads."""
 PROCESS = "process."
@@ -152,7 +152,7 @@ class Registration:
     This holds for the first session only.
     """
     table_revision: int = 0
-    """The revision of the table of cores, 0 without one (design 7.6)."""
+    """The revision of the group of cores in the table, 0 without one (design 7.6)."""
 
     def message(
         self, epoch: int = 0, session: str = "", resume: si_pb2.SessionResume | None = None

@@ -19,7 +19,7 @@ class CoreGroup:
     addresses: tuple[CoreAddress, ...]
     partitions: tuple[str, ...] = ()
     revision: int = 0
-    """The revision of the table of groups. A core with another one refuses the shim."""
+    """The revision of the group in the table. A core of the group with another one refuses the shim."""
 
 
 Cores = CoreAddress | Sequence[CoreAddress | CoreGroup]

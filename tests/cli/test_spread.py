@@ -45,8 +45,8 @@ def table(
 ) -> Path:
     """Write a table with two groups; `owned` is the partition of the second one."""
     path.write_text(
-        f"revision: {revision}\ncores:\n- {{name: a, addresses: ['{a}'], partitions: [default]}}\n"
-        f"- {{name: b, addresses: ['{b}'], partitions: [{owned}]}}\n"
+        f"cores:\n- {{name: a, addresses: ['{a}'], partitions: [default], revision: {revision}}}\n"
+        f"- {{name: b, addresses: ['{b}'], partitions: [{owned}], revision: {2 * revision}}}\n"
     )
     return path
 
@@ -251,7 +251,7 @@ def test_a_partition_moves_when_the_table_is_changed_and_all_are_restarted(tmp_p
     old = ["--cores", str(table(tmp_path / "old.yaml", revision=1)), "--group", "b"]
     refused = evenhand("serve", "--listen", ANY, *old, "--state-dir", str(tmp_path / "b"))
     assert refused.code == 2
-    assert "the table has revision 1, and this core had revision 2" in refused.err
+    assert "the group has revision 2 in this table, and had revision 4 before" in refused.err
 
 
 def has(addresses: Sequence[str], expected: list[int]) -> bool:

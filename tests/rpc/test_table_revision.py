@@ -76,7 +76,9 @@ def test_a_core_that_comes_back_with_an_older_table_does_not_start(
     saved.write(path, Feed(core(5), "v").checkpoint())
     again = core(given)
     if is_refused:
-        with pytest.raises(BadOptionError, match="has revision 4, and this core had revision 5"):
+        with pytest.raises(
+            BadOptionError, match="has revision 4 in this table, and had revision 5"
+        ):
             restore(path, Feed(again, "v"), again, None)
         return
     assert restore(path, Feed(again, "v"), again, None)
