@@ -260,7 +260,7 @@ FollowerAcknowledges = Annotated[
         "--follower-acknowledges",
         metavar="DURATION",
         help="How long decisions of this core wait until a follower has them, such as 50ms; they do not wait when not "
-        "given. A killed core then loses no decision that left it.",
+        "given. If this core is killed, a follower has what left it in time.",
         rich_help_panel=REPLICAS,
     ),
 ]
