@@ -1,6 +1,7 @@
-"""The cost of a history, a follower or an election: a script runs in turn against a core without it and a core with it.
+"""The cost of a history, a follower, a log or an election: a script runs in turn against a core without it and one with it.
 
-The history's process, and a follower, get the processors of the client: the core keeps its own.
+The history's process, a follower, and the server of the log get the processors of the client: the core keeps its own. A follower
+runs only while the client has nothing to do. On a machine of its own it would not slow the client down.
 """
 
 import os
@@ -22,11 +23,14 @@ from tests.bench.figures import Run
 from tests.bench.processes import children_of
 from tests.bench.script import Script
 from tests.bench.wire import Server, WireFigure
+from tests.replication.engine import Engine
 
 EPOCH: Final = 7
 JOIN_S: Final = 60
 """Seconds in which a follower must have joined."""
 LOOK_S: Final = 0.1
+_IDLE: Final = 19
+"""The lowest priority of a thread, as the kernel counts."""
 
 Play = Callable[[Script, Sequence[str]], WireFigure]
 """A function that plays a script against a core with something added; a profiler's command can be put before the core's."""
@@ -85,6 +89,8 @@ def with_follower(script: Script, before: Sequence[str]) -> WireFigure:
 def _followed(core: Server) -> Iterator[None]:
     with wire.server(options=["--follow", core.address], at=1) as follower:
         _wait_until_joined(follower.address)
+        for thread in Path(f"/proc/{follower.pid}/task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), _IDLE)
         yield
         assert _state(follower.address) == "follower", "the follower has lost its leader"
 
@@ -97,9 +103,35 @@ def _wait_until_joined(address: str) -> None:
 
 
 def _state(address: str) -> str:
+    return str(_replication(address).state)
+
+
+def _replication(address: str) -> pb.GetReplicationResponse:
     with grpc.insecure_channel(address) as channel:
         stub = replication_pb2_grpc.ReplicationServiceStub(channel)
-        return str(stub.GetReplication(pb.GetReplicationRequest()).state)
+        return stub.GetReplication(pb.GetReplicationRequest())
+
+
+def with_log(script: Script, before: Sequence[str]) -> WireFigure:
+    """Play a script against a core that writes its input to a log of NATS, which syncs each message."""
+    with tempfile.TemporaryDirectory() as folder:
+        with wire.kept(client=True):
+            nats = Engine(Path(folder))
+            nats.start()
+        try:
+            return wire.run(script, before=before, options=["--log", nats.url], beside=_logged)
+        finally:
+            nats.kill()
+
+
+@contextmanager
+def _logged(core: Server) -> Iterator[None]:
+    yield
+    end = time.monotonic() + JOIN_S
+    while (found := _replication(core.address)).log.position < found.position:
+        assert time.monotonic() < end, f"the log lacks input: {found.log}"
+        time.sleep(LOOK_S)
+    assert found.log.gaps <= 1, "the log lost some of the input"
 
 
 def with_epoch(script: Script, before: Sequence[str]) -> WireFigure:
@@ -117,6 +149,7 @@ EVERYTHING: Final[Mapping[str, Added]] = {
     for one in (
         Added("a history", with_history),
         Added("a follower", with_follower),
+        Added("a log", with_log),
         Added("an epoch", with_epoch),
     )
 }

@@ -217,7 +217,7 @@ def _on_the_wire() -> Iterator[Case]:
 
 
 def _added(workload: Workload, batch: int, rounds: int) -> Iterator[Case]:
-    """Yield the cases of a churn with a history, a follower and an epoch, each compared with a core without it."""
+    """Yield the cases of a churn with a history, a follower, a log and an epoch, each compared with a core without it."""
     ratios = ("time", "CPU", "99 of 100 waits", "memory")
     metrics = (
         Metric("placements", "/s", more=True),
