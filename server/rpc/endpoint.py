@@ -38,6 +38,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decision_service import DecisionService
 from server.rpc.evenhand.explain_service import ExplainService
 from server.rpc.evenhand.inspect_service import About, InspectService
+from server.rpc.evenhand.late_history import LateHistory
 from server.rpc.evenhand.no_history import NoHistory
 from server.rpc.evenhand.picture import Pictures
 from server.rpc.evenhand.replication_service import ReplicationService
@@ -387,12 +388,8 @@ def _way(followed: Followed, feed: Feed, reads: Reads, joining: Opened) -> Way:
 
 
 def _history(pump: Pump, place: Address | None) -> object:
-    """Return the service of the history. Its modules are loaded only if there is a history, because loading them takes 0.2 s."""
-    if place is None:
-        return NoHistory()
-    from server.rpc.evenhand.history_service import HistoryService  # noqa: PLC0415
-
-    return HistoryService(pump, place)
+    """Return the service of the history."""
+    return NoHistory() if place is None else LateHistory(pump, place)
 
 
 def _serve(server: grpc.aio.Server, name: str, methods: Handlers) -> None:
