@@ -50,6 +50,21 @@ class Health(NamedTuple):
     gaps: int
 
 
+class _Item(NamedTuple):
+    """An item of the queue: its number, its instant, and the number of its values."""
+
+    number: int
+    now: int
+    values: int
+
+
+class _Packed(NamedTuple):
+    """The bytes of a frame. The first frame of an item has the item."""
+
+    data: bytes
+    item: _Item | None = None
+
+
 class _EndedError(Exception):
     """The error of a process that has ended."""
 
@@ -77,7 +92,9 @@ class Feeder:
         self._ended = ""
         self._beat_ms = 0
         self._is_start = True
-        self._unwritten: deque[tuple[int, int, int]] = deque()
+        self._packed: deque[_Packed] = deque()
+        self._left = memoryview(b"")
+        self._unwritten: deque[_Item] = deque()
         self._lost: list[Lost] = []
         self._told = 0
         self._opened = threading.Event()
@@ -172,12 +189,14 @@ class Feeder:
         os.set_blocking(self._process.stdout.fileno(), False)
         self._answers = b""
         given = {"place": self._place.text, "settings": list(self._settings)}
-        self._send(json.dumps(given).encode() + b"\n")
-        self._send_rows(0, (Row.STARTED.value, self._about(), self._is_start))
+        waiting, self._packed = self._packed, deque()
+        self._packed.append(_Packed(json.dumps(given).encode() + b"\n"))
+        self._pack((Row.STARTED.value, self._about(), self._is_start))
         self._is_start = False
         for one in self._lost[self._told :]:
-            self._send_rows(0, (Row.GAP.value, one))
+            self._pack((Row.GAP.value, one))
         self._told = len(self._lost)
+        self._packed += waiting
 
     def _feed(self) -> None:
         """Send queued items until `close` is called, then the end of the run. Raise _EndedError if the process ends."""
@@ -186,20 +205,37 @@ class Feeder:
             self._empty()
             self._beat()
             if stopping:
-                self._send_rows(0, (Row.STOPPED.value, stopping))
+                self._pack((Row.STOPPED.value, stopping))
+                while not self._flush():
+                    self._await_pipe()
                 self._finish()
                 return
-            self._wake.wait(PAUSE_S)
+            self._pause()
             self._listen()
 
     def _empty(self) -> None:
-        """Send all items of the queue."""
-        while (item := self._queue.take()) is not None:
-            self._unwritten.append((item.number, item.now, len(item.values)))
-            for frame in rows_of(item):
+        """Pack all items of the queue, and send what the pipe takes.
+
+        A packed item takes much less memory than the events and decisions of which it consists.
+        """
+        while (taken := self._queue.take()) is not None:
+            item: _Item | None = _Item(taken.number, taken.now, len(taken.values))
+            for frame in rows_of(taken):
                 self._look(frame)
-                self._send(encoded(frame))
+                self._packed.append(_Packed(encoded(frame), item))
+                item = None
+                self._flush()
+            if item is not None:
+                self._queue.sent(item.values)
             self._beat()
+
+    def _pause(self) -> None:
+        """Wait until the next look at the queue, and send what waits for the pipe meanwhile."""
+        until = self._now() + 1000 * PAUSE_S
+        while not self._flush() and not self._stopped and self._now() < until:
+            self._await_pipe()
+        if self._flush():
+            self._wake.wait(PAUSE_S)
 
     def _look(self, frame: Frame) -> None:
         """Request a picture if the frame has the end of a manager's sync, to learn which pods ended since the previous run."""
@@ -211,27 +247,42 @@ class Feeder:
         now = self._now()
         if now - self._beat_ms >= BEAT_MS:
             self._beat_ms = now
-            self._send_rows(0, (Row.BEAT.value,))
+            self._pack((Row.BEAT.value,))
+            self._flush()
 
-    def _send_rows(self, number: int, *rows: tuple[Any, ...]) -> None:
-        self._send(encoded(Frame(number, self._now(), [*rows])))
+    def _pack(self, row: tuple[Any, ...]) -> None:
+        """Pack a row that comes from no item."""
+        self._packed.append(_Packed(encoded(Frame(0, self._now(), [row]))))
 
-    def _send(self, data: bytes) -> None:
-        """Write bytes to the pipe. While it is full, read what the process reports. Raise _EndedError if the process ends."""
+    def _flush(self) -> bool:
+        """Send what is packed, as much as the pipe takes. Return whether all is sent. Raise _EndedError if the process ends."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
-        left = memoryview(data)
-        while left:
+        while self._left or self._packed:
+            if not self._left:
+                data, item = self._packed.popleft()
+                self._left = memoryview(data)
+                if item is not None:
+                    self._unwritten.append(item)
+                    self._queue.sent(item.values)
             try:
-                left = left[os.write(process.stdin.fileno(), left) :]
+                self._left = self._left[os.write(process.stdin.fileno(), self._left) :]
             except BlockingIOError:
-                assert process.stdout is not None
-                select.select([process.stdout], [process.stdin], [], PAUSE_S)
-                self._listen()
+                return False
             except OSError as error:
                 self._listen()
                 raise _EndedError from error
+        return True
+
+    def _await_pipe(self) -> None:
+        """Wait until the pipe takes more, and read what the process reports."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        select.select([process.stdout], [process.stdin], [], PAUSE_S)
+        self._listen()
 
     def _listen(self) -> None:
         """Read what the process reports."""
@@ -246,7 +297,7 @@ class Feeder:
             self._status = Status(**told)
             self._ended = ""
             self._queue.why = self._status.failing or SLOW_WHY
-            while self._unwritten and self._unwritten[0][0] <= self._status.written:
+            while self._unwritten and self._unwritten[0].number <= self._status.written:
                 self._unwritten.popleft()
             status = self._status
             if status.ready or status.idle or status.fatal or status.failing:
@@ -273,6 +324,9 @@ class Feeder:
             with suppress(OSError):
                 pipe.close()
         code = process.wait()
+        self._left = memoryview(b"")
+        while self._packed and self._packed[0].item is None:
+            self._packed.popleft()  # The rest of an item that was sent in part.
         self._opened.set()
         if self._status.fatal:
             self._queue.close()
@@ -280,8 +334,8 @@ class Feeder:
             return
         self._ended = f"the process that writes it ended with code {code}"
         if self._unwritten:
-            count = sum(each[2] for each in self._unwritten)
-            begin, end = self._unwritten[0][1], self._unwritten[-1][1]
+            count = sum(each.values for each in self._unwritten)
+            begin, end = self._unwritten[0].now, self._unwritten[-1].now
             self._lost.append(Lost(begin, end, count, self._ended))
             self._unwritten.clear()
         self._queue.reset()

@@ -107,13 +107,15 @@ class Queue:
         self._append(kind, now, values)
 
     def take(self) -> Item | None:
-        """Remove and return the oldest item. Return None if there is none."""
+        """Remove and return the oldest item. Return None if there is none. Its values count as waiting until `sent`."""
         try:
-            item = self._items.popleft()
+            return self._items.popleft()
         except IndexError:
             return None
-        self._taken += len(item.values)
-        return item
+
+    def sent(self, values: int) -> None:
+        """Note that values of a taken item no longer wait."""
+        self._taken += values
 
     def reset(self) -> None:
         """Record that the writing process may have missed items: it needs a picture and the configuration in force once more."""

@@ -10,6 +10,7 @@ def drained(queue: Queue) -> list[tuple[Kind, int]]:
     found = []
     while (item := queue.take()) is not None:
         found.append((item.kind, len(item.values)))
+        queue.sent(len(item.values))
     return found
 
 
@@ -25,12 +26,24 @@ def test_a_full_queue_drops_and_names_what_is_missing() -> None:
     queue.put(Kind.EVENTS, 4, range(2))
     gap = queue.take()
     assert gap is not None
+    queue.sent(1)
     assert (gap.kind, gap.values) == (Kind.GAP, [Lost(2, 3, 9, "disk full")])
     assert drained(queue) == [(Kind.EVENTS, 2)]
     assert queue.picture_wanted
     queue.put(Kind.EVENTS, 5, range(8))
     queue.put(Kind.EVENTS, 6, range(8))
     assert queue.gaps == 2
+
+
+def test_an_item_that_was_taken_and_not_sent_still_waits() -> None:
+    queue = Queue(most=10)
+    queue.put(Kind.EVENTS, 1, range(8))
+    assert queue.take() is not None
+    queue.put(Kind.EVENTS, 2, range(3))
+    assert queue.lost == 3
+    queue.sent(8)
+    queue.put(Kind.EVENTS, 3, range(3))
+    assert queue.lost == 3
 
 
 def test_an_item_larger_than_the_queue_is_taken_when_nothing_waits() -> None:

@@ -1,0 +1,104 @@
+"""The thread of the history and its process: what the process does not take in time waits, and nothing is written twice."""
+
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server.history import feeder as feeding
+from server.history.address import address
+from server.history.feeder import Feeder
+from server.history.settings import Beginning, Settings
+from server.history.tap import Kind, Queue
+from server.model.asks import AskSpec
+from server.model.events import ApplicationAdded, AskAdded, Event
+from tests.cli.processes import until
+from tests.history.frames import T0
+
+PODS = 4_000
+SPEC = AskSpec((("vcore", 10),))
+
+
+class Fed:
+    """A feeder with its process, and what it was given."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.queue = Queue(most=3 * PODS)
+        self._begun = time.monotonic()
+        place, about = address(str(file)), Beginning("1", "core")
+        self.feeder = Feeder(self.queue, place, Settings(), self.now, lambda: about)
+        self.feeder.start()
+        assert self.feeder.wait_opened() == ""
+        self.queue.put(Kind.EVENTS, self.now(), [ApplicationAdded("rm", "a", "root.a")])
+
+    def now(self) -> int:
+        """Return the time in milliseconds."""
+        return T0 + int(1000 * (time.monotonic() - self._begun))
+
+    @property
+    def pid(self) -> int:
+        """The process that writes."""
+        process = self.feeder._process
+        return 0 if process is None else process.pid
+
+    def give(self, name: str) -> None:
+        """Queue asks of pods with this name and a number."""
+        asks: list[Event] = [
+            AskAdded("rm", f"{name}-{n}", "a", SPEC, created_ms=T0) for n in range(PODS)
+        ]
+        for at in range(0, PODS, 100):
+            self.queue.put(Kind.EVENTS, self.now(), asks[at : at + 100])
+
+    def pods(self, name: str) -> int:
+        """Return how many different pods of a name are in the database, and fail if one is there twice."""
+        with sqlite3.connect(self.file) as connection:
+            select = "SELECT COUNT(*), COUNT(DISTINCT pod_key) FROM pods WHERE pod_key LIKE ?"
+            ((rows, keys),) = connection.execute(select, [f"{name}-%"])
+        assert rows == keys
+        return int(keys)
+
+
+@pytest.fixture
+def fed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fed]:
+    """Provide a feeder that is closed at the end."""
+    monkeypatch.setattr(feeding, "RESTART_S", 0.05)
+    one = Fed(tmp_path / "history.sqlite")
+    yield one
+    one.feeder.close("the end")
+
+
+def test_what_a_stopped_process_does_not_take_is_packed_and_counts_as_waiting(fed: Fed) -> None:
+    os.kill(fed.pid, signal.SIGSTOP)
+    fed.give("early")
+    fed.give("late")
+    until(lambda: not fed.queue._items)
+    assert fed.queue.lost == 0
+    fed.give("more")
+    fed.give("most")
+    assert fed.queue.lost >= PODS // 2
+    os.kill(fed.pid, signal.SIGCONT)
+    fed.feeder.close("the end")
+    assert fed.pods("early") == fed.pods("late") == PODS
+    assert fed.pods("more") + fed.pods("most") == 2 * PODS - fed.queue.lost
+
+
+def test_what_a_killed_process_did_not_get_is_written_by_the_next(fed: Fed) -> None:
+    before = fed.pid
+    os.kill(before, signal.SIGSTOP)
+    fed.give("early")
+    fed.give("late")
+    until(lambda: not fed.queue._items)
+    os.kill(before, signal.SIGKILL)
+    until(lambda: fed.pid not in {0, before})
+    fed.feeder.close("the end")
+    lost = fed.feeder.health()["history"].lost
+    assert 0 < lost < PODS
+    written = fed.pods("early") + fed.pods("late")
+    assert 2 * PODS - lost <= written + 1 <= 2 * PODS
+    with sqlite3.connect(fed.file) as connection:
+        assert connection.execute("SELECT SUM(lost) FROM gaps").fetchone() == (lost,)
