@@ -1,7 +1,8 @@
 # Evenhand: the core, the shim and the command line in one image.
 #   docker build -t evenhand:dev .
 #   docker run --rm evenhand:dev demo
-# BASE_IMAGE: any image with Python 3.11 or later and pip (by default that of the Docker Hub).
+# BASE_IMAGE: any image with Python 3.11 or later and pip (by default that of the Docker Hub). The chart's job also needs its
+# openssl. A release is built with the digest of this image: .github/workflows/release.yml asks the registry for it.
 ARG BASE_IMAGE=python:3.12-slim
 
 FROM ${BASE_IMAGE} AS build
