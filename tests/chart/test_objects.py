@@ -176,14 +176,21 @@ def test_what_a_pod_names_is_there(way: str) -> None:
 @pytest.mark.parametrize("mode", ["job", "certManager"])
 @pytest.mark.parametrize("console", [False, True])
 def test_every_secret_that_is_mounted_is_made(mode: str, *, console: bool) -> None:
-    values = {"tls.mode": mode, "core.replicas": 2, "shim.replicas": 2, "console.enabled": console}
-    objects = rendered(values | {"console.role": "viewer"})
+    values = {
+        "tls.mode": mode,
+        "core.replicas": 2,
+        "shim.replicas": 2,
+        "console.enabled": console,
+        "core.tokensSecret": "tokens",
+    }
+    objects = rendered(values)
     mounted = {
         volume["secret"]["secretName"]
         for _, template_ in pods(objects)
         for volume in template_["spec"]["volumes"]
         if "secret" in volume
     }
+    mounted.remove("tokens")
     assert len(mounted) == 4 + console
     if mode == "certManager":
         made = {it["spec"]["secretName"] for it in objects if it["kind"] == "Certificate"}
@@ -218,7 +225,10 @@ def test_a_changed_job_has_another_name() -> None:
         ({"tls.mode": "secrets"}, "deploy/certificates.sh"),
         ({"tls.mode": "certManager"}, "get certificates.cert-manager.io"),
         ({"core.replicas": 2}, "exec evenhand-core-0 -- evenhand explain"),
-        ({"console.enabled": True, "console.role": "viewer"}, "service/evenhand-console 8080:80"),
+        (
+            {"console.enabled": True, "core.tokensSecret": "tokens"},
+            "service/evenhand-console 8080:80",
+        ),
         ({"schedulerNames": ["ours"]}, "schedulerName: ours"),
         ({"admissionPolicies.enabled": True}, "admissionPolicies.enabled"),
     ],

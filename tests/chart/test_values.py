@@ -146,15 +146,26 @@ WAYS: tuple[dict[str, Any], ...] = ({"core.tokensSecret": "tokens"}, ALL_ON, PAI
 """Three ways to install Evenhand: as little as possible, everything, and everything with two cores and two shims."""
 
 
+SHIM = "system:serviceaccount:evenhand:evenhand-shim"
+
+
+def policy(kind: str, name: str) -> str:
+    """Return the text of an admission policy that names the shim."""
+    head = f"apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}\n"
+    return f"{head}metadata: {{name: {name}}}\nspec: {{who: {SHIM}}}\n"
+
+
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide the chart with one file in each folder from which it includes files."""
     chart = tmp_path_factory.mktemp("full") / "evenhand"
     shutil.copytree(CHART, chart)
     files = {
-        "monitoring/rules/sample.yaml": "groups:\n- {name: sample, rules: []}\n",
+        "monitoring/alerts.yaml": "groups:\n- {name: sample, rules: []}\n",
         "monitoring/dashboards/sample.json": '{"title": "{{ sample }}"}',
-        "admission/sample.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: sample}\n",
+        "admission/guards/kustomization.yaml": "kind: Kustomization\n",
+        "admission/guards/sample.yaml": policy("ValidatingAdmissionPolicy", "refuses"),
+        "admission/defaults/sample.yaml": policy("MutatingAdmissionPolicy", "writes"),
     }
     for name, text in files.items():
         path = chart / "files" / name
@@ -181,7 +192,9 @@ def marked(leaf: Mapping[str, Any], number: int) -> Any:
 
 def _element(items: Mapping[str, Any], number: int) -> Any:
     if items["type"] == "string":
-        return f"--mark{number}" if items.get("pattern") == "^--" else f"mark{number}"
+        pattern = items.get("pattern", "")
+        candidates = (f"mark{number}", f"--mark{number}", f"https://mark{number}")
+        return next(one for one in candidates if re.search(pattern, one))
     known = items.get("properties", {})
     if "serial" in known:
         return {"serial": f"mark{number}"}
@@ -256,11 +269,31 @@ def test_every_choice_changes_what_is_rendered(full: Path) -> None:
 def test_files_are_included_as_they_are_and_only_when_they_are_wanted(full: Path) -> None:
     said = template(ALL_ON, chart=full).stdout
     found = {(it["kind"], it["metadata"]["name"]): it for it in yaml.safe_load_all(said) if it}
-    assert found["PrometheusRule", "evenhand-sample"]["spec"] == {
+    assert found["PrometheusRule", "evenhand"]["spec"] == {
         "groups": [{"name": "sample", "rules": []}]
     }
     dashboard = found["ConfigMap", "evenhand-dashboard-sample"]["data"]["sample.json"]
     assert json.loads(dashboard) == {"title": "{{ sample }}"}
-    assert ("ConfigMap", "sample") in found
+    assert found["ValidatingAdmissionPolicy", "refuses"]["spec"] == {"who": SHIM}
+    assert found["ValidatingAdmissionPolicy", "refuses"]["apiVersion"].endswith("/v1")
+    assert found["MutatingAdmissionPolicy", "writes"]["apiVersion"].endswith("/v1")
+    assert "Kustomization" not in {kind for kind, _ in found}
     plain = template({}, chart=full).stdout
-    assert "sample" not in plain
+    assert not {"sample", "refuses"} & set(re.findall(r"\w+", plain))
+
+
+def test_policies_name_the_account_and_namespace_of_the_release(full: Path) -> None:
+    values = {
+        "admissionPolicies.enabled": True,
+        "admissionPolicies.mutatingApiVersion": "v1beta1",
+        "fullnameOverride": "second",
+    }
+    said = template(values, chart=full, namespace="elsewhere").stdout
+    found = {it["kind"]: it for it in yaml.safe_load_all(said) if it}
+    account = "system:serviceaccount:elsewhere:second-shim"
+    assert found["ValidatingAdmissionPolicy"]["spec"] == {"who": account}
+    assert found["ValidatingAdmissionPolicy"]["apiVersion"].endswith("/v1")
+    assert found["MutatingAdmissionPolicy"]["apiVersion"].endswith("/v1beta1")
+    guards = template(values | {"admissionPolicies.defaults": False}, chart=full).stdout
+    assert "ValidatingAdmissionPolicy" in guards
+    assert "MutatingAdmissionPolicy" not in guards

@@ -189,8 +189,8 @@ annotations:
 {{- if ge (int .Values.tls.job.renewBeforeDays) (int .Values.tls.job.days) -}}
 {{- fail "tls.job.renewBeforeDays: must be less than tls.job.days" -}}
 {{- end -}}
-{{- if and .Values.console.enabled (not .Values.console.role) (not .Values.core.tokensSecret) -}}
-{{- fail "console.enabled: users need tokens (core.tokensSecret), or callers without a token need a role (console.role)" -}}
+{{- if and .Values.console.enabled (not .Values.core.tokensSecret) -}}
+{{- fail "console.enabled: visitors need tokens, which the core has to know; set core.tokensSecret, too" -}}
 {{- end -}}
 {{- if and .Values.monitoring.podMonitor.enabled (ne (int .Values.shim.replicas) 2) (not .Values.shim.metrics) -}}
 {{- fail "monitoring.podMonitor.enabled: a single shim serves metrics only with shim.metrics=true" -}}
