@@ -1,6 +1,7 @@
 """The image: small, without build tools, and without privileges that it does not need."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.compose.docker import Docker
 
 OWN_BYTES_MAX = 200 * 1024 * 1024
 NO_RIGHTS = ("--read-only", "--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+JOB = Path(__file__).parents[2] / "deploy" / "chart" / "files" / "certificates.py"
 NOT_THERE = ("gcc", "cc", "c++", "ld", "make", "protoc")
 
 
@@ -70,3 +72,20 @@ def test_the_versions_are_those_that_were_pinned(docker: Docker, image: str) -> 
     there: dict[str, Any] = json.loads(said)
     assert {"evenhand", "grpcio", "lightkube"} <= there.keys()
     assert there.keys().isdisjoint({"grpcio-tools", "mypy", "pytest", "hatchling"})
+
+
+def test_it_has_what_the_job_of_the_chart_needs(docker: Docker, image: str) -> None:
+    """The job makes certificates with openssl and lightkube of the image, in a folder that is in memory."""
+    look = (
+        "from pathlib import Path; names = {'__name__': 'job'}\n"
+        f"exec({JOB.read_text()!r}, names)\n"
+        "folder = Path('/tmp'); authority = names['new_authority'](folder)\n"
+        "made = names['issue'](folder, authority, ['core', '127.0.0.1'], 'serverAuth', 90)\n"
+        "(folder / 'made').write_bytes(made['tls.crt'])\n"
+        "print(sorted(names['names_of'](folder / 'made')), names['lasts'](folder / 'made', 89))\n"
+    )
+    memory = ("--tmpfs", "/tmp:mode=1777")  # noqa: S108 -- within the container.
+    said = docker.said(
+        *("docker", "run", "--rm", *NO_RIGHTS, *memory, "--entrypoint", "python", image, "-c", look)
+    )
+    assert said.strip() == "['127.0.0.1', 'core'] True"
