@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from evenhand_cli.app import Shelf
 from scripts.real import provision
 from tests.chart.helm import CHART, Object, helm, nested, rendered
 from tests.chart.matrix import MATRIX, PAIR, PLAIN
@@ -112,6 +113,12 @@ def test_cert_manager_makes_the_certificates_of_kustomize() -> None:
     assert places(made) == places(ours)
 
 
+@cache
+def objects_of(way: str) -> list[Object]:
+    """Return the objects of one way to install Evenhand, which tests do not change."""
+    return rendered(MATRIX[way])
+
+
 def pods(objects: list[Object]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the pod template of every workload by its name."""
     for item in objects:
@@ -123,7 +130,7 @@ def pods(objects: list[Object]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 @pytest.mark.parametrize("way", MATRIX)
 def test_every_pod_is_hardened(way: str) -> None:
-    found = dict(pods(rendered(MATRIX[way])))
+    found = dict(pods(objects_of(way)))
     assert len(found) >= 2
     for name, template_ in found.items():
         spec = template_["spec"]
@@ -149,7 +156,7 @@ def test_every_pod_is_hardened(way: str) -> None:
 @pytest.mark.parametrize("way", MATRIX)
 def test_what_a_pod_names_is_there(way: str) -> None:
     """Accounts, ConfigMaps and ports exist; selectors of Services, budgets and policies select one workload."""
-    objects = rendered(MATRIX[way])
+    objects = objects_of(way)
     named = {(it["kind"], it["metadata"]["name"]) for it in objects}
     assert len(named) == len(objects)
     labels = [template_["metadata"]["labels"] for _, template_ in pods(objects)]
@@ -171,6 +178,22 @@ def test_what_a_pod_names_is_there(way: str) -> None:
             selector = item["spec"].get("podSelector") or item["spec"]["selector"]
             wanted = selector.get("matchLabels", selector)
             assert any(wanted.items() <= one.items() for one in labels), item["metadata"]["name"]
+
+
+def test_core_and_shim_know_every_option() -> None:
+    """All options of all ways to install Evenhand are options of `evenhand serve` and `evenhand shim`."""
+    given: dict[str, set[str]] = {"serve": set(), "shim": set()}
+    for way in MATRIX:
+        for _, template_ in pods(objects_of(way)):
+            name, *options = template_["spec"]["containers"][0]["args"]
+            if name in given:
+                given[name] |= {option.partition("=")[0] for option in options}
+    assert len(given["serve"]) > 20
+    assert len(given["shim"]) > 10
+    for name, written in given.items():
+        command = Shelf()[name]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert written - known == set()
 
 
 @pytest.mark.parametrize("mode", ["job", "certManager"])
