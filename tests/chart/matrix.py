@@ -61,6 +61,7 @@ MATRIX: Final[dict[str, dict[str, Any]]] = {
         "monitoring.prometheusRule.enabled": True,
         "monitoring.dashboards.enabled": True,
     },
+    "admission policies": {"admissionPolicies.enabled": True},
     "console": {"console.enabled": True, "core.tokensSecret": "tokens", "console.replicas": 2},
     "other names": {
         "fullnameOverride": "second",
@@ -77,5 +78,6 @@ MATRIX: Final[dict[str, dict[str, Any]]] = {
         "image.digest": f"sha256:{'0' * 64}",
         "image.pullSecrets": ["registry"],
         "networkPolicy.readers": True,
+        "admissionPolicies.enabled": True,
     },
 }

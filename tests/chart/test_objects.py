@@ -253,7 +253,6 @@ def test_a_changed_job_has_another_name() -> None:
             "service/evenhand-console 8080:80",
         ),
         ({"schedulerNames": ["ours"]}, "schedulerName: ours"),
-        ({"admissionPolicies.enabled": True}, "admissionPolicies.enabled"),
     ],
 )
 def test_the_notes_say_what_to_do_next(values: Mapping[str, Any], told: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from scripts import chart_values
-from tests.chart.helm import CHART, helm, template
+from tests.chart.helm import CHART, helm, nested, template
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(chart_values.SCHEMA.read_text())
@@ -157,9 +157,11 @@ def policy(kind: str, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide the chart with one file in each folder from which it includes files."""
+    """Provide the chart with only one file in each folder from which it includes files of `deploy`."""
     chart = tmp_path_factory.mktemp("full") / "evenhand"
     shutil.copytree(CHART, chart)
+    for folder in ("admission", "monitoring"):
+        shutil.rmtree(chart / "files" / folder)
     files = {
         "monitoring/alerts.yaml": "groups:\n- {name: sample, rules: []}\n",
         "monitoring/dashboards/sample.json": '{"title": "{{ sample }}"}',
@@ -280,6 +282,21 @@ def test_files_are_included_as_they_are_and_only_when_they_are_wanted(full: Path
     assert "Kustomization" not in {kind for kind, _ in found}
     plain = template({}, chart=full).stdout
     assert not {"sample", "refuses"} & set(re.findall(r"\w+", plain))
+
+
+def test_the_notes_name_files_that_are_not_there(tmp_path: Path) -> None:
+    chart = tmp_path / "evenhand"
+    shutil.copytree(CHART, chart)
+    for folder in ("admission", "monitoring"):
+        shutil.rmtree(chart / "files" / folder)
+    words = ("install", "evenhand", str(chart), "--namespace=evenhand", "--dry-run=client")
+    notes = helm(*words, "--values=-", given=json.dumps(nested(ALL_ON))).stdout
+    for value in (
+        "monitoring.prometheusRule.enabled",
+        "monitoring.dashboards.enabled",
+        "admissionPolicies.enabled",
+    ):
+        assert f"{value} has no effect" in notes
 
 
 def test_policies_name_the_account_and_namespace_of_the_release(full: Path) -> None:
