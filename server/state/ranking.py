@@ -35,13 +35,18 @@ def _queue_entry(parent: Queue, queue: Queue) -> ChildEntry:
 
 
 def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
+    """Return the entry of an application. The empty name makes it comparable with the entry of a queue, and sorts before every name.
+
+    A leaf that was a parent before may have queues for a while: queues that drain or that applications brought.
+    """
+    number = application.number
     if leaf.fair:
         if leaf.priority_first:
-            return (-application.priority, application.share, application.number, application)
-        return (application.share, -application.priority, application.number, application)
+            return (-application.priority, application.share, "", number, application)
+        return (application.share, -application.priority, "", number, application)
     if leaf.priority_first:
-        return (-application.priority, application.number, application)
-    return (application.number, -application.priority, application)
+        return (-application.priority, number, "", number, application)
+    return (number, -application.priority, "", number, application)
 
 
 def renew_queue(parent: Queue, queue: Queue) -> None:

@@ -13,7 +13,14 @@ from server.model.events import (
     NodeAdded,
     ReleaseRequested,
 )
-from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.quota import (
+    Acl,
+    Configuration,
+    PartitionSpec,
+    QueueProperties,
+    QueueSpec,
+    SortPolicy,
+)
 from server.model.resources import resource
 from tests.simulation.duel import placements
 
@@ -53,4 +60,22 @@ def test_who_waits_is_placed_after_the_change(
     core.handle(ConfigurationApplied(after, "test", "rm"), NOW)
     core.handle(ReleaseRequested("rm", "app", "first"), NOW)
     assert placements(run(core, NOW)) == [("second", "n1")]
+    core.validate()
+
+
+@pytest.mark.parametrize("policy", SortPolicy)
+@pytest.mark.parametrize("priority_sort", [True, False])
+def test_applications_are_in_order_beside_queues_that_drain(
+    policy: SortPolicy, *, priority_sort: bool
+) -> None:
+    properties = QueueProperties(sort_policy=policy, priority_sort=priority_sort)
+    leaf = QueueSpec("x", properties=properties)
+    core = Core(_under_root(PARENT))
+    core.handle(ManagerRegistered("rm"), NOW)
+    core.handle(NodeAdded("rm", "n1", resource({"vcore": 100})), NOW)
+    for name, key, queue in (("old", "a", "root.x.y"), ("new", "b", "root.x")):
+        core.handle(ApplicationAdded("rm", name, queue), NOW)
+        core.handle(AskAdded("rm", key, name, AskSpec(resource({"vcore": 60}))), NOW)
+        core.handle(ConfigurationApplied(_under_root(leaf), "test", "rm"), NOW)
+    assert len(placements(run(core, NOW))) == 1
     core.validate()
