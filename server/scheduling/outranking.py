@@ -31,7 +31,10 @@ Below = tuple[Pledge, ...]
 
 def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
     """Return whether a priority in a leaf is higher than that of the reservation's owner at their lowest common queue (G5)."""
-    own, owners = seen_together(leaf, priority, held)
+    return _is_higher(*seen_together(leaf, priority, held))
+
+
+def _is_higher(own: int, owners: int) -> bool:
     return own > owners
 
 
@@ -53,6 +56,18 @@ def _rank_of(held: Pledge) -> tuple[Queue, int]:
     return held.ask.application.leaf, held.ask.spec.priority
 
 
+def _lowest_seen(owners: Iterable[tuple[Queue, int]]) -> dict[Queue, int]:
+    """Return, for each queue with owners of reservations in it or below it, the lowest of their priorities as the queue sees them."""
+    lowest: dict[Queue, int] = {}
+    for leaf, own in owners:
+        queue: Queue | None = leaf
+        seen = own
+        while queue is not None:
+            lowest[queue] = min(seen, lowest.get(queue, seen))
+            seen, queue = queue.seen(seen), queue.parent
+    return lowest
+
+
 class Ranks:
     """The reservations that asks of a leaf and a priority outrank, computed once for each pair of leaf and priority."""
 
@@ -61,6 +76,7 @@ class Ranks:
             (one, _rank_of(one)) for one in partition.decisions.reservations.values()
         ]
         self._kinds = {kind: one for one, kind in self._reservations}
+        self._lowest = _lowest_seen(self._kinds)
         self._known: dict[tuple[Queue, int], Below] = {}
 
     def below(self, leaf: Queue, priority: int) -> Below:
@@ -74,8 +90,24 @@ class Ranks:
     def _find(self, leaf: Queue, priority: int) -> Below:
         if any(queue.state is QueueState.STOPPED for queue in leaf.path_up()):
             return ()
+        if not self._may_outrank(leaf, priority):
+            return ()
         lower = {kind for kind, one in self._kinds.items() if outranks(leaf, priority, one)}
         return tuple(one for one, kind in self._reservations if kind in lower) if lower else ()
+
+    def _may_outrank(self, leaf: Queue, priority: int) -> bool:
+        """Return False if it is certain, without a look at each reservation, that asks of this leaf and priority outrank none.
+
+        The lowest common queue of an ask and an owner is on the path of the leaf. If each queue on the path sees the ask no higher
+        than the lowest owner in it or below it, the ask outranks no owner.
+        """
+        queue: Queue | None = leaf
+        while queue is not None:
+            lowest = self._lowest.get(queue)
+            if lowest is not None and _is_higher(priority, lowest):
+                return True
+            priority, queue = queue.seen(priority), queue.parent
+        return False
 
     def below_job(self, job: Job) -> Below:
         """Return the reservations that all waiting members of a gang outrank."""
