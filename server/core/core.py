@@ -417,7 +417,7 @@ class Core:
         decisions += decision_events.moves(partition, now) + plan_checks.settle(
             partition, all_planned=False
         )
-        if left <= 0:
+        if left <= 0 or partition.round.take_put_off():
             return True
         partition.round.cycles += (
             1  # everything was tried: each ask that still waits missed an opportunity (P2)

@@ -114,7 +114,7 @@ class Pump:
         self._reads = reads
         self._events = Allowance(PIECE_EVENTS_MIN, PIECE_EVENTS_MAX, PIECE_S)
         self._steps = Allowance(TICK_BUDGET_MIN, TICK_BUDGET, TICK_S)
-        self._turned, self._held = 0.0, False
+        self._turned, self._held, self._is_late = 0.0, False, False
         self._dispatch, self._tally = Dispatch(sessions), Tally(sessions)
         self._time = time
         self._observers = observers
@@ -325,7 +325,10 @@ class Pump:
         self._settle()
 
     async def _tick(self, now: int) -> Tick:
-        """Run a tick with as many steps as fit into `TICK_S`."""
+        """Run a tick with as many steps as fit into `TICK_S`. After an event that took long, the tick gets `TICK_BUDGET_MIN` steps."""
+        if self._is_late:
+            self._is_late = False
+            return (await self._whole(self._core.tick_in_parts(now, TICK_BUDGET_MIN)))[0]
         tick, seconds = await self._whole(self._core.tick_in_parts(now, self._steps.amount))
         self._steps.took(seconds)
         return tick
@@ -441,7 +444,8 @@ class Pump:
         first = len(decisions)
         for event in mail.batch.events:
             await self._turn_if_due()
-            replies, _ = await self._whole(self._core.take_in_parts(event, now))
+            replies, seconds = await self._whole(self._core.take_in_parts(event, now))
+            self._is_late |= seconds > TURN_S
             decisions += replies
         if mail.after is not None:
             mail.after()

@@ -24,7 +24,9 @@ PIECE: Final = 500
 """The number of queues that are made or freed in one piece. One piece takes about 4 ms."""
 READ_PIECE: Final = 4_000
 """The number of specifications that are read in one piece. One piece takes about 4 ms."""
-Limiters = tuple[Limiter | None, Limiter | None]
+Bounds = tuple[Amounts | None, Amounts | None]
+Kept = tuple[Limiter | None, Limiter | None]
+NOT_KEPT: Final[Kept] = (None, None)
 _OWN: Final = attrgetter(*(one.name for one in fields(QueueSpec) if one.name != "children"))
 _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one.name != "root"))
 
@@ -35,22 +37,26 @@ class Prepared:
     ``before`` is the specification that was in force when they were made. ``spec`` is the new specification. If both are equal,
     ``is_same`` is set, and ``before`` stays in force. ``names`` are the partition's resource types once the new specification
     is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to be added, by the identity
-    of their specifications. ``used`` gets the queues in ``made`` that the event adds. For each existing queue, ``limiters`` has
-    the limiters that the queue has while it is empty, and ``measures`` has its measure with the scales. ``removed`` gets the
-    queues that the event removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
+    of their specifications. ``used`` gets the queues in ``made`` that the event adds. ``queues`` has all queues of the new
+    specification, parents first, each with its specification. The third value is the present specification of an existing queue
+    that differs at most in limits, and None for other queues. ``missing`` has the queues to be drained. For each existing queue,
+    ``bounds`` has the bounds of its usage and of its firm usage, and the limiters that have these bounds already, if both
+    have. ``measures`` has its measure with the scales. ``removed`` gets the queues that the event removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
     that the event only adds it.
     """
 
     __slots__ = (
         "before",
+        "bounds",
         "capacity",
         "is_applied",
         "is_same",
-        "limiters",
         "made",
         "measures",
+        "missing",
         "names",
         "partition",
+        "queues",
         "removed",
         "spec",
         "used",
@@ -63,7 +69,9 @@ class Prepared:
         self.is_same = self.is_applied = False
         self.names: list[str] = []
         self.capacity: Amounts = []
-        self.limiters: dict[Queue, Limiters] = {}
+        self.queues: list[tuple[Queue, QueueSpec, QueueSpec | None]] = []
+        self.missing: list[Queue] = []
+        self.bounds: dict[Queue, tuple[Bounds, Kept]] = {}
         self.measures: dict[Queue, tuple[Amounts, list[Scale]]] = {}
         self.used: set[Queue] = set()
         self.removed: list[Queue] = []
@@ -86,20 +94,25 @@ class Prepared:
         """Return whether the measures were computed from the partition's present capacity. It may be called only if `fits` is true."""
         return self.partition.capacity == self.capacity
 
-    def take(self, parent: Queue, spec: QueueSpec) -> Queue | None:
-        """Return the queue that was made for a specification below a parent, or None. It may be called only if `fits` is true."""
-        found = self.made.pop(id(spec), None)
-        if found is None:
-            return None
-        if found.parent is not parent:
-            found.untie()
-            return None
-        self.used.add(found)
-        return found
+    def has_queues(self) -> bool:
+        """Return whether the tree has exactly those queues of the specification that it had when `queues` was made."""
+        known, made = self.partition.queues, self.made
+        return all(
+            known.get(queue.path) is (None if made.get(id(spec)) is queue else queue)
+            for queue, spec, _ in self.queues
+        )
+
+    def take_all(self) -> set[Queue]:
+        """Return all queues that were made, which the caller then adds. It may be called only if `fits` and `has_queues` are true."""
+        self.used, self.made = set(self.made.values()), {}
+        return self.used
 
     def drop(self) -> Iterator[None]:
         """Free, in pieces, the prepared objects that were not used, and the queues that the event removed."""
-        for table in (self.made, self.limiters, self.measures):
+        while self.queues:
+            del self.queues[-READ_PIECE:]
+            yield
+        for table in (self.made, self.bounds, self.measures):
             left: dict[Any, Any] = table
             while left:
                 for key in [*islice(left, PIECE)]:
@@ -155,6 +168,9 @@ class Prepared:
         rest: list[tuple[QueueSpec, Queue | None, Amounts]] = [
             (self.spec.root, None, self.capacity)
         ]
+        is_bound = self.before.root is self.partition.root.spec and has_classes is (
+            job_class(PLAIN, self.before.preemption) is not None
+        )
         for at in count(1):
             if not rest:
                 return
@@ -162,26 +178,58 @@ class Prepared:
             bounds = replaced(above, spec.max, index)
             queue = self.partition.root if parent is None else parent.children.get(spec.name)
             measure = replaced(bounds, spec.guaranteed, index)
+            own = _bounds(spec, index, is_root=parent is None, has_classes=has_classes)
             if queue is None:
                 queue = self.made[id(spec)] = Queue(spec, parent, 0, zeros)
                 queue.compare(measure)
-                queue.limiter, queue.firm = _limiters(queue, spec, index, has_classes=has_classes)
+                queue.limiter, queue.firm = _limiters(queue, own)
+                self.queues.append((queue, spec, None))
             else:
-                self.measures[queue] = measure, scales(measure)
-                self.limiters[queue] = _limiters(queue, spec, index, has_classes=has_classes)
-            rest += [(child, queue, bounds) for child in spec.children]
+                self.queues.append((queue, spec, _alike(queue.spec, spec)))
+                self.missing += _missing(queue, spec)
+                is_there = queue.measure == measure and queue.basis is queue.measure
+                scaled = queue.measure_scales if is_there else scales(measure)
+                self.measures[queue] = (queue.measure if is_there else measure), scaled
+                self.bounds[queue] = own, _kept(queue, spec) if is_bound else NOT_KEPT
+            rest += [(child, queue, bounds) for child in reversed(spec.children)]
             if not at % PIECE:
                 yield
 
 
-def _limiters(
-    queue: Queue, spec: QueueSpec, index: Mapping[str, int], *, has_classes: bool
-) -> Limiters:
-    """Return the limiter of an empty queue and the limiter of its firm use, in the form in which `tree.relimit` makes them."""
-    limiter = firm = None
-    if queue.parent is not None and spec.max is not None:
-        limiter = Limiter("queue", queue.path, queue, spread(spec.max, index))
+def _alike(before: QueueSpec, spec: QueueSpec) -> QueueSpec | None:
+    """Return the present specification of a queue if `Queue.configure` would only replace it, else None."""
+    is_alike = before.parent == spec.parent and before.properties == spec.properties
+    return before if is_alike else None
+
+
+def _kept(queue: Queue, spec: QueueSpec) -> Kept:
+    """Return the limiters of a queue if its new specification has the same limits, else no limiters."""
+    before = queue.spec
+    is_same = before.max == spec.max and before.guaranteed == spec.guaranteed
+    return (queue.limiter, queue.firm) if is_same else NOT_KEPT
+
+
+def _missing(queue: Queue, spec: QueueSpec) -> list[Queue]:
+    """Return the configured children of a queue that its new specification no longer has."""
+    if not queue.children:
+        return []
+    named = {child.name for child in spec.children}
+    return [one for name, one in queue.children.items() if name not in named and one.managed]
+
+
+def _bounds(
+    spec: QueueSpec, index: Mapping[str, int], *, is_root: bool, has_classes: bool
+) -> Bounds:
+    """Return the bounds of a queue's usage and of its firm usage, as `tree` computes them for a queue without a deserved share."""
+    most = None if is_root or spec.max is None else spread(spec.max, index)
     guaranteed = [one for one in spec.guaranteed if one[1]] if has_classes else ()
-    if guaranteed:
-        firm = Limiter("firm", queue.path, queue, spread(guaranteed, index))
-    return limiter, firm
+    return most, spread(guaranteed, index) if guaranteed else None
+
+
+def _limiters(queue: Queue, bounds: Bounds) -> tuple[Limiter | None, Limiter | None]:
+    """Return the limiter of a new queue and the limiter of its firm use."""
+    most, firm = bounds
+    return (
+        None if most is None else Limiter("queue", queue.path, queue, most),
+        None if firm is None else Limiter("firm", queue.path, queue, firm),
+    )

@@ -8,8 +8,10 @@ import heapq
 
 from server.model.fit import Amounts, share
 from server.model.parts import PART, Parts, whole
+from server.model.reasons import Code
 from server.state import ranking
-from server.state.applications import Application, GroupEntry
+from server.state.applications import Application, Group, GroupEntry
+from server.state.equivalence import AskClass
 from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.prepared import Prepared
@@ -82,11 +84,15 @@ def _measure_all(partition: Partition) -> Parts[None]:
             amounts[index[name]] = quantity
         if amounts != queue.measure or queue.basis is not queue.measure:
             queue.compare(amounts)
+        queue.share = share(queue.usage, queue.measure)
         _forget_order(queue)
 
 
 def _measure_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
-    """Set measures and shares and empty heaps as `_measure_all` does, but use the prepared measures."""
+    """Set measures and shares and empty heaps as `_measure_all` does, but use the prepared measures.
+
+    The share of a queue whose measure stays is exact already. Only the root's share is not kept exact between two rebuildings.
+    """
     used, measures = prepared.used, prepared.measures
     for at, queue in enumerate(partition.queues.values()):
         if not at % PART:
@@ -96,38 +102,76 @@ def _measure_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
         known = measures.get(queue)
         if known is None:
             queue.compare(measure(partition, queue))
-        else:
+            queue.share = share(queue.usage, queue.measure)
+        elif queue.measure is not known[0] or queue.basis is not known[0]:
             queue.measure, queue.measure_scales = known
             queue.basis, queue.basis_scales = known
+            queue.share = share(queue.usage, queue.measure)
         _forget_order(queue)
+    partition.root.share = share(partition.root.usage, partition.root.measure)
 
 
 def _forget_order(queue: Queue) -> None:
-    """Compute the share of a queue, empty its heap, and remove all classes that its limiters block."""
-    queue.share = share(queue.usage, queue.measure)
+    """Empty the heap of a queue, and remove the classes that its limiters block, except those of `_still_blocked`."""
     queue.live = 0
     queue.entry = None
     if queue.heap:
         queue.heap = []
     if queue.child_priorities:
         queue.child_priorities.clear()
-    if queue.limiter is not None:
-        _unblock(queue.limiter)
-    if queue.firm is not None:
-        _unblock(queue.firm)
+    limiter, firm = queue.limiter, queue.firm
+    queue.blocked_asks = 0
+    if limiter is not None:
+        limiter.relieved = False
+        if limiter.blocked:
+            limiter.blocked = _still_blocked(queue, limiter)
+            queue.blocked_asks = sum(map(queue.pending.__getitem__, limiter.blocked))
+    if firm is not None:
+        firm.relieved = False
+        if firm.blocked:
+            firm.blocked = _still_blocked(queue, firm)
 
 
-def _unblock(limiter: Limiter) -> None:
-    if limiter.blocked:
-        limiter.blocked.clear()
-    limiter.relieved = False
-    limiter.queue.blocked_asks = 0
+def _still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]:
+    """Return the classes for which placement would only find out again that they do not fit, without groups (design 6.16).
+
+    The queue has no queues below it, and the limiter is the first limit that asks of these classes pass. The shim knows the
+    reason of all their groups. The queue has no gangs, because gangs are tried as a whole. `fill_heap` parks the groups of these
+    classes.
+    """
+    if queue.children:
+        return {}
+    is_firm, pending = limiter.kind == "firm", queue.pending
+    found: dict[AskClass, list[Group]] = {
+        one: []
+        for one in limiter.blocked
+        if one.firm is is_firm
+        and one.pledge is None
+        and not one.dead
+        and one in pending
+        and not limiter.has_headroom(one)
+    }
+    return found and _told(queue, limiter.code, found)
+
+
+def _told(
+    queue: Queue, code: Code, classes: dict[AskClass, list[Group]]
+) -> dict[AskClass, list[Group]]:
+    """Return the classes without those of which a group has another reason than the code. Return none if the queue has gangs."""
+    for application in queue.applications.values():
+        if application.jobs:
+            return {}
+        for group in application.groups.values():
+            if group.told != code:
+                classes.pop(group.ask_class, None)
+    return classes
 
 
 def _forget_blocks(partition: Partition) -> None:
     """Remove all classes that the limits of users and groups block, and forget which groups are parked."""
     for limiter in partition.limits.by_key.values():
-        _unblock(limiter)
+        limiter.blocked.clear()
+        limiter.relieved = False
     partition.limits.forget_relieved()
     for ask_class in partition.classes.dead:
         ask_class.waiting = []
@@ -141,16 +185,29 @@ def _rank_application(application: Application) -> None:
 
 
 def fill_heap(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked. The heap of its leaf stays as it is."""
+    """Rebuild an application's heap from its groups and jobs that are not parked. The heap of its leaf stays as it is.
+
+    The groups of classes that are dead, or that the leaf's first limit still blocks, are parked.
+    """
+    leaf = application.leaf
+    limiter, firm = leaf.limiter, leaf.firm
     application.entry = None
-    application.share = share(application.usage, application.leaf.measure)
+    application.share = share(application.usage, leaf.measure)
     entries: list[GroupEntry] = []
     for group in application.groups.values():
-        group.parked = group.ask_class.dead
-        if group.parked:
+        ask_class = group.ask_class
+        first_limit = firm if ask_class.firm else limiter
+        waiting: list[Group] | None = None
+        if ask_class.dead:
+            waiting = ask_class.waiting
+        elif first_limit is not None and first_limit.blocked:
+            waiting = first_limit.blocked.get(ask_class)
+        if waiting is not None:
+            group.parked = True
             group.entry = None
-            group.ask_class.waiting.append(group)
+            waiting.append(group)
             continue
+        group.parked = False
         first = group.asks[0]
         group.entry = (-group.priority, first.pending_since, first.arrival, group.number, group)
         entries.append(group.entry)
@@ -160,5 +217,6 @@ def fill_heap(application: Application) -> None:
             first = job.members[0]
             job.entry = (-job.priority, first.pending_since, first.arrival, job.number, job)
             entries.append(job.entry)
-    heapq.heapify(entries)
+    if len(entries) > 1:
+        heapq.heapify(entries)
     application.heap = entries

@@ -121,6 +121,8 @@ class Round:
     - ``reservation_search`` is the latest search for asks that may reserve. ``claim_search`` is the latest search for asks that
       may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of the three
       is None if there is no such search.
+    - ``is_put_off`` says that a configuration has just changed so many queues that the next tick only places asks. The tick after
+      it plans (design 6.16).
     - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
       needed (J11).
     - ``tries`` is the planners' memory of the asks that they refused.
@@ -138,6 +140,7 @@ class Round:
         "hopeless",
         "hopeless_seen",
         "ineligible",
+        "is_put_off",
         "looked",
         "masked",
         "observed",
@@ -170,6 +173,7 @@ class Round:
         self.began_ms: int | None = None
         self.arrivals = 0
         self.goes_on = False
+        self.is_put_off = False
         self.released: list[RoundReleases] = []
         self.reservations_moved = False
         self.reservations_offered: set[tuple[str, ...]] = set()
@@ -182,3 +186,8 @@ class Round:
         self.tries: Tries = LiveTries()
         self.unsuited: set[int] = set()
         self.unsuited_seen: tuple[str, ...] = ()
+
+    def take_put_off(self) -> bool:
+        """Return whether the round was put off to the next tick, and clear the mark."""
+        was, self.is_put_off = self.is_put_off, False
+        return was

@@ -163,8 +163,8 @@ DEFECTS: Final = (
     Defect(
         "fair applications go in the order of submission",
         "server.state.ranking",
-        "            return (-application.priority, application.share, application.number, application)",
-        "            return (-application.priority, application.number, 0, application)",
+        '            return (-application.priority, application.share, "", number, application)',
+        '            return (-application.priority, number, "", number, application)',
         policy=Policy.PLACEMENT,
     ),
     Defect(
@@ -1908,8 +1908,8 @@ DEFECTS: Final = (
     Defect(
         "firm asks use more than is guaranteed",
         "server.state.tree",
-        "        left[index] -= queue.firm_held[index]",
-        "        pass",
+        "    headroom = _less(firm, queue.firm_held)",
+        "    headroom = firm.copy()",
         judge=Judge.WORLDS_WITH_CLASSES,
         policy=Policy.JOB,
     ),

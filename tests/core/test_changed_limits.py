@@ -1,0 +1,157 @@
+"""A configuration that changes the limits of queues in use (design 6.16).
+
+Asks that still do not fit stay parked, the others are tried, and the first tick places asks before anything is planned.
+"""
+
+import io
+import random
+
+import pytest
+
+from server.core.core import Core
+from server.core.events import configuration as configuration_events
+from server.model.asks import AskSpec
+from server.model.decisions import Placed
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationApplied,
+    ManagerRegistered,
+    NodeAdded,
+)
+from server.model.parts import whole
+from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.resources import resource
+from server.replication import checkpoint
+from server.scheduling import cycle
+from server.state import prepared
+from server.state.applications import Group
+from server.state.partition import Partition
+from tests.core.test_prepared_configurations import events
+
+QUEUES = 20
+SMALL, LARGE = AskSpec(resource({"vcore": 1})), AskSpec(resource({"vcore": 8}))
+
+
+def limited(most: int, changed: int = QUEUES) -> Configuration:
+    """Return queues with a max of 10 each, or of ``most`` for the first ``changed`` of them, and a queue without one."""
+    everyone = Acl(everyone=True)
+    queues = (
+        QueueSpec(
+            f"q{at}", max=resource({"vcore": most if at < changed else 10}), submit_acl=everyone
+        )
+        for at in range(QUEUES)
+    )
+    children = (*queues, QueueSpec("free", submit_acl=everyone))
+    root = QueueSpec("root", parent=True, submit_acl=everyone, children=children)
+    return Configuration((PartitionSpec("default", root),), digest=f"{most}-{changed}")
+
+
+def full() -> Core:
+    """Return a core in which an ask of each limited queue has a node, and another one waits."""
+    core = Core(limited(10))
+    core.handle(ManagerRegistered("rm"), 0)
+    core.handle(NodeAdded("rm", "n", resource({"vcore": 1_000})), 0)
+    for at in range(QUEUES):
+        core.handle(ApplicationAdded("rm", f"app{at}", f"root.q{at}"), 0)
+        for key in "ab":
+            core.handle(AskAdded("rm", f"{key}{at}", f"app{at}", LARGE), 0)
+    core.handle(ApplicationAdded("rm", "free", "root.free"), 0)
+    ticked(core, 0)
+    assert _waiting(core) == [f"b{at}" for at in range(QUEUES)]
+    return core
+
+
+def ticked(core: Core, now: int) -> list[str]:
+    """Return the asks that are placed until nothing is left to decide."""
+    placed: list[str] = []
+    more = True
+    while more:
+        tick = core.tick(now)
+        placed += [one.key for one in tick.decisions if isinstance(one, Placed)]
+        more = tick.more
+    core.validate()
+    return placed
+
+
+def _waiting(core: Core) -> list[str]:
+    asks = core.state.partitions["default"].asks.values()
+    return sorted((one.key for one in asks if one.node is None), key=lambda key: int(key[1:]))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the applications whose asks placement tries."""
+    tried: list[str] = []
+    real = cycle._node_for
+
+    def node_for(partition: Partition, group: Group) -> object:
+        tried.append(group.application.application_id)
+        return real(partition, group)
+
+    monkeypatch.setattr(cycle, "_node_for", node_for)
+    return tried
+
+
+@pytest.mark.parametrize("most", [9, 7, 15])
+def test_asks_that_still_do_not_fit_stay_parked(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    core = full()
+    tried = counted(monkeypatch)
+    core.handle(ConfigurationApplied(limited(most), "test"), 1)
+    assert ticked(core, 1) == []
+    assert tried == []
+
+
+def test_asks_that_fit_now_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = full()
+    tried = counted(monkeypatch)
+    core.handle(ConfigurationApplied(limited(16, changed=3), "test"), 1)
+    assert sorted(ticked(core, 1)) == ["b0", "b1", "b2"]
+    assert set(tried) <= {"app0", "app1", "app2"}
+    core.handle(ConfigurationApplied(limited(16), "test"), 2)
+    assert len(ticked(core, 2)) == QUEUES - 3
+
+
+def test_the_first_tick_only_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration_events, "PUT_OFF_FROM", QUEUES)
+    core = full()
+    core.handle(ConfigurationApplied(limited(9), "test"), 1)
+    core.handle(AskAdded("rm", "new", "free", SMALL), 1)
+    cycles = core.state.partitions["default"].round.cycles
+    other = _restored(core)
+    for one in (core, other):
+        tick = one.tick(1)
+        assert [each.key for each in tick.decisions if isinstance(each, Placed)] == ["new"]
+        assert tick.more
+        assert one.state.partitions["default"].round.cycles == cycles
+        assert not one.tick(1).more
+        assert one.state.partitions["default"].round.cycles == cycles + 1
+    assert core.digest() == other.digest()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_checkpoint_amid_a_preparation(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(prepared, "PIECE", 2)
+    core, now = Core(), 0
+    for event in events(random.Random(seed)):
+        now += 500
+        if not isinstance(event, ConfigurationApplied):
+            core.handle(event, now)
+            core.tick(now)
+            continue
+        ahead = core.prepare(event.configuration)
+        next(ahead, None)
+        other = _restored(core)
+        assert not any(ahead)
+        mine, others = core.handle(event, now), whole(other.take_in_parts(event, now))
+        assert repr(mine) == repr(others)
+        assert repr(core.tick(now)) == repr(other.tick(now))
+        assert core.digest() == other.digest()
+        other.validate()
+        assert not any(core.drop_prepared())
+        assert not any(other.drop_prepared())
+        other.validate()
+
+
+def _restored(core: Core) -> Core:
+    header = checkpoint.Header("test", checkpoint.layout(), 0, 0, 0)
+    return checkpoint.read(io.BytesIO(b"".join(checkpoint.written(core, header))))[1]
