@@ -11,6 +11,7 @@ from markupsafe import Markup
 from evenhand_cli.escaping import escaped
 from evenhand_cli.render.amounts import amount, heading, phrase, span
 from evenhand_cli.render.words import plural
+from evenhand_cli.rules import rules
 from evenhand_console.refusals import Refusal
 from evenhand_console.sharing import Fragment
 
@@ -51,6 +52,7 @@ class Pages:
             "instant": instant,
             "phrase": phrase,
             "plural": plural,
+            "statement": lambda rule: rules()[rule].statement,
             "span": span,
         }
         self._templates.globals.update(known)

@@ -20,6 +20,7 @@ from evenhand_cli.commands.filters import AnyPartition
 from evenhand_cli.commands.past import past_decision, past_pod
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
+from evenhand_cli.named_pods import belongs_to, is_pod, meant, speaking
 from evenhand_cli.near import MATCHES_MAX, near_matches
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.paging import every
@@ -98,7 +99,7 @@ def _explain_object(
         _check_application(answer, key)
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
-        keys, pods = _meant(found, key)
+        keys, pods = meant(found, key)
         if not keys and _explained_past(core, key, partition, output, full=all_):
             return
         if len(keys) != 1:
@@ -110,7 +111,7 @@ def _explain_object(
         answer = _explained(core, answer.gang_member, answer.partition)
         if answer.HasField("placed"):
             found = _allocations(core, answer.partition, answer.placed.application_id)
-            pods = [one for one in found if _belongs_to(one, key)]
+            pods = [one for one in found if belongs_to(one, key)]
     full = all_ or output is Form.WIDE
     if _are_running(pods):
         _show_workload(core, key, answer, pods, output=output, full=full, also=also)
@@ -121,20 +122,6 @@ def _explain_object(
         plain(answer),
         lambda console: explanation(answer, key, console.width, full=full, also=also),
     )
-
-
-def _meant(
-    found: list[inspect_pb2.Allocation], name: str
-) -> tuple[list[str], list[inspect_pb2.Allocation]]:
-    """Return the keys of the pods with this name.
-
-    If no pod has it, return the key of the pod that is explained for the workload of that name, and the workload's pods.
-    """
-    keys = [one.allocation_key for one in found if is_pod(one, name)]
-    if keys:
-        return keys, []
-    pods = [one for one in found if _belongs_to(one, name)]
-    return _speaking(pods), pods
 
 
 def _explained_past(core: Core, name: str, partition: str, output: Form, *, full: bool) -> bool:
@@ -225,45 +212,15 @@ def _show_workload(
     )
 
 
-def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
-    """Return the key of the pod whose answer is shown for a workload, as a list.
-
-    Return an empty list if the workload has no pods. The key belongs to the first waiting pod or, if no pod waits, to
-    the first pod of the list.
-    """
-    waiting = [one for one in pods if one.state in WAITING_STATES]
-    return [one.allocation_key for one in (waiting or pods)[:1]]
-
-
 def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
     """Say on the error stream which of several pods the answer explains, and how many of these pods wait."""
-    for key in _speaking(pods):
+    for key in speaking(pods):
         waiting = sum(one.state in WAITING_STATES for one in pods)
         speaks = next(one for one in pods if one.allocation_key == key)
         terminal.say(
             f"{plural(len(pods), 'pod')}, {waiting:,} waiting, {len(pods) - waiting:,} with a node;"
             f" this is {pod_name(speaks) or key}"
         )
-
-
-def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
-    """Return whether a pod belongs to a Deployment, Job or gang.
-
-    This is judged by its name, its label job-name or its gang's key.
-    """
-    namespace, _, bare = name.rpartition("/")
-    space, _, pod = pod_name(one).partition("/")
-    if namespace and namespace != space:
-        return False
-    labelled = one.tags.get("kubernetes.io/label/job-name", "")
-    made = re.fullmatch(rf"{re.escape(bare)}(-[a-z0-9]{{1,10}}){{1,2}}", pod)
-    return bool(made) or bare in {labelled, one.job_key}
-
-
-def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:
-    """Return whether the allocation's pod has this name, given with or without the namespace."""
-    full = pod_name(allocation)
-    return bool(full) and name in (full, full.partition("/")[2])
 
 
 def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainResponse:

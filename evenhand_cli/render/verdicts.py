@@ -34,7 +34,7 @@ def brief(found: pb.PreemptionVerdict, now: int) -> str:
         return f"{found.policy} can free capacity" + (f": {because}" if because else "")
     lacks = f"; {found.node_id} lacks {phrase(found.missing)}" if found.missing else ""
     who = f"{found.policy} frees" if found.policy else "frees"
-    return f"{who} no capacity (`{found.law}`): {because or found.rule}{lacks}; next try {_again(found, now)}"
+    return f"{who} no capacity (`{found.law}`): {because or found.rule}{lacks}; next try {retried(found, now)}"
 
 
 def protected(found: pb.PreemptionVerdict) -> str:
@@ -59,10 +59,11 @@ def _facts(found: pb.PreemptionVerdict, now: int) -> Iterator[tuple[str, str | T
     if found.at_ms:
         yield "judged", f"{span(now - found.at_ms)} ago"
     if found.law:
-        yield "tried again", _again(found, now)
+        yield "tried again", retried(found, now)
 
 
-def _again(found: pb.PreemptionVerdict, now: int) -> str:
+def retried(found: pb.PreemptionVerdict, now: int) -> str:
+    """Return when preemption is tried again for an ask."""
     if not found.retry_ms:
         return "when something changes"
     return f"in {span(found.retry_ms - now)} at the latest" if found.retry_ms > now else "now"

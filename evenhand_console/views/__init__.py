@@ -3,6 +3,6 @@
 from typing import Any, Final
 
 from evenhand_console.view import View
-from evenhand_console.views import overview, queue, queues
+from evenhand_console.views import overview, queue, queues, why
 
-VIEWS: Final[tuple[View[Any], ...]] = (overview.VIEW, queues.VIEW, queue.VIEW)
+VIEWS: Final[tuple[View[Any], ...]] = (overview.VIEW, queues.VIEW, queue.VIEW, why.VIEW)

@@ -8,6 +8,7 @@ from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import in_order
+from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import (
     Numbers,
@@ -62,12 +63,8 @@ class Page:
     kind: str
     kinds: tuple[str, ...]
     depths: tuple[str, ...]
-    rows: tuple[Row, ...]
+    part: Part[Row]
     unmet: tuple[Row, ...]
-    total: int
-    start: int
-    earlier: int | None
-    later: int | None
 
 
 def read(core: Core, query: Query) -> Read:
@@ -93,9 +90,7 @@ def shape(found: Read, query: Query) -> Page:
         one for one in every if one.queue.path == under or one.queue.path.startswith(f"{under}.")
     ]
     shown = [one for one in _sorted(inside, top) if _is_shown(one, top, query["depth"])]
-    start = min(_number(query["start"]), max(0, len(shown) - 1))
-    page = shown[start : start + ROWS_MAX]
-    later = start + ROWS_MAX
+    rows = [_row(one, top, kind, query["depth"]) for one in shown]
     parts = under.split(".")
     return Page(
         partition=found.tree.partition,
@@ -105,19 +100,11 @@ def shape(found: Read, query: Query) -> Page:
         kind=kind,
         kinds=tuple(kinds),
         depths=DEPTHS,
-        rows=tuple(_row(one, top, kind, query["depth"]) for one in page),
+        part=part_of(rows, query["start"], ROWS_MAX),
         unmet=tuple(
             _row(one, top, kind, "all") for one in inside if one.queue.leaf and unmet_of(one.queue)
         ),
-        total=len(shown),
-        start=start,
-        earlier=max(0, start - ROWS_MAX) if start else None,
-        later=later if later < len(shown) else None,
     )
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 10 else 0  # noqa: PLR2004
 
 
 def _sorted(inside: Sequence[Placed], top: Placed) -> list[Placed]:

@@ -16,7 +16,9 @@ from tests.cli.processes import ROOT, address_of, running, until
 from tests.console import replies
 
 CLUSTER: Final = ROOT / "examples" / "clusters" / "claim"
-ADDRESSES: Final = {"queue": {"queue": "root.shop"}}
+WAITING_POD: Final = "WAITING-POD"
+"""Stands for the key of a pod that waits and for which no capacity is kept."""
+ADDRESSES: Final = {"queue": {"queue": "root.shop"}, "why": {"key": WAITING_POD}}
 """The parameters with which a view is recorded, where the defaults show nothing."""
 
 
@@ -42,9 +44,19 @@ def _waits(core: Core) -> bool:
 
 
 def _record(core: Core) -> None:
+    known = {WAITING_POD: _waiting_pod(core)}
     for view in VIEWS:
-        given = ADDRESSES.get(view.name, {}).items()
+        address = ADDRESSES.get(view.name, {})
+        given = {name: known.get(value, value) for name, value in address.items()}.items()
         replies.save(view.name, view.read(core, query_of(view.path, view.parameters, given)))
+
+
+def _waiting_pod(core: Core) -> str:
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request = inspect_pb2.ListAllocationsRequest(include_asks=True)
+    found = core.ask(stub.ListAllocations, request).allocations
+    waiting = inspect_pb2.ALLOCATION_STATE_WAITING
+    return next(one.allocation_key for one in found if one.state == waiting)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,14 @@
 
 from typing import Any, Final
 
-from evenhand.v1 import decisions_pb2, history_pb2, inspect_pb2, reports_pb2, watch_pb2
+from evenhand.v1 import (
+    decisions_pb2,
+    explain_pb2,
+    history_pb2,
+    inspect_pb2,
+    reports_pb2,
+    watch_pb2,
+)
 from tests.cli.fake import FakeCore
 from tests.cli.samples import T0, partition, queue_tree
 
@@ -58,6 +65,15 @@ def core(name: str = "research") -> FakeCore:
                 ]
             )
         ],
+        Explain=_explained(name),
+        ListAllocations=inspect_pb2.ListAllocationsResponse(allocations=[_pod(name)]),
+        ListApplications=inspect_pb2.ListApplicationsResponse(
+            applications=[
+                inspect_pb2.Application(
+                    application_id=name, queue=f"root.{name}", user=name, usage={"vcore": 1}
+                )
+            ]
+        ),
         ListQueueSettings=inspect_pb2.ListQueueSettingsResponse(
             queues=[
                 inspect_pb2.QueueSettings(
@@ -83,6 +99,58 @@ def core(name: str = "research") -> FakeCore:
                 asked=1, reasons=[history_pb2.WaitReason(code=name, pods=1)]
             ),
         ),
+    )
+
+
+def _pod(name: str) -> inspect_pb2.Allocation:
+    return inspect_pb2.Allocation(
+        allocation_key=name,
+        name=name,
+        application_id=name,
+        queue=f"root.{name}",
+        state=inspect_pb2.ALLOCATION_STATE_WAITING,
+        resources={"vcore": 1000},
+        waiting_code=name,
+        since_ms=T0,
+    )
+
+
+def _explained(name: str) -> explain_pb2.ExplainResponse:
+    level = explain_pb2.QueueLevel(
+        queue=f"root.{name}", max={name: 1}, head_room={name: 0}, short_types=[name], blocks=True
+    )
+    limit = explain_pb2.LimitLevel(
+        queue=f"root.{name}", subject=f"user {name}", max={name: 1}, blocks=True
+    )
+    spared = decisions_pb2.SparedCandidates(
+        law=name, rule=name, queue=name, count=1, examples=[name]
+    )
+    verdict = decisions_pb2.PreemptionVerdict(policy=name, law=name, because=name, spared=[spared])
+    waiting = explain_pb2.WaitingAsk(
+        application_id=name,
+        queue=f"root.{name}",
+        resources={name: 1},
+        code=name,
+        levels=[level],
+        limits=[limit],
+        node_tally=[explain_pb2.NodeTally(code=name, nodes=1, examples=[name], message=name)],
+        nodes_examined=1,
+        nearest_node=name,
+        nearest_missing={name: 1},
+        reservation=explain_pb2.AskReservation(node_id=name, decision_id=name),
+        preemption=verdict,
+        shadow=verdict,
+        next_steps=[name],
+        kept_off_by=[explain_pb2.NodeReservation(node_id=name, allocation_key=name, name=name)],
+    )
+    return explain_pb2.ExplainResponse(
+        kind=explain_pb2.SUBJECT_KIND_WAITING_ASK,
+        key=name,
+        partition=name,
+        lines=[name, name],
+        waiting=waiting,
+        taken_at_ms=T0,
+        name=name,
     )
 
 

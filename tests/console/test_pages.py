@@ -19,7 +19,8 @@ ACTING = re.compile(
 
 
 def _path(path: str, name: str) -> str:
-    return f"{path}?queue={quote(f'root.{name}')}" if path == "/queue" else path
+    given = {"/queue": f"queue={quote(f'root.{name}')}", "/why": f"key={quote(name)}"}
+    return f"{path}?{given[path]}" if path in given else path
 
 
 def _mark(client: TestClient) -> str:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.v1 import inspect_pb2
+from evenhand.v1 import explain_pb2, inspect_pb2
 from evenhand_cli.faults import Fault
 from evenhand_console.bars import FULL, bar
 from evenhand_console.lines import chart
 from evenhand_console.query import Query, query_of
 from evenhand_console.queue_numbers import at_path, lending, numbers
-from evenhand_console.views import overview, queue, queues
+from evenhand_console.views import overview, queue, queues, why
 from tests.console import replies
 
 
@@ -44,16 +44,16 @@ def test_queues_with_an_unmet_guarantee_come_first() -> None:
     child = found.tree.root.children.add(name="zoo", path="root.zoo", leaf=True, asks_waiting=1)
     child.guaranteed["vcore"], child.pending["vcore"] = 4000, 3000
     page = queues.shape(found, _query(queues.VIEW))
-    assert [row.path for row in page.rows] == ["root", "root.zoo", "root.batch", "root.shop"]
+    assert [row.path for row in page.part.rows] == ["root", "root.zoo", "root.batch", "root.shop"]
     assert [(row.path, row.unmet) for row in page.unmet] == [("root.zoo", (("vcore", 3000),))]
 
 
 def test_the_tree_holds_as_many_levels_as_the_address_says() -> None:
     found = replies.load(queues.Read, "queues")
     page = queues.shape(found, _query(queues.VIEW, depth="1"))
-    assert [row.level for row in page.rows] == [1, 2, 2]
+    assert [row.level for row in page.part.rows] == [1, 2, 2]
     below = queues.shape(found, _query(queues.VIEW, under="root.shop", depth="1"))
-    assert [row.path for row in below.rows] == ["root.shop"]
+    assert [row.path for row in below.part.rows] == ["root.shop"]
     assert below.above == ("root",)
 
 
@@ -62,10 +62,10 @@ def test_a_long_tree_comes_in_pages() -> None:
     for number in range(queues.ROWS_MAX):
         found.tree.root.children.add(name=f"q{number}", path=f"root.q{number}", leaf=True)
     first = queues.shape(found, _query(queues.VIEW))
-    last = queues.shape(found, _query(queues.VIEW, start=str(first.later)))
-    assert (len(first.rows), first.earlier) == (queues.ROWS_MAX, None)
-    assert (len(last.rows), last.earlier, last.later) == (3, 0, None)
-    assert not {row.path for row in first.rows} & {row.path for row in last.rows}
+    last = queues.shape(found, _query(queues.VIEW, start=str(first.part.later)))
+    assert (len(first.part.rows), first.part.earlier) == (queues.ROWS_MAX, None)
+    assert (len(last.part.rows), last.part.earlier, last.part.later) == (3, 0, None)
+    assert not {row.path for row in first.part.rows} & {row.path for row in last.part.rows}
 
 
 def test_an_unknown_queue_names_near_ones() -> None:
@@ -91,6 +91,72 @@ def test_a_core_without_a_history_has_no_lines() -> None:
     none = queue.Read(found.tree, found.partitions, found.settings, None, found.decisions, None)
     page = queue.shape(none, _query(queue.VIEW, queue="root.shop"))
     assert (page.charts, page.waits, page.took) == (None, None, ())
+
+
+def test_a_waiting_pod_has_the_node_that_comes_nearest_and_who_runs_there() -> None:
+    found = replies.load(why.Read, "why")
+    page = why.shape(found, _query(why.VIEW, key="any"))
+    assert (page.kind, page.name) == ("waiting ask", found.answer.name)
+    (node,) = page.blockers
+    assert node.lacks == dict(found.answer.waiting.nearest_missing)
+    assert {kind: node.wanted[kind] - node.free[kind] for kind in node.lacks} == node.lacks
+    assert {one.key for one in node.holders} == {one.allocation_key for one in found.on_node or ()}
+    assert page.steps == tuple(found.answer.waiting.next_steps)
+    assert "over-guarantee" in page.preemption
+
+
+def test_a_max_in_the_way_names_the_applications_and_queues_that_use_it() -> None:
+    found = replies.load(why.Read, "why")
+    level = found.answer.waiting.levels[0]
+    level.max["vcore"], level.head_room["vcore"] = 9000, 1000
+    level.short_types.append("vcore")
+    above = found.answer.waiting.levels[1]
+    above.max["vcore"], above.blocks = 9000, True
+    apps = [
+        inspect_pb2.Application(application_id=name, queue="root.shop", usage={"vcore": used})
+        for name, used in (("small", 1), ("large", 7000), ("idle", 0))
+    ]
+    tree = replies.load(queues.Read, "queues").tree
+    page = why.shape(replace(found, applications=apps, tree=tree), _query(why.VIEW, key="any"))
+    own, root, _ = page.blockers
+    assert (own.wanted, own.free, own.lacks) == ({"vcore": 2000}, {"vcore": 1000}, {"vcore": 1000})
+    assert [one.name for one in own.holders] == ["large", "small"]
+    assert [one.name for one in root.holders] == ["root.batch", "root.shop"]
+
+
+def test_a_gang_lacks_what_all_its_members_lack() -> None:
+    found = replies.load(why.Read, "why")
+    fit = found.answer.waiting.gang
+    fit.name, fit.size, fit.members, fit.gang = "gang train", 4, 4, True
+    fit.rest["vcore"] = 8000
+    limit = fit.limits.add(kind="firm", name="root.shop", queue="root.shop", members=1)
+    limit.missing["vcore"] = 5000
+    node = fit.nodes.add(node_id="node-1", members=1, rest=2)
+    node.free["vcore"], node.missing["vcore"] = 1000, 3000
+    page = why.shape(found, _query(why.VIEW, key="train"))
+    assert (page.kind, page.gang) == ("gang", "train: 4 needed, 4 wait")
+    guarantee, nearest = page.blockers
+    assert (guarantee.free, guarantee.rule) == ({"vcore": 3000}, why.FIRM)
+    assert (nearest.wanted, nearest.lacks) == ({"vcore": 4000}, {"vcore": 3000})
+
+
+def test_a_node_that_is_kept_for_another_ask_says_for_which_and_until_when() -> None:
+    found = replies.load(why.Read, "why")
+    found.answer.waiting.kept_off_by.add(node_id="n", allocation_key="k", name="a/b", until_ms=7)
+    kept = why.shape(found, _query(why.VIEW, key="any")).blockers[-1]
+    assert (kept.holders[0].name, kept.until_ms, kept.rule) == ("a/b", 7, why.RESERVED)
+
+
+def test_a_name_of_nothing_names_near_ones_and_a_name_of_several_names_all() -> None:
+    pods = [inspect_pb2.Allocation(allocation_key=f"{at}", name=f"{at}/web") for at in "ab"]
+    answer = explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN)
+    found = why.Read(answer, pods, None, (), ())
+    with pytest.raises(Fault) as several:
+        why.shape(found, _query(why.VIEW, key="web"))
+    assert "a/web or b/web" in several.value.advice
+    with pytest.raises(Fault) as near:
+        why.shape(found, _query(why.VIEW, key="a/wbe"))
+    assert "a/web" in near.value.advice
 
 
 def test_what_is_lent_is_at_most_what_others_borrow() -> None:

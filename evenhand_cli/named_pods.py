@@ -1,0 +1,51 @@
+"""The pods that a name means: a pod of that name, or the pods of a Deployment, Job or gang."""
+
+import re
+from collections.abc import Sequence
+
+from evenhand.v1 import inspect_pb2
+from evenhand_cli.render.tables import WAITING_STATES, pod_name
+
+
+def meant(
+    found: Sequence[inspect_pb2.Allocation], name: str
+) -> tuple[list[str], list[inspect_pb2.Allocation]]:
+    """Return the keys of the pods with this name.
+
+    If no pod has it, return the key of the pod that is explained for the workload of that name, and the workload's pods.
+    """
+    keys = [one.allocation_key for one in found if is_pod(one, name)]
+    if keys:
+        return keys, []
+    pods = [one for one in found if belongs_to(one, name)]
+    return speaking(pods), pods
+
+
+def speaking(pods: Sequence[inspect_pb2.Allocation]) -> list[str]:
+    """Return the key of the pod whose answer is shown for a workload, as a list.
+
+    Return an empty list if the workload has no pods. The key belongs to the first waiting pod or, if no pod waits, to
+    the first pod of the list.
+    """
+    waiting = [one for one in pods if one.state in WAITING_STATES]
+    return [one.allocation_key for one in (waiting or pods)[:1]]
+
+
+def belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
+    """Return whether a pod belongs to a Deployment, Job or gang.
+
+    This is judged by its name, its label job-name or its gang's key.
+    """
+    namespace, _, bare = name.rpartition("/")
+    space, _, pod = pod_name(one).partition("/")
+    if namespace and namespace != space:
+        return False
+    labelled = one.tags.get("kubernetes.io/label/job-name", "")
+    made = re.fullmatch(rf"{re.escape(bare)}(-[a-z0-9]{{1,10}}){{1,2}}", pod)
+    return bool(made) or bare in {labelled, one.job_key}
+
+
+def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:
+    """Return whether the allocation's pod has this name, given with or without the namespace."""
+    full = pod_name(allocation)
+    return bool(full) and name in (full, full.partition("/")[2])

@@ -1,0 +1,38 @@
+"""Whole numbers and places of long lists in the address of a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+DIGITS_MAX: Final = 9
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[Row]):
+    """The rows of one page of a list: from `start`, of `total`; the starts of the pages beside it, None at the ends."""
+
+    rows: tuple[Row, ...]
+    start: int
+    total: int
+    earlier: int | None
+    later: int | None
+
+
+def number(text: str) -> int:
+    """Return the whole number that a parameter has, 0 for anything else."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= DIGITS_MAX else 0
+
+
+def part_of(rows: Sequence[Row], start: str, most: int) -> Part[Row]:
+    """Return the page of a list that begins at a start."""
+    first = min(number(start), max(0, len(rows) - 1))
+    later = first + most
+    return Part(
+        rows=tuple(rows[first:later]),
+        start=first,
+        total=len(rows),
+        earlier=max(0, first - most) if first else None,
+        later=later if later < len(rows) else None,
+    )

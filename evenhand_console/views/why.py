@@ -1,0 +1,379 @@
+"""Why a pod or gang waits, or where it runs: each blocker with what is wanted, free and held, and the next step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand.v1 import (
+    decisions_pb2,
+    explain_pb2,
+    explain_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+)
+from evenhand_cli.connect import Core
+from evenhand_cli.faults import Fault
+from evenhand_cli.named_pods import belongs_to, meant
+from evenhand_cli.near import MATCHES_MAX, near_matches
+from evenhand_cli.output import word
+from evenhand_cli.paging import every
+from evenhand_cli.render.fits import members
+from evenhand_cli.render.tables import pod_name
+from evenhand_cli.render.verdicts import brief, protected
+from evenhand_console.query import Query
+from evenhand_console.queue_numbers import placed
+from evenhand_console.reading import unless_absent
+from evenhand_console.view import View
+
+HOLDERS_MAX: Final = 10
+"""Largest number of holders that are named for one blocker."""
+PODS_MAX: Final = 100
+"""Largest number of pods of a workload in the list."""
+UNKNOWN: Final = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
+HEADROOM: Final = "O1"
+FIRM: Final = "J4"
+RESERVED: Final = "C7"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the page is made of. The lists are empty where the answer needs none of them."""
+
+    answer: explain_pb2.ExplainResponse
+    found: Sequence[inspect_pb2.Allocation]
+    """The pods among which a name was searched."""
+    tree: inspect_pb2.QueueTree | None
+    applications: Sequence[inspect_pb2.Application]
+    """The applications of a leaf queue whose max is in the way."""
+    on_node: Sequence[inspect_pb2.Allocation] | None
+    """The pods on the nearest node; None if the caller may not see nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """An object that holds what the ask needs: `what` says its kind, and `key` is its key for the link."""
+
+    what: str
+    key: str
+    name: str
+    amounts: Mapping[str, int]
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One thing that stands between the ask and a placement."""
+
+    subject: str
+    queue: str
+    """The queue to which the subject links; empty for none."""
+    wanted: Mapping[str, int]
+    free: Mapping[str, int]
+    lacks: Mapping[str, int]
+    holders: tuple[Holder, ...]
+    holders_left_out: int
+    rule: str
+    """The id of the rule by which it blocks."""
+    changes: str
+    until_ms: int = 0
+    """The latest instant at which it ends by itself; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodLine:
+    """A pod of a workload, or on the same page."""
+
+    key: str
+    name: str
+    state: str
+    node: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The values of the page. Without a key in the address it is a form alone."""
+
+    key: str
+    kind: str
+    name: str
+    partition: str
+    now_ms: int
+    lines: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    gang: str = ""
+    answer: explain_pb2.ExplainResponse | None = None
+    blockers: tuple[Blocker, ...] = ()
+    preemption: str = ""
+    protected: str = ""
+    shadow: str = ""
+    pods: tuple[PodLine, ...] = ()
+    pods_left_out: int = 0
+
+
+def read(core: Core, query: Query) -> Read:
+    """Ask for the explanation, and who holds what the ask lacks. Raises Fault."""
+    key, partition = query["key"], query["partition"]
+    if not key:
+        return Read(explain_pb2.ExplainResponse(), (), None, (), ())
+    answer, found = _explained(core, key, partition), list[inspect_pb2.Allocation]()
+    if answer.kind in UNKNOWN:
+        found = _allocations(core, inspect_pb2.ListAllocationsRequest(partition=partition))
+        keys, _ = meant(found, key)
+        answer = _explained(core, keys[0], partition) if len(keys) == 1 else answer
+    if answer.gang_member:
+        answer = _explained(core, answer.gang_member, answer.partition)
+    if not answer.HasField("waiting"):
+        return Read(answer, found, None, (), ())
+    waiting, partition = answer.waiting, answer.partition
+    inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    blocked = {one.queue for one in waiting.levels if one.blocks or one.short_types}
+    blocked |= {one.queue for one in waiting.gang.limits}
+    node = inspect_pb2.ListAllocationsRequest(partition=partition, node_id=waiting.nearest_node)
+    tree, applications = None, list[inspect_pb2.Application]()
+    if blocked:
+        asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
+        tree = core.ask(inspect.GetQueueTree, asked).tree
+    if waiting.queue in blocked:
+        of_leaf = inspect_pb2.ListApplicationsRequest(partition=partition, queue=waiting.queue)
+        applications = every(core, inspect.ListApplications, of_leaf, lambda it: it.applications)
+    on_node = unless_absent(lambda: _allocations(core, node)) if waiting.nearest_node else ()
+    return Read(answer, found, tree, applications, on_node)
+
+
+def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainResponse:
+    stub = explain_pb2_grpc.ExplainServiceStub(core.channel)
+    return core.ask(stub.Explain, explain_pb2.ExplainRequest(partition=partition, key=key))
+
+
+def _allocations(
+    core: Core, request: inspect_pb2.ListAllocationsRequest
+) -> list[inspect_pb2.Allocation]:
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request.include_asks, request.include_foreign = not request.node_id, True
+    return every(core, stub.ListAllocations, request, lambda page: page.allocations)
+
+
+def shape(found: Read, query: Query) -> Page:
+    """Return the values of the page. Raises Fault for a name that means nothing, or several pods."""
+    key, answer = query["key"], found.answer
+    if not key:
+        return Page("", "", "", query["partition"], 0)
+    if answer.kind in UNKNOWN:
+        raise _unknown(found.found, key)
+    kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
+    waiting = answer.waiting if answer.HasField("waiting") else None
+    now = answer.taken_at_ms
+    pods = [one for one in found.found if belongs_to(one, key)]
+    return Page(
+        key=answer.key,
+        kind="gang" if waiting is not None and waiting.HasField("gang") else kind,
+        name=answer.name or key,
+        partition=answer.partition,
+        now_ms=now,
+        lines=tuple(answer.lines),
+        steps=tuple(waiting.next_steps) if waiting is not None else (),
+        gang=members(waiting.gang) if waiting is not None and waiting.HasField("gang") else "",
+        answer=answer,
+        blockers=tuple(_blockers(found, waiting)) if waiting is not None else (),
+        preemption=_verdict(answer, "preemption"),
+        protected=protected(waiting.preemption) if waiting is not None else "",
+        shadow=_verdict(answer, "shadow"),
+        pods=tuple(_pod(one) for one in pods[:PODS_MAX]),
+        pods_left_out=max(0, len(pods) - PODS_MAX),
+    )
+
+
+def _unknown(found: Sequence[inspect_pb2.Allocation], key: str) -> Fault:
+    """Return the fault for a name that belongs to no object, or to several pods."""
+    keys, _ = meant(found, key)
+    if keys:
+        named = sorted(pod_name(one) for one in found if one.allocation_key in keys)
+        several = " or ".join(named[:MATCHES_MAX])
+        what = f"{len(keys)} pods have the name `{key}`"
+        return Fault(what, where="argument key", advice=f"say which: {several}")
+    near = near_matches(key, [pod_name(one) or one.allocation_key for one in found])
+    advice = near or "a pod that has ended is no longer known: its own events say why"
+    return Fault(
+        f"nothing has the name `{key}`: no pod, application, node or queue",
+        where="argument key",
+        advice=advice,
+    )
+
+
+def _verdict(answer: explain_pb2.ExplainResponse, name: str) -> str:
+    if not answer.waiting.HasField(name):
+        return ""
+    found: decisions_pb2.PreemptionVerdict = getattr(answer.waiting, name)
+    return brief(found, answer.taken_at_ms)
+
+
+def _blockers(found: Read, ask: explain_pb2.WaitingAsk) -> Iterator[Blocker]:
+    """Yield what is in the way: limits from the leaf to the root, then nodes, then what is kept for others."""
+    if ask.HasField("gang"):
+        yield from (_gang_limit(found, ask, one) for one in ask.gang.limits)
+    else:
+        yield from (_level(found, ask, one) for one in ask.levels if one.blocks or one.short_types)
+        yield from (_limit(ask, one) for one in ask.limits if one.blocks)
+    yield from _nodes(found, ask)
+    yield from (_kept(ask, one) for one in ask.kept_off_by)
+
+
+def _level(found: Read, ask: explain_pb2.WaitingAsk, one: explain_pb2.QueueLevel) -> Blocker:
+    short = list(one.short_types) or list(one.max)
+    wanted = {kind: ask.resources.get(kind, 0) for kind in short}
+    free = {kind: max(0, one.head_room.get(kind, 0)) for kind in short}
+    holders, left_out = _of_queue(found, one.queue, short)
+    return Blocker(
+        subject=f"max of queue {one.queue}",
+        queue=one.queue,
+        wanted=wanted,
+        free=free,
+        lacks=_less(wanted, free),
+        holders=holders,
+        holders_left_out=left_out,
+        rule=HEADROOM,
+        changes="when pods of the queue end, or its max is raised",
+    )
+
+
+def _limit(ask: explain_pb2.WaitingAsk, one: explain_pb2.LimitLevel) -> Blocker:
+    short = list(one.short_types) or list(one.max)
+    wanted = {kind: ask.resources.get(kind, 0) for kind in short}
+    free = {kind: max(0, one.head_room.get(kind, 0)) for kind in short}
+    used = {kind: one.usage.get(kind, 0) for kind in short}
+    return Blocker(
+        subject=f"limit of {one.subject} in queue {one.queue}",
+        queue=one.queue,
+        wanted=wanted,
+        free=free,
+        lacks=_less(wanted, free),
+        holders=(Holder("other", "", one.subject, used),),
+        holders_left_out=0,
+        rule=HEADROOM,
+        changes=f"when pods of {one.subject} end, or the limit is raised",
+    )
+
+
+def _gang_limit(found: Read, ask: explain_pb2.WaitingAsk, one: explain_pb2.LimitFit) -> Blocker:
+    wanted = {kind: ask.gang.rest.get(kind, 0) for kind in one.missing}
+    free = {kind: max(0, wanted[kind] - one.missing[kind]) for kind in one.missing}
+    of_queue = one.kind in {"queue", "firm"}
+    name = one.name if of_queue else one.queue
+    what = {"queue": "max of queue", "firm": "guarantee of queue"}.get(one.kind, one.kind)
+    where = "" if of_queue else f" in queue {one.queue}"
+    holders, left_out = _of_queue(found, name, list(one.missing)) if of_queue else ((), 0)
+    return Blocker(
+        subject=f"{what} {one.name}{where}",
+        queue=name,
+        wanted=wanted,
+        free=free,
+        lacks=dict(one.missing),
+        holders=holders,
+        holders_left_out=left_out,
+        rule=FIRM if one.kind == "firm" else HEADROOM,
+        changes="when pods that count against it end, or it is raised",
+    )
+
+
+def _nodes(found: Read, ask: explain_pb2.WaitingAsk) -> Iterator[Blocker]:
+    """Yield the nearest node if no node can hold the ask, or the nearest nodes of a gang."""
+    if ask.HasField("gang"):
+        for one in ask.gang.nodes:
+            if one.missing:
+                yield Blocker(
+                    subject=f"node {one.node_id}, for {one.rest} more of its members",
+                    queue="",
+                    wanted={
+                        kind: one.free.get(kind, 0) + one.missing[kind] for kind in one.missing
+                    },
+                    free={kind: one.free.get(kind, 0) for kind in one.missing},
+                    lacks=dict(one.missing),
+                    holders=(),
+                    holders_left_out=0,
+                    rule="J8",
+                    changes="when pods on the node end",
+                )
+        return
+    if not ask.nearest_node or not ask.nearest_missing:
+        return
+    lacks = dict(ask.nearest_missing)
+    wanted = {kind: ask.resources.get(kind, 0) for kind in lacks}
+    pods = [_on_node(one, lacks) for one in found.on_node or ()]
+    pods.sort(key=lambda one: (*(-value for value in one.amounts.values()), one.name, one.key))
+    yield Blocker(
+        subject=f"node {ask.nearest_node}, the nearest",
+        queue="",
+        wanted=wanted,
+        free={kind: max(0, wanted[kind] - lacks[kind]) for kind in lacks},
+        lacks=lacks,
+        holders=tuple(pods[:HOLDERS_MAX]),
+        holders_left_out=max(0, len(pods) - HOLDERS_MAX),
+        rule=HEADROOM,
+        changes="when pods on the node end, or a node is added",
+    )
+
+
+def _on_node(one: inspect_pb2.Allocation, kinds: Mapping[str, int]) -> Holder:
+    amounts = {kind: one.resources.get(kind, 0) for kind in kinds}
+    return Holder("pod", one.allocation_key, pod_name(one) or one.allocation_key, amounts)
+
+
+def _kept(ask: explain_pb2.WaitingAsk, one: explain_pb2.NodeReservation) -> Blocker:
+    name = one.name or one.allocation_key or f"an ask of priority {one.priority}"
+    what = "pod" if one.allocation_key else "other"
+    return Blocker(
+        subject=f"node {one.node_id}, kept for another ask" if one.node_id else "a kept node",
+        queue="",
+        wanted=dict(ask.resources),
+        free={},
+        lacks={},
+        holders=(Holder(what, one.allocation_key, name, {}, one.until_ms),),
+        holders_left_out=0,
+        rule=RESERVED,
+        changes="when that ask is placed, or the reservation ends",
+        until_ms=one.until_ms,
+    )
+
+
+def _of_queue(found: Read, path: str, kinds: Sequence[str]) -> tuple[tuple[Holder, ...], int]:
+    """Return who holds the usage of a queue, the largest first, and how many are left out: its child queues, or its applications."""
+    holders: list[Holder] = []
+    root = found.tree.root if found.tree is not None else inspect_pb2.Queue()
+    queue = next((one.queue for one in placed(root, {}) if one.queue.path == path), None)
+    if queue is not None:
+        holders = [
+            Holder("queue", one.path, one.path, {kind: one.usage.get(kind, 0) for kind in kinds})
+            for one in queue.children
+        ]
+    holders += [
+        Holder(
+            "application",
+            one.application_id,
+            one.application_id,
+            {kind: one.usage.get(kind, 0) for kind in kinds},
+        )
+        for one in found.applications
+        if one.queue == path
+    ]
+    holders = [one for one in holders if any(one.amounts.values())]
+    holders.sort(key=lambda one: (*(-value for value in one.amounts.values()), one.name))
+    return tuple(holders[:HOLDERS_MAX]), max(0, len(holders) - HOLDERS_MAX)
+
+
+def _less(wanted: Mapping[str, int], free: Mapping[str, int]) -> dict[str, int]:
+    return {kind: value - free[kind] for kind, value in wanted.items() if value > free[kind]}
+
+
+def _pod(one: inspect_pb2.Allocation) -> PodLine:
+    return PodLine(
+        key=one.allocation_key,
+        name=pod_name(one) or one.allocation_key,
+        state=word(inspect_pb2.AllocationState.DESCRIPTOR, one.state),
+        node=one.node_id,
+        code=one.waiting_code,
+    )
+
+
+PARAMETERS: Final = {"key": "", "partition": ""}
+VIEW: Final = View("why", "Why", "/why", read, shape, PARAMETERS, pause_s=2.0)
