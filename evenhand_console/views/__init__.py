@@ -3,6 +3,12 @@
 from typing import Any, Final
 
 from evenhand_console.view import View
-from evenhand_console.views import overview, queue, queues, why
+from evenhand_console.views import overview, queue, queues, waiting, why
 
-VIEWS: Final[tuple[View[Any], ...]] = (overview.VIEW, queues.VIEW, queue.VIEW, why.VIEW)
+VIEWS: Final[tuple[View[Any], ...]] = (
+    overview.VIEW,
+    queues.VIEW,
+    queue.VIEW,
+    why.VIEW,
+    waiting.VIEW,
+)

@@ -70,7 +70,13 @@ def core(name: str = "research") -> FakeCore:
         ListApplications=inspect_pb2.ListApplicationsResponse(
             applications=[
                 inspect_pb2.Application(
-                    application_id=name, queue=f"root.{name}", user=name, usage={"vcore": 1}
+                    application_id=name,
+                    queue=f"root.{name}",
+                    user=name,
+                    usage={"vcore": 1},
+                    state=name,
+                    asks_waiting=1,
+                    waiting_reasons=[inspect_pb2.ReasonCount(code=name, count=1)],
                 )
             ]
         ),

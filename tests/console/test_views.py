@@ -10,7 +10,7 @@ from evenhand_console.bars import FULL, bar
 from evenhand_console.lines import chart
 from evenhand_console.query import Query, query_of
 from evenhand_console.queue_numbers import at_path, lending, numbers
-from evenhand_console.views import overview, queue, queues, why
+from evenhand_console.views import overview, queue, queues, waiting, why
 from tests.console import replies
 
 
@@ -157,6 +157,80 @@ def test_a_name_of_nothing_names_near_ones_and_a_name_of_several_names_all() -> 
     with pytest.raises(Fault) as near:
         why.shape(found, _query(why.VIEW, key="a/wbe"))
     assert "a/web" in near.value.advice
+
+
+def _many_waiting() -> waiting.Read:
+    recorded = replies.load(waiting.Read, "waiting")
+    made = [
+        ("a", "root.x.one", "ada", "Running", {"no-node": 3, "queue-limit": 2}),
+        ("b", "root.x.two", "ada", "Accepted", {"queue-limit": 4}),
+        ("c", "root.y", "bob", "Running", {"no-node": 1}),
+        ("idle", "root.y", "bob", "Running", {}),
+    ]
+    applications = [
+        inspect_pb2.Application(
+            application_id=name,
+            queue=path,
+            user=user,
+            state=state,
+            asks_waiting=sum(codes.values()),
+            waiting_reasons=[
+                inspect_pb2.ReasonCount(code=code, count=count) for code, count in codes.items()
+            ],
+        )
+        for name, path, user, state, codes in made
+    ]
+    pods = [
+        inspect_pb2.Allocation(
+            allocation_key=f"{name}-{code}-{at}", application_id=name, waiting_code=code
+        )
+        for name, _, _, _, codes in made
+        for code, count in codes.items()
+        for at in range(count)
+    ]
+    return replace(recorded, applications=applications, pods=pods)
+
+
+def test_the_recorded_pods_wait_with_their_reasons() -> None:
+    found = replies.load(waiting.Read, "waiting")
+    page = waiting.shape(found, _query(waiting.VIEW))
+    assert page.part is not None
+    (shop,) = page.part.rows
+    assert (page.total, shop.application_id, shop.queue) == (2, "shop", "root.shop")
+    assert {one.state for one in shop.pods} == {"waiting", "pledged"}
+    assert all(one.code == "no-node" and one.waited_ms > 0 for one in shop.pods)
+
+
+def test_each_facet_counts_under_the_choices_of_the_others() -> None:
+    page = waiting.shape(_many_waiting(), _query(waiting.VIEW, user="ada", reason="queue-limit"))
+    facets = {one.name: [(each.value, each.count) for each in one.options] for one in page.facets}
+    assert page.total == 6
+    assert facets["queue"] == [("root.x.two", 4), ("root.x.one", 2)]
+    assert facets["user"] == [("ada", 6)]
+    assert facets["reason"] == [("queue-limit", 6), ("no-node", 3)]
+    assert facets["state"] == [("accepted", 4), ("running", 2)]
+
+
+def test_a_queue_includes_the_queues_below_it() -> None:
+    page = waiting.shape(_many_waiting(), _query(waiting.VIEW, queue="root.x"))
+    assert page.part is not None
+    assert [one.application_id for one in page.part.rows] == ["a", "b"]
+    assert next(one for one in page.facets[0].options if one.chosen).count == 9
+
+
+def test_a_reason_and_an_application_narrow_the_pods() -> None:
+    query = _query(waiting.VIEW, application="a", reason="queue-limit")
+    page = waiting.shape(_many_waiting(), query)
+    assert page.pods is not None
+    assert [one.key for one in page.pods.rows] == ["a-queue-limit-0", "a-queue-limit-1"]
+    assert page.total == 2
+
+
+def test_pods_whose_reasons_the_core_did_not_count_have_a_facet() -> None:
+    found = _many_waiting()
+    del found.applications[0].waiting_reasons[:]
+    page = waiting.shape(found, _query(waiting.VIEW))
+    assert ("not-counted", 5) in [(one.value, one.count) for one in page.facets[3].options]
 
 
 def test_what_is_lent_is_at_most_what_others_borrow() -> None:

@@ -1,0 +1,255 @@
+"""Pods that wait: facets by queue, state, user and reason, and the pods of the applications on a page."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
+from evenhand_cli.connect import Core
+from evenhand_cli.output import word
+from evenhand_cli.paging import every
+from evenhand_cli.render.tables import WAITING_STATES, pod_name
+from evenhand_console.parts import Part, part_of
+from evenhand_console.query import Query
+from evenhand_console.view import View
+
+APPLICATIONS_MAX: Final = 20
+"""Largest number of applications on a page."""
+PODS_MAX: Final = 10
+"""Largest number of pods of one application on a page of several."""
+ROWS_MAX: Final = 200
+"""Largest number of pods on a page of one application."""
+OPTIONS_MAX: Final = 12
+"""Largest number of values of a facet that are offered; the largest come first."""
+NOT_COUNTED: Final = "not-counted"
+"""Stands for the reason of pods whose reasons the core did not count, because too many pods wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the page is made of."""
+
+    info: inspect_pb2.ServerInfoResponse
+    partitions: Sequence[inspect_pb2.Partition]
+    applications: Sequence[inspect_pb2.Application]
+    pods: Sequence[inspect_pb2.Allocation]
+    """The asks of the applications on the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A value of a facet, and the number of waiting pods with it under the other choices."""
+
+    value: str
+    count: int
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A property by which pods are chosen."""
+
+    name: str
+    options: tuple[Option, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodLine:
+    """A pod that waits."""
+
+    key: str
+    name: str
+    state: str
+    code: str
+    waited_ms: int
+    resources: Mapping[str, int]
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An application with waiting pods."""
+
+    application_id: str
+    queue: str
+    user: str
+    state: str
+    count: int
+    pods: tuple[PodLine, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The values of the page."""
+
+    partition: str
+    partitions: tuple[str, ...]
+    now_ms: int
+    total: int
+    facets: tuple[Facet, ...]
+    part: Part[Waiting] | None
+    """The applications of the page; None on the page of one application."""
+    single: Waiting | None
+    pods: Part[PodLine] | None
+    """The pods of the one application."""
+
+
+def read(core: Core, query: Query) -> Read:
+    """Read the applications, and the waiting pods of those on the page. Raises Fault."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    partition = query["partition"]
+    listing = inspect_pb2.ListApplicationsRequest(partition=partition)
+    applications = every(core, stub.ListApplications, listing, lambda page: page.applications)
+    chosen, pods = _chosen(applications, query), list[inspect_pb2.Allocation]()
+    for one in part_of(chosen, query["start"], APPLICATIONS_MAX).rows:
+        request = inspect_pb2.ListAllocationsRequest(
+            partition=partition, application_id=one.application_id, include_asks=True
+        )
+        found = every(core, stub.ListAllocations, request, lambda page: page.allocations)
+        pods += [each for each in found if each.state in WAITING_STATES]
+    return Read(
+        core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()),
+        core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
+        applications,
+        pods,
+    )
+
+
+def shape(found: Read, query: Query) -> Page:
+    """Return the values of the page."""
+    now = found.info.now_ms
+    chosen = _chosen(found.applications, query)
+    pods: dict[str, list[inspect_pb2.Allocation]] = {}
+    for one in found.pods:
+        if query["reason"] in {"", NOT_COUNTED, one.waiting_code}:
+            pods.setdefault(one.application_id, []).append(one)
+    start, of_one = query["start"], bool(query["application"])
+    on_page = part_of([] if of_one else chosen, start, APPLICATIONS_MAX)
+    lines = (
+        [_pod(each, now) for each in pods.get(chosen[0].application_id, ())]
+        if of_one and chosen
+        else []
+    )
+    shown = [_waiting(one, pods.get(one.application_id, ()), now) for one in on_page.rows]
+    part = Part(tuple(shown), on_page.start, on_page.total, on_page.earlier, on_page.later)
+    names = tuple(one.name for one in found.partitions)
+    return Page(
+        partition=query["partition"] or next(iter(names), ""),
+        partitions=names,
+        now_ms=now,
+        total=sum(_count(one, query["reason"]) for one in chosen),
+        facets=tuple(_facet(name, found.applications, query) for name in FACETS),
+        part=None if of_one else part,
+        single=_waiting(chosen[0], (), now) if of_one and chosen else None,
+        pods=part_of(lines, start, ROWS_MAX) if of_one else None,
+    )
+
+
+def _reasons(one: inspect_pb2.Application) -> dict[str, int]:
+    counted = {each.code: each.count for each in one.waiting_reasons}
+    rest = one.asks_waiting - sum(counted.values())
+    return {**counted, NOT_COUNTED: rest} if rest > 0 else counted
+
+
+def _queue_of(one: inspect_pb2.Application) -> dict[str, int]:
+    return {one.queue: one.asks_waiting}
+
+
+def _user_of(one: inspect_pb2.Application) -> dict[str, int]:
+    return {one.user: one.asks_waiting}
+
+
+def _state_of(one: inspect_pb2.Application) -> dict[str, int]:
+    return {one.state.lower(): one.asks_waiting}
+
+
+FACETS: Final[Mapping[str, Callable[[inspect_pb2.Application], dict[str, int]]]] = {
+    "queue": _queue_of,
+    "state": _state_of,
+    "user": _user_of,
+    "reason": _reasons,
+}
+"""By facet, the numbers of waiting pods of an application by value. The state is that of the application."""
+
+
+def _matches(one: inspect_pb2.Application, query: Query, but: str = "") -> bool:
+    """Return whether an application has waiting pods that fit the choices, without that of one facet."""
+    if not one.asks_waiting or query["application"] not in {"", one.application_id}:
+        return False
+    wanted = {name: query[name] for name in FACETS if name != but and query[name]}
+    return all(
+        any(_is_in(value, wanted[name], name) for value in FACETS[name](one)) for name in wanted
+    )
+
+
+def _is_in(value: str, wanted: str, facet: str) -> bool:
+    return value == wanted or (facet == "queue" and value.startswith(f"{wanted}."))
+
+
+def _chosen(
+    applications: Iterable[inspect_pb2.Application], query: Query
+) -> list[inspect_pb2.Application]:
+    return [one for one in applications if _matches(one, query)]
+
+
+def _count(one: inspect_pb2.Application, reason: str) -> int:
+    return _reasons(one).get(reason, 0) if reason else one.asks_waiting
+
+
+def _facet(name: str, applications: Iterable[inspect_pb2.Application], query: Query) -> Facet:
+    counts = Counter[str]()
+    for one in applications:
+        if _matches(one, query, name):
+            if name == "reason":
+                counts.update(_reasons(one))
+            else:
+                value = next(iter(FACETS[name](one)))
+                counts[value] += _count(one, query["reason"])
+    ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    chosen = query[name]
+    shown = [Option(value, count, value == chosen) for value, count in ranked[:OPTIONS_MAX]]
+    if chosen and not any(one.chosen for one in shown):
+        total = sum(count for value, count in ranked if _is_in(value, chosen, name))
+        shown.append(Option(chosen, total, chosen=True))
+    return Facet(name, tuple(shown), max(0, len(ranked) - OPTIONS_MAX))
+
+
+def _waiting(
+    one: inspect_pb2.Application, pods: Sequence[inspect_pb2.Allocation], now: int
+) -> Waiting:
+    return Waiting(
+        application_id=one.application_id,
+        queue=one.queue,
+        user=one.user,
+        state=one.state.lower(),
+        count=one.asks_waiting,
+        pods=tuple(_pod(each, now) for each in pods[:PODS_MAX]),
+        left_out=max(0, len(pods) - PODS_MAX),
+    )
+
+
+def _pod(one: inspect_pb2.Allocation, now: int) -> PodLine:
+    return PodLine(
+        key=one.allocation_key,
+        name=pod_name(one) or one.allocation_key,
+        state=word(inspect_pb2.AllocationState.DESCRIPTOR, one.state),
+        code=one.waiting_code,
+        waited_ms=now - one.since_ms,
+        resources=one.resources,
+        priority=one.priority,
+    )
+
+
+PARAMETERS: Final = {
+    "partition": "",
+    "queue": "",
+    "state": "",
+    "user": "",
+    "reason": "",
+    "application": "",
+    "start": "",
+}
+VIEW: Final = View("waiting", "Waiting", "/waiting", read, shape, PARAMETERS, pause_s=2.0)
