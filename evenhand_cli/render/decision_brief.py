@@ -256,11 +256,12 @@ def _next(found: pb.Decision, asked: str) -> Iterator[str]:
         queues = [found.quota_run.queue]
     if queues and policies.facts(found.policy).kept_by:
         ((queue, _),) = Counter(queues).most_common(1)
-        yield f"evenhand explain {queue}: {_kept_by(found)}"
+        yield f"evenhand explain {queue}: {kept_by(found)}"
     yield f"evenhand decisions {found.decision_id} --all: all of it"
 
 
-def _kept_by(found: pb.Decision) -> str:
+def kept_by(found: pb.Decision) -> str:
+    """Return what would have protected the victims of a decision; "" for a policy of which nothing protects."""
     policy = policies.facts(found.policy)
     by_weight = policy.claims and any(one.by_weight for one in found.levels)
     return policies.TRIM.kept_by if by_weight else policy.kept_by

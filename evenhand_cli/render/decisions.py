@@ -45,9 +45,9 @@ def decisions(now: int) -> Sequence[Field[pb.Decision]]:
         Field("policy", lambda one: one.policy, ANSWER),
         Field("for", _in_favour_of, ANSWER, names=True),
         Field("queue", queue, 4, names=True),
-        Field("node", _nodes, 6, names=True),
-        Field("victims", _gone, ANSWER, right=True, order=_victims_count),
-        Field("of", lambda one: ", ".join(_queues_of_victims(one)), 3, names=True),
+        Field("node", nodes, 6, names=True),
+        Field("victims", counted_victims, ANSWER, right=True, order=_victims_count),
+        Field("of", lambda one: ", ".join(queues_of_victims(one)), 3, names=True),
         Field("lost", _lost, 7, right=True, order=lambda one: one.lost_millicore_ms),
         Field("state", lambda one: enum_state(pb.DecisionState, one.state), ANSWER),
     )
@@ -99,7 +99,7 @@ def _victims(found: Sequence[pb.Victim]) -> list[Column]:
         Column("takes", [phrase(one.resources) for one in found], 4),
         Column("priority", [str(one.priority) for one in found], 3, right=True),
         Column("had run", [span(one.ran_ms) if one.ran_ms else "" for one in found], 7, right=True),
-        Column("flags", [_flags(one) for one in found], 6),
+        Column("flags", [flags(one) for one in found], 6),
         Column("state", [_victim_state(one) for one in found], 2),
     ]
 
@@ -205,17 +205,18 @@ def queue(found: pb.Decision) -> str:
     return ", ".join(named) or (ELSEWHERE if found.beneficiaries_elsewhere else NOTHING)
 
 
-def _nodes(found: pb.Decision) -> str:
+def nodes(found: pb.Decision) -> str:
+    """Return the node on which a decision frees capacity, or the number of nodes."""
     named = [one.node_id for one in found.beneficiaries if one.node_id]
-    nodes = list(dict.fromkeys(named or [one.node_id for one in found.victims]))
-    return nodes[0] if len(nodes) == 1 else plural(len(nodes), "node") if nodes else NOTHING
+    all_of = list(dict.fromkeys(named or [one.node_id for one in found.victims]))
+    return all_of[0] if len(all_of) == 1 else plural(len(all_of), "node") if all_of else NOTHING
 
 
 def _victims_count(found: pb.Decision) -> int:
     return len(found.victims) + found.victims_elsewhere + found.victims_left_out
 
 
-def _gone(found: pb.Decision) -> str:
+def counted_victims(found: pb.Decision) -> str:
     """Return the number of victims: `3`, or `1/3 gone` while the decision is open."""
     every = _victims_count(found)
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
@@ -227,7 +228,8 @@ def _lost(found: pb.Decision) -> str:
     return core_time(found.lost_millicore_ms) if found.lost_ran_ms else ""
 
 
-def _queues_of_victims(found: pb.Decision) -> list[str]:
+def queues_of_victims(found: pb.Decision) -> list[str]:
+    """Return the queues that lose pods."""
     named = list(dict.fromkeys(one.queue for one in found.victims))
     return [*named, ELSEWHERE] if found.victims_elsewhere else named
 
@@ -298,7 +300,8 @@ def _victim_state(one: pb.Victim) -> Text | str:
     return enum_state(pb.VictimState, one.state) if one.state else ""
 
 
-def _flags(one: pb.Victim) -> str:
+def flags(one: pb.Victim) -> str:
+    """Return what is special about a victim: that it opted out, or that it is the originator of its application."""
     known = {"opted out": one.opted_out, "originator": one.originator}
     return ", ".join(flag for flag, is_set in known.items() if is_set)
 

@@ -3,12 +3,14 @@
 from typing import Any, Final
 
 from evenhand_console.view import View
-from evenhand_console.views import overview, queue, queues, waiting, why
+from evenhand_console.views import decision, decisions, overview, queue, queues, waiting, why
 
 VIEWS: Final[tuple[View[Any], ...]] = (
     overview.VIEW,
     queues.VIEW,
     queue.VIEW,
-    why.VIEW,
     waiting.VIEW,
+    why.VIEW,
+    decisions.VIEW,
+    decision.VIEW,
 )

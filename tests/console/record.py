@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
+from evenhand.v1 import decisions_pb2, decisions_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core, connected_core
 from evenhand_cli.contexts import Context
 from evenhand_console.query import query_of
@@ -18,7 +18,13 @@ from tests.console import replies
 CLUSTER: Final = ROOT / "examples" / "clusters" / "claim"
 WAITING_POD: Final = "WAITING-POD"
 """Stands for the key of a pod that waits and for which no capacity is kept."""
-ADDRESSES: Final = {"queue": {"queue": "root.shop"}, "why": {"key": WAITING_POD}}
+DECISION: Final = "DECISION"
+"""Stands for the id of the first decision."""
+ADDRESSES: Final = {
+    "queue": {"queue": "root.shop"},
+    "why": {"key": WAITING_POD},
+    "decision": {"id": DECISION},
+}
 """The parameters with which a view is recorded, where the defaults show nothing."""
 
 
@@ -44,7 +50,7 @@ def _waits(core: Core) -> bool:
 
 
 def _record(core: Core) -> None:
-    known = {WAITING_POD: _waiting_pod(core)}
+    known = {WAITING_POD: _waiting_pod(core), DECISION: _decision(core)}
     for view in VIEWS:
         address = ADDRESSES.get(view.name, {})
         given = {name: known.get(value, value) for name, value in address.items()}.items()
@@ -57,6 +63,12 @@ def _waiting_pod(core: Core) -> str:
     found = core.ask(stub.ListAllocations, request).allocations
     waiting = inspect_pb2.ALLOCATION_STATE_WAITING
     return next(one.allocation_key for one in found if one.state == waiting)
+
+
+def _decision(core: Core) -> str:
+    stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
+    request = decisions_pb2.ListDecisionsRequest()
+    return core.ask(stub.ListDecisions, request).decisions[0].decision_id
 
 
 if __name__ == "__main__":

@@ -44,17 +44,9 @@ def core(name: str = "research") -> FakeCore:
                 )
             ]
         ),
-        ListDecisions=decisions_pb2.ListDecisionsResponse(
-            decisions=[
-                decisions_pb2.Decision(
-                    decision_id=name,
-                    policy=name,
-                    at_ms=T0,
-                    expires_ms=T0 + 60_000,
-                    summary=name,
-                    state=decisions_pb2.DECISION_STATE_ORDERED,
-                )
-            ]
+        ListDecisions=decisions_pb2.ListDecisionsResponse(decisions=[_decision(name)]),
+        GetDecision=decisions_pb2.GetDecisionResponse(
+            decision=_decision(name), lines=[name, name], taken_at_ms=T0
         ),
         WatchEvents=[
             watch_pb2.WatchEventsResponse(
@@ -118,6 +110,39 @@ def _pod(name: str) -> inspect_pb2.Allocation:
         resources={"vcore": 1000},
         waiting_code=name,
         since_ms=T0,
+    )
+
+
+def _decision(name: str) -> decisions_pb2.Decision:
+    spared = decisions_pb2.SparedCandidates(
+        law=name, rule=name, queue=name, count=1, examples=[name]
+    )
+    victim = decisions_pb2.Victim(
+        allocation_key=name, application_id=name, queue=name, node_id=name, because=name, name=name
+    )
+    ranked = decisions_pb2.RankedCandidate(
+        allocation_key=name, name=name, queue=name, rank=1, values=[name], law=name
+    )
+    return decisions_pb2.Decision(
+        decision_id=name,
+        policy="guaranteed",
+        partition=name,
+        at_ms=T0,
+        expires_ms=T0 + 60_000,
+        summary=name,
+        state=decisions_pb2.DECISION_STATE_ORDERED,
+        beneficiaries=[
+            decisions_pb2.Beneficiary(allocation_key=name, queue=name, node_id=name, name=name)
+        ],
+        victims=[victim],
+        spared=[spared],
+        levels=[decisions_pb2.DecidingLevel(queue=name, role=name, resource_type=name)],
+        end_reason=name,
+        order=[name],
+        ranking=[ranked],
+        why_these=[name],
+        lost_ran_ms=1,
+        lost_resource_seconds={name: 1},
     )
 
 

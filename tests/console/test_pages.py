@@ -19,7 +19,11 @@ ACTING = re.compile(
 
 
 def _path(path: str, name: str) -> str:
-    given = {"/queue": f"queue={quote(f'root.{name}')}", "/why": f"key={quote(name)}"}
+    given = {
+        "/queue": f"queue={quote(f'root.{name}')}",
+        "/why": f"key={quote(name)}",
+        "/decision": "id=any",
+    }
     return f"{path}?{given[path]}" if path in given else path
 
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.v1 import explain_pb2, inspect_pb2
+from evenhand.v1 import explain_pb2, history_pb2, inspect_pb2
 from evenhand_cli.faults import Fault
 from evenhand_console.bars import FULL, bar
 from evenhand_console.lines import chart
 from evenhand_console.query import Query, query_of
 from evenhand_console.queue_numbers import at_path, lending, numbers
-from evenhand_console.views import overview, queue, queues, waiting, why
+from evenhand_console.timelines import LANE, LANES_MAX, WIDTH, Span, timeline
+from evenhand_console.views import decision, decisions, overview, queue, queues, waiting, why
 from tests.console import replies
 
 
@@ -231,6 +232,62 @@ def test_pods_whose_reasons_the_core_did_not_count_have_a_facet() -> None:
     del found.applications[0].waiting_reasons[:]
     page = waiting.shape(found, _query(waiting.VIEW))
     assert ("not-counted", 5) in [(one.value, one.count) for one in page.facets[3].options]
+
+
+def test_decisions_come_latest_first_with_victims_rule_and_lost_work() -> None:
+    found = replies.load(decisions.Read, "decisions")
+    page = decisions.shape(found, _query(decisions.VIEW))
+    recorded = [one.decision_id for one in found.decisions]
+    assert [one.decision_id for one in page.part.rows] == recorded[::-1]
+    one = page.part.rows[0]
+    assert (one.policy, one.queue, one.of) == ("guaranteed", "root.shop", ("root.batch",))
+    assert one.queue_exists
+    assert one.beneficiary_key == found.decisions[-1].beneficiaries[0].allocation_key
+    assert "G4" in one.because[0]
+    assert "core" in one.lost
+    assert page.timeline is not None
+    assert len(page.timeline.spans) == len(recorded)
+    assert not decisions.shape(found, _query(decisions.VIEW, policy="quota")).part.rows
+
+
+def test_a_decision_says_who_was_protected_and_by_which_rule() -> None:
+    found = replies.load(decision.Read, "decision")
+    assert found.answer is not None
+    found.answer.decision.spared.add(law="below-guarantee", rule="rule (G4)", queue="q", count=3)
+    found.answer.decision.levels.add(queue="root.secret", hidden=True)
+    page = decision.shape(found, _query(decision.VIEW, id="any"))
+    before = sum(one.count for one in found.answer.decision.spared)
+    assert page.protected == before >= 3
+    assert [one.queue for one in page.levels if one.queue == "root.secret"] == []
+    assert page.levels
+    assert page.victims is not None
+    assert page.victims.total == len(found.answer.decision.victims) > 0
+    assert page.reasons[0][1] == page.victims.total
+    assert "guarantee" in page.kept_by
+
+
+def test_a_decision_of_the_past_is_from_the_history() -> None:
+    found = replies.load(decision.Read, "decision")
+    assert found.answer is not None
+    past = history_pb2.GetPastDecisionResponse(decision=found.answer.decision)
+    page = decision.shape(decision.Read(None, past), _query(decision.VIEW, id="any"))
+    assert page.from_history
+    assert page.decision == found.answer.decision
+
+
+def test_spans_at_one_time_have_lanes_of_their_own() -> None:
+    spans = [Span("a", 0, 50, "open", "1"), Span("a", 10, 20, "open", "2")]
+    drawn = timeline([*spans, Span("a", 60, 100, "open", "3"), Span("b", 0, 1, "x", "4")], 100)
+    assert drawn is not None
+    first, second, third, other = drawn.spans
+    assert (first.y, second.y, third.y) == (0, LANE, 0)
+    assert other.y > second.y
+    assert all(one.x >= 0 and one.x + one.width <= WIDTH for one in drawn.spans)
+    assert [(one.name, one.count) for one in drawn.groups] == [("a", 3), ("b", 1)]
+    many = timeline([Span("a", 0, 9, "open", str(at)) for at in range(LANES_MAX + 5)], 9)
+    assert many is not None
+    assert len({one.y for one in many.spans}) == LANES_MAX
+    assert timeline([], 0) is None
 
 
 def test_what_is_lent_is_at_most_what_others_borrow() -> None:
