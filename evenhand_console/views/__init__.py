@@ -3,7 +3,17 @@
 from typing import Any, Final
 
 from evenhand_console.view import View
-from evenhand_console.views import decision, decisions, overview, queue, queues, waiting, why
+from evenhand_console.views import (
+    decision,
+    decisions,
+    nodes,
+    overview,
+    queue,
+    queues,
+    timers,
+    waiting,
+    why,
+)
 
 VIEWS: Final[tuple[View[Any], ...]] = (
     overview.VIEW,
@@ -13,4 +23,6 @@ VIEWS: Final[tuple[View[Any], ...]] = (
     why.VIEW,
     decisions.VIEW,
     decision.VIEW,
+    timers.VIEW,
+    nodes.VIEW,
 )

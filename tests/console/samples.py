@@ -25,6 +25,7 @@ def core(name: str = "research") -> FakeCore:
     queue = tree.root.children[1]
     queue.name, queue.path = name, f"root.{name}"
     queue.usage["vcore"] = 4000
+    queue.not_enforced = name
     tree.root.children[1].waiting_reasons[0].code = name
     return FakeCore(
         ServerInfo=inspect_pb2.ServerInfoResponse(
@@ -72,6 +73,7 @@ def core(name: str = "research") -> FakeCore:
                 )
             ]
         ),
+        ListNodes=inspect_pb2.ListNodesResponse(nodes=[_node(name)]),
         ListQueueSettings=inspect_pb2.ListQueueSettingsResponse(
             queues=[
                 inspect_pb2.QueueSettings(
@@ -97,6 +99,19 @@ def core(name: str = "research") -> FakeCore:
                 asked=1, reasons=[history_pb2.WaitReason(code=name, pods=1)]
             ),
         ),
+    )
+
+
+def _node(name: str) -> inspect_pb2.Node:
+    return inspect_pb2.Node(
+        node_id=name,
+        capacity={name: 5},
+        usage={name: 1},
+        pledged={name: 1},
+        available={name: 3},
+        reservations=1,
+        labels={name: name},
+        taints=[inspect_pb2.NodeTaint(key=name, effect=name)],
     )
 
 

@@ -4,14 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.v1 import explain_pb2, history_pb2, inspect_pb2
+from evenhand.v1 import decisions_pb2, explain_pb2, history_pb2, inspect_pb2
 from evenhand_cli.faults import Fault
 from evenhand_console.bars import FULL, bar
 from evenhand_console.lines import chart
 from evenhand_console.query import Query, query_of
 from evenhand_console.queue_numbers import at_path, lending, numbers
 from evenhand_console.timelines import LANE, LANES_MAX, WIDTH, Span, timeline
-from evenhand_console.views import decision, decisions, overview, queue, queues, waiting, why
+from evenhand_console.views import (
+    decision,
+    decisions,
+    nodes,
+    overview,
+    queue,
+    queues,
+    timers,
+    waiting,
+    why,
+)
 from tests.console import replies
 
 
@@ -288,6 +298,83 @@ def test_spans_at_one_time_have_lanes_of_their_own() -> None:
     assert many is not None
     assert len({one.y for one in many.spans}) == LANES_MAX
     assert timeline([], 0) is None
+
+
+def test_timers_come_by_their_instant_and_say_why_a_max_is_not_enforced() -> None:
+    found = replies.load(timers.Read, "timers")
+    now = found.tree.taken_at_ms
+    batch, shop = found.tree.root.children
+    batch.not_enforced, batch.over_max["vcore"] = "no delay is set", 1000
+    shop.quota_due_ms = now + 5000
+    first, second = timers.shape(found, _query(timers.VIEW)).timers
+    assert (first.queue, first.in_ms) == ("root.shop", 5000)
+    assert (second.queue, second.why_not) == ("root.batch", "no delay is set")
+    assert second.over == {"vcore": 1000}
+
+
+def test_a_kept_node_and_a_promise_are_told_apart() -> None:
+    found = replies.load(timers.Read, "timers")
+    page = timers.shape(found, _query(timers.VIEW))
+    assert page.kept is not None
+    (kept,) = page.kept
+    assert (kept.queue, kept.until_ms - page.now_ms) == ("root.shop", kept.in_ms)
+    assert (page.promises.rows, page.reservations) == ((), 1)
+    found.kept[0].waiting.reservation.decision_id = "g-1"
+    decided = replies.load(decision.Read, "decision").answer
+    assert decided is not None
+    decided.decision.state = decisions_pb2.DECISION_STATE_ORDERED
+    page = timers.shape(replace(found, decisions=[decided.decision]), _query(timers.VIEW))
+    assert page.kept == ()
+    (promise,) = page.promises.rows
+    assert (promise.decision_id, promise.state) == (decided.decision.decision_id, "ordered")
+    assert promise.amounts == decided.decision.beneficiaries[0].resources
+
+
+def test_a_viewer_sees_no_kept_nodes() -> None:
+    found = replace(replies.load(timers.Read, "timers"), nodes=None, kept=())
+    assert timers.shape(found, _query(timers.VIEW)).kept is None
+
+
+def test_free_capacity_where_an_average_pod_does_not_fit_is_fragmented() -> None:
+    recorded = replies.load(nodes.Read, "nodes")
+    made = [
+        ("full", True, {"vcore": 0, "memory": 9}, 2, "a"),
+        ("small", True, {"vcore": 500, "memory": 90}, 1, "a"),
+        ("large", True, {"vcore": 3000, "memory": 90}, 1, "b"),
+        ("drained", False, {"vcore": 7000, "memory": 90}, 0, "b"),
+    ]
+    found = replace(
+        recorded,
+        nodes=[
+            inspect_pb2.Node(
+                node_id=name,
+                schedulable=ready,
+                capacity={"vcore": 8000, "memory": 100},
+                usage={"vcore": 1000 * pods, "memory": 10 * pods},
+                available=free,
+                allocations=pods,
+                labels={nodes.ZONE: zone, "name": name},
+            )
+            for name, ready, free, pods, zone in made
+        ],
+    )
+    page = nodes.shape(found, _query(nodes.VIEW))
+    assert (page.by, page.average) == (nodes.ZONE, {"vcore": 1000, "memory": 10})
+    whole, a, b = page.sums
+    assert (whole.free, whole.largest, whole.fragmented, whole.draining) == (3500, 3000, 500, 1)
+    assert ((a.name, a.fragmented), (b.name, b.free)) == (("a", 500), ("b", 3000))
+    assert [one.node_id for one in page.groups[0].tiles] == ["full", "small"]
+    assert "name" not in page.labels
+    memory = nodes.shape(found, _query(nodes.VIEW, resource="memory", by=nodes.NO_GROUP))
+    assert (memory.kind, len(memory.groups), memory.sums[0].fragmented) == ("memory", 1, 99)
+
+
+def test_the_recorded_nodes_have_a_tile_each() -> None:
+    found = replies.load(nodes.Read, "nodes")
+    page = nodes.shape(found, _query(nodes.VIEW))
+    shown = [one.node_id for group in page.groups for one in group.tiles]
+    assert sorted(shown) == sorted(one.node_id for one in found.nodes)
+    assert page.sums[0].pledged == sum(one.pledged.get("vcore", 0) for one in found.nodes)
 
 
 def test_what_is_lent_is_at_most_what_others_borrow() -> None:

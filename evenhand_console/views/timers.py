@@ -1,0 +1,202 @@
+"""Timers and promises: when a max is enforced, which capacity is promised or kept for whom, and until when."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand.v1 import (
+    decisions_pb2,
+    decisions_pb2_grpc,
+    explain_pb2,
+    explain_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+)
+from evenhand_cli.connect import Core
+from evenhand_cli.paging import every
+from evenhand_cli.render import decisions as words
+from evenhand_console.parts import Part, part_of
+from evenhand_console.query import Query
+from evenhand_console.queue_numbers import placed
+from evenhand_console.reading import unless_absent
+from evenhand_console.view import View
+from evenhand_console.views.decisions import state_of
+
+KEPT_MAX: Final = 50
+"""Largest number of reservations whose asks are asked about."""
+ROWS_MAX: Final = 200
+"""Largest number of promises on a page."""
+OWN_RESERVATION: Final = "reservation"
+"""The decision id of a reservation, which no decision has made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the page is made of. The explanations are those of asks for which a node is kept."""
+
+    tree: inspect_pb2.QueueTree
+    partitions: Sequence[inspect_pb2.Partition]
+    decisions: Sequence[decisions_pb2.Decision]
+    nodes: Sequence[inspect_pb2.Node] | None
+    """None if the caller may not see nodes."""
+    kept: Sequence[explain_pb2.ExplainResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A queue above its max: the instant at which its max is enforced, or the reason why it is not."""
+
+    queue: str
+    over: Mapping[str, int]
+    due_ms: int
+    in_ms: int
+    why_not: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Capacity that an open decision promises to an ask."""
+
+    decision_id: str
+    key: str
+    name: str
+    queue: str
+    node: str
+    amounts: Mapping[str, int]
+    state: str
+    victims: str
+    until_ms: int
+    in_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A node that is kept for an ask, and evicts no pod."""
+
+    key: str
+    name: str
+    queue: str
+    node: str
+    since_ms: int
+    until_ms: int
+    in_ms: int
+    missing: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The values of the page."""
+
+    partition: str
+    partitions: tuple[str, ...]
+    now_ms: int
+    timers: tuple[Timer, ...]
+    promises: Part[Promise]
+    kept: tuple[Kept, ...] | None
+    reservations: int
+    """The number of all reservations and decisions that keep capacity on nodes."""
+
+
+def read(core: Core, query: Query) -> Read:
+    """Read the tree, the open decisions, and the asks for which nodes are kept. Raises Fault."""
+    inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
+    partition = query["partition"]
+    tree = core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
+    opened = decisions_pb2.ListDecisionsRequest(partition=tree.partition, open_only=True)
+    listed = inspect_pb2.ListNodesRequest(partition=partition)
+    nodes = unless_absent(lambda: every(core, inspect.ListNodes, listed, lambda page: page.nodes))
+    return Read(
+        tree,
+        core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
+        every(core, decisions.ListDecisions, opened, lambda page: page.decisions),
+        nodes,
+        _kept_for(core, tree.partition, [one.node_id for one in nodes or () if one.reservations]),
+    )
+
+
+def _kept_for(
+    core: Core, partition: str, nodes: Sequence[str]
+) -> list[explain_pb2.ExplainResponse]:
+    stub = explain_pb2_grpc.ExplainServiceStub(core.channel)
+    found: list[explain_pb2.ExplainResponse] = []
+    for node in nodes[:KEPT_MAX]:
+        request = explain_pb2.ExplainRequest(partition=partition, key=node)
+        for key in core.ask(stub.Explain, request).node.pledged_to[: KEPT_MAX - len(found)]:
+            asked = explain_pb2.ExplainRequest(partition=partition, key=key)
+            found.append(core.ask(stub.Explain, asked))
+    return found
+
+
+def shape(found: Read, query: Query) -> Page:
+    """Return the values of the page; what is due first comes first."""
+    now = found.tree.taken_at_ms
+    promises = sorted(
+        _promises(found.decisions, now), key=lambda one: (one.until_ms or NEVER, one.decision_id)
+    )
+    kept = sorted(_kept(found.kept, now), key=lambda one: (one.until_ms or NEVER, one.name))
+    return Page(
+        partition=found.tree.partition,
+        partitions=tuple(one.name for one in found.partitions),
+        now_ms=now,
+        timers=tuple(_timers(found.tree, now)),
+        promises=part_of(promises, query["start"], ROWS_MAX),
+        kept=None if found.nodes is None else tuple(kept),
+        reservations=sum(one.reservations for one in found.nodes or ()),
+    )
+
+
+def _timers(tree: inspect_pb2.QueueTree, now: int) -> list[Timer]:
+    found = [
+        Timer(
+            queue=one.queue.path,
+            over=one.queue.over_max,
+            due_ms=one.queue.quota_due_ms,
+            in_ms=one.queue.quota_due_ms - now,
+            why_not=one.queue.not_enforced,
+        )
+        for one in placed(tree.root, {})
+        if one.queue.quota_due_ms or one.queue.not_enforced
+    ]
+    return sorted(found, key=lambda one: (one.due_ms or NEVER, one.queue))
+
+
+def _promises(decisions: Sequence[decisions_pb2.Decision], now: int) -> Iterator[Promise]:
+    for one in decisions:
+        for each in one.beneficiaries:
+            yield Promise(
+                decision_id=one.decision_id,
+                key=each.allocation_key,
+                name=each.name or each.allocation_key,
+                queue=each.queue,
+                node=each.node_id,
+                amounts=each.resources,
+                state=state_of(one),
+                victims=words.counted_victims(one),
+                until_ms=one.expires_ms,
+                in_ms=one.expires_ms - now,
+            )
+
+
+def _kept(answers: Sequence[explain_pb2.ExplainResponse], now: int) -> Iterator[Kept]:
+    """Yield the reservations; what a decision keeps is a promise."""
+    for one in answers:
+        held = one.waiting.reservation
+        if held.node_id and held.decision_id in {"", OWN_RESERVATION}:
+            yield Kept(
+                key=one.key,
+                name=one.name or one.key,
+                queue=one.waiting.queue,
+                node=held.node_id,
+                since_ms=held.since_ms,
+                until_ms=held.until_ms,
+                in_ms=held.until_ms - now,
+                missing=held.short,
+            )
+
+
+NEVER: Final = 1 << 62
+"""The order of what has no instant: after all others."""
+
+PARAMETERS: Final = {"partition": "", "start": ""}
+VIEW: Final = View("timers", "Timers", "/timers", read, shape, PARAMETERS, pause_s=2.0)
