@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import parse_qsl
 
 import anyio
@@ -18,19 +18,21 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from evenhand_cli.connect import Core
 from evenhand_cli.faults import Fault
-from evenhand_console import refusals
+from evenhand_console import refusals, what_if_pages
 from evenhand_console.identity import SESSION, THEMES, Cookies, checked_token, proxy_token
 from evenhand_console.pages import FOLDER, Pages
-from evenhand_console.protection import Hosts, Protected, form_mark, is_own_form
+from evenhand_console.protection import Hosts, Protected, form_mark, is_own_form, tried_mark
 from evenhand_console.query import Query, query_of
-from evenhand_console.reading import Source
+from evenhand_console.reading import Found, Source
 from evenhand_console.refusals import Refusal, refusal_of
 from evenhand_console.sharing import Fragment, Key, Readers, TooManyError
 from evenhand_console.streams import stream_of
 from evenhand_console.view import View
 from evenhand_console.views import VIEWS
 
+Read = TypeVar("Read")
 FORM_MAX: Final = 16 * 1024
 """Largest form in bytes."""
 THREADS_MAX: Final = 16
@@ -55,7 +57,8 @@ class Console:
         self._secret = secrets.token_bytes(32)
         self._threads = anyio.CapacityLimiter(THREADS_MAX)
         self._views = {one.name: one for one in VIEWS}
-        self.pages = Pages({"menu": [one for one in VIEWS if one.in_menu], "themes": THEMES})
+        menu = [*(one for one in VIEWS if one.in_menu), what_if_pages.ENTRY]
+        self.pages = Pages({"menu": menu, "themes": THEMES})
         self.readers = Readers(self._make, lambda key: self._views[key.view].pause_s)
 
     def token(self, request: Request) -> str:
@@ -94,8 +97,7 @@ class Console:
         self, request: Request, title: str, fragment: Fragment, query: Query | None = None
     ) -> Response:
         """Return a whole page around the part that changes."""
-        session = self.cookies.read(request.cookies, SESSION)
-        made = session or secrets.token_urlsafe(32)
+        session = self._session(request)
         html = self.pages.whole(
             "layout.html",
             title=title,
@@ -104,24 +106,50 @@ class Console:
             query=query,
             here=_address(request),
             theme=self.cookies.theme(request),
-            mark=form_mark(self._secret, made),
+            mark=form_mark(self._secret, session),
             logged_in=bool(self.cookies.kept_token(request)),
         )
         response = HTMLResponse(html, fragment.status)
-        if not session:
-            self.cookies.write(response, SESSION, made)
+        if not self.cookies.read(request.cookies, SESSION):
+            self.cookies.write(response, SESSION, session)
         return response
+
+    def _session(self, request: Request) -> str:
+        """Return the session of a browser, a new one for a browser without one."""
+        if not hasattr(request.state, "session"):
+            known = self.cookies.read(request.cookies, SESSION)
+            request.state.session = known or secrets.token_urlsafe(32)
+        return cast("str", request.state.session)
+
+    async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
+        """Return what a function reads with the token of the visitor. Raises Fault."""
+        token = self.token(request)
+        return await anyio.to_thread.run_sync(
+            lambda: self._source.read(token, read), limiter=self._threads
+        )
+
+    def own_page(
+        self, request: Request, title: str, name: str, status: int = 200, **values: object
+    ) -> Response:
+        """Return a page that is made for one visitor, with the mark of its forms."""
+        mark = form_mark(self._secret, self._session(request))
+        made = self.pages.fragment(name, mark=mark, **values)
+        return self.shown(request, title, Fragment(made.html, status))
+
+    def tried(self, request: Request, text: str, base: str) -> str:
+        """Return the proof that the visitor has seen what a text would cause beside a configuration."""
+        return tried_mark(self._secret, self._session(request), text, base)
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
         """Return a page that says why there is no other."""
         return self.shown(request, refusal.title, self.pages.refused(refusal))
 
-    async def form(self, request: Request) -> dict[str, str]:
+    async def form(self, request: Request, most: int = FORM_MAX) -> dict[str, str]:
         """Return the fields of a form of the console. Raises HTTPException for a form of another site, or one too large."""
         body = b""
         async for chunk in request.stream():
             body += chunk
-            if len(body) > FORM_MAX:
+            if len(body) > most:
                 raise HTTPException(413)
         fields = dict(parse_qsl(body.decode(errors="replace")))
         session = self.cookies.read(request.cookies, SESSION)
@@ -155,6 +183,10 @@ class Console:
 
 
 def _address(request: Request) -> str:
+    """Return the address that a form leads back to. The answer to a form has none of its own."""
+    if request.method == "POST":
+        is_what_if = request.url.path.startswith(what_if_pages.PATH)
+        return what_if_pages.PATH if is_what_if else VIEWS[0].path
     query = request.url.query
     return f"{request.url.path}?{query}" if query else request.url.path
 
@@ -215,4 +247,5 @@ def _routes(console: Console) -> list[Route]:
         Route("/log-out", console.log_out, methods=["POST"]),
         Route("/theme", console.choose_theme, methods=["POST"]),
     ]
-    return [*pages, *streams, *forms, Route("/healthz", _healthy)]
+    what_if = what_if_pages.WhatIf(console).routes()
+    return [*pages, *streams, *what_if, *forms, Route("/healthz", _healthy)]

@@ -100,10 +100,22 @@ def form_mark(secret: bytes, session: str) -> str:
     return hmac.new(secret, session.encode(), hashlib.sha256).hexdigest()
 
 
+def tried_mark(secret: bytes, session: str, text: str, base: str) -> str:
+    """Return the proof that a browser has seen what a text would cause beside a configuration with this digest."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    given = f"tried {session} {base} {digest}"
+    return hmac.new(secret, given.encode(), hashlib.sha256).hexdigest()
+
+
 def is_own_form(headers: Headers, origins: Iterable[str], expected: str, given: str) -> bool:
     """Return whether a form comes from the console: by its mark, and by the headers of the browser about its origin."""
     site = headers.get("sec-fetch-site", "same-origin")
     origin = headers.get("origin", "").lower()
     if site not in {"same-origin", "none"} or (origin and origin not in origins):
         return False
+    return same_mark(expected, given)
+
+
+def same_mark(expected: str, given: str) -> bool:
+    """Return whether two marks are equal, in a time that says nothing about where they differ."""
     return hmac.compare_digest(expected.encode(), given.encode())

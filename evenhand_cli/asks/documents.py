@@ -47,18 +47,23 @@ class Document:
 def read(path: Path) -> list[Document]:
     """Return the objects of a file, those of a List one by one. Raises Fault."""
     text = _standard_input() if path == STANDARD_INPUT else read_text(path, WHERE)
+    return parsed(text, str(path))
+
+
+def parsed(text: str, name: str) -> list[Document]:
+    """Return the objects of a text, those of a List one by one; `name` is the text's name in messages. Raises Fault."""
     try:
-        return [one for document in _documents(text, str(path)) for one in _flattened(document)]
+        return [one for document in _documents(text, name) for one in _flattened(document)]
     except yaml.MarkedYAMLError as bad:
         mark = bad.problem_mark or bad.context_mark
         raise Fault(
             f"this is not YAML: {bad.problem or bad.context}",
-            where=f"{path}:{mark.line + 1 if mark else 1}",
+            where=f"{name}:{mark.line + 1 if mark else 1}",
             advice="correct that line",
         ) from bad
     except (yaml.YAMLError, RecursionError, ValueError) as bad:
         raise Fault(
-            f"this is not YAML: {bad}", where=f"{path}:1", advice="name the right file"
+            f"this is not YAML: {bad}", where=f"{name}:1", advice="name the right file"
         ) from bad
 
 

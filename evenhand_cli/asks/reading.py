@@ -1,7 +1,7 @@
 """The conversion of a file to asks, document by document."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,8 +30,15 @@ class Reading:
 def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading:
     """Return the asks of a file in its order; `more` is a file with further PriorityClasses. Raises Fault."""
     found = documents.read(path)
+    return asks_of(found, str(path), options, documents.read(more) if more is not None else ())
+
+
+def asks_of(
+    found: list[Document], name: str, options: Options, more: Iterable[Document] = ()
+) -> Reading:
+    """Return the asks of objects in their order; `name` names them in messages, `more` has further PriorityClasses. Raises Fault."""
     classes, namespaces = Classes(options), _namespaces(found)
-    for document in [*found, *(documents.read(more) if more is not None else ())]:
+    for document in [*found, *more]:
         if document.kind == "PriorityClass":
             classes.add(document)
     reading = Reading()
@@ -41,7 +48,7 @@ def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading
     if not reading.asks:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(reading.ignored.items()))
         raise Fault(
-            f"{path} holds no pod and no ask{f', only {kinds}' if kinds else ''}",
+            f"{name} holds no pod and no ask{f', only {kinds}' if kinds else ''}",
             where=documents.WHERE,
             advice=ONE_POD if kinds else ADVICE,
         )

@@ -273,18 +273,9 @@ def _timeline(
     Queues and nodes have columns when these fit, or when `most` is None.
     """
     whole = most is None
-    each = whole or len(one.decisions) <= ROWS_MAX
-    every = [_row(found) for found in one.decisions] if each else _folded(one.decisions)
+    every = decision_rows(one.decisions, whole=whole)
     rows = every[:most]
-    names = {
-        "when": 0,
-        "policy": 0,
-        "in favour of": 0,
-        "queue": 3,
-        "evicts": 0,
-        "of": 4,
-        "node": 5,
-    }
+    names = DECISION_NAMES
     columns = [
         Column(
             name,
@@ -298,6 +289,27 @@ def _timeline(
     if not whole and not fits(columns, width):
         columns = [one for one in columns if not one.gives_way]
     return columns, len(every) - len(rows)
+
+
+DECISION_NAMES = {
+    "when": 0,
+    "policy": 0,
+    "in favour of": 0,
+    "queue": 3,
+    "evicts": 0,
+    "of": 4,
+    "node": 5,
+}
+"""The columns of the decisions. Of columns that do not fit, the one with the highest number gives way first; 0 stays."""
+
+
+def decision_rows(found: Sequence[pb.ForeseenDecision], *, whole: bool) -> list[tuple[str, ...]]:
+    """Return the cells of decisions for the columns of DECISION_NAMES.
+
+    Unless `whole`, equal decisions share a row when there are more than ROWS_MAX.
+    """
+    each = whole or len(found) <= ROWS_MAX
+    return [_row(one) for one in found] if each else _folded(found)
 
 
 def _row(one: pb.ForeseenDecision) -> tuple[str, ...]:

@@ -1,0 +1,192 @@
+"""The pages of what-if: forms for pods and for a configuration, the answers, and the apply after an answer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+import grpc
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evenhand_cli.connect import Core
+from evenhand_cli.faults import Fault
+from evenhand_console import what_if
+from evenhand_console.parts import number
+from evenhand_console.protection import same_mark
+from evenhand_console.reading import Found, status_of
+from evenhand_console.refusals import Refusal, refusal_of
+
+PATH: Final = "/what-if"
+TITLE: Final = "What if"
+TEXT_MAX: Final = 4 * 1024 * 1024
+"""Largest form with a text, in bytes."""
+NOT_TRIED: Final = Refusal(
+    409,
+    "Nothing was applied",
+    "A configuration is applied only after its answer was shown, and this text has none, or another one.",
+    advice="Go back, try the text, and apply it from the answer.",
+)
+
+Read = TypeVar("Read")
+
+
+class Desk(Protocol):
+    """What the pages need of the application."""
+
+    async def form(self, request: Request, most: int = ...) -> dict[str, str]:
+        """Return the fields of a form of the console."""
+
+    async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
+        """Return what a function reads with the token of the visitor. Raises Fault."""
+
+    def own_page(
+        self, request: Request, title: str, name: str, status: int = ..., **values: object
+    ) -> Response:
+        """Return a page that is made for one visitor."""
+
+    def refused(self, request: Request, refusal: Refusal) -> Response:
+        """Return a page that says why there is no other."""
+
+    def tried(self, request: Request, text: str, base: str) -> str:
+        """Return the proof that the visitor has seen the answer about a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class MenuEntry:
+    """The entry of the menu."""
+
+    title: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The values of the page."""
+
+    present: what_if.Present | None
+    given: what_if.Given
+    pods: what_if.PodsAnswer | None = None
+    answer: what_if.ConfigurationAnswer | None = None
+    problem: Fault | None = None
+    tried: str = ""
+    applied: int = 0
+    """The revision that is in force since the form; 0 if none was applied."""
+    not_kept: str = ""
+
+
+ENTRY: Final = MenuEntry(TITLE, PATH)
+EXAMPLE: Final = "asks:\n  - {queue: root.default, resources: {vcore: 2, memory: 4Gi}}\n"
+
+
+class WhatIf:
+    """The handlers of the pages."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the pages."""
+        return [
+            Route(PATH, self.start),
+            Route(f"{PATH}/pods", self.pods, methods=["POST"]),
+            Route(f"{PATH}/configuration", self.configuration, methods=["POST"]),
+            Route(f"{PATH}/apply", self.apply, methods=["POST"]),
+        ]
+
+    async def start(self, request: Request) -> Response:
+        """Show both forms; with `revision` in the address, the text is that of a revision of the history."""
+        revision = number(request.query_params.get("revision", ""))
+        try:
+            found = await self._desk.ask(request, lambda core: what_if.present(core, revision))
+        except Fault as fault:
+            return self._desk.refused(request, refusal_of(fault))
+        queue = request.query_params.get("queue", "")[:1024]
+        page = Page(found.value, what_if.Given(EXAMPLE, queue))
+        return self._shown(request, page, found.notices)
+
+    async def pods(self, request: Request) -> Response:
+        """Show what would become of the pods of the form."""
+        fields = await self._desk.form(request, TEXT_MAX)
+        given = what_if.Given(
+            what_if.unified(fields.get("text", "")),
+            fields.get("queue", ""),
+            fields.get("namespace", ""),
+            fields.get("priority", ""),
+        )
+
+        def read(core: Core) -> Page:
+            present = what_if.present(core, 0)
+            try:
+                return Page(present, given, pods=what_if.simulated(core, given))
+            except Fault as fault:
+                if status_of(fault) not in {None, grpc.StatusCode.INVALID_ARGUMENT}:
+                    raise
+                return Page(present, given, problem=fault)
+
+        return await self._answered(request, read)
+
+    async def configuration(self, request: Request) -> Response:
+        """Show what the configuration of the form would cause, beside the present state."""
+        fields = await self._desk.form(request, TEXT_MAX)
+        text = what_if.unified(fields.get("yaml", ""))
+        base = _base(fields)
+
+        def read(core: Core) -> Page:
+            return self._page_of(request, text, base, what_if.tried(core, text))
+
+        return await self._answered(request, read)
+
+    def _page_of(
+        self,
+        request: Request,
+        text: str,
+        base: what_if.Present,
+        answer: what_if.ConfigurationAnswer,
+    ) -> Page:
+        edited = what_if.Present(base.revision, base.digest, text, base.origin)
+        is_base = answer.base_digest == base.digest and answer.base_revision == base.revision
+        proof = self._desk.tried(request, text, base.digest) if answer.valid and is_base else ""
+        return Page(edited, what_if.Given(EXAMPLE), answer=answer, tried=proof)
+
+    async def apply(self, request: Request) -> Response:
+        """Put the text of an answer in force, if the visitor has seen this answer."""
+        fields = await self._desk.form(request, TEXT_MAX)
+        text, base = what_if.unified(fields.get("yaml", "")), _base(fields)
+        if not same_mark(self._desk.tried(request, text, base.digest), fields.get("tried", "")):
+            return self._desk.refused(request, NOT_TRIED)
+
+        def read(core: Core) -> Page:
+            try:
+                done = what_if.applied(core, text, base)
+            except Fault as fault:
+                if status_of(fault) is not grpc.StatusCode.ABORTED:
+                    raise
+                edited = what_if.Present(base.revision, base.digest, text, base.origin)
+                return Page(edited, what_if.Given(EXAMPLE), problem=fault)
+            now = what_if.present(core, 0)
+            number_of = done.revision if done.applied else 0
+            return Page(now, what_if.Given(EXAMPLE), applied=number_of, not_kept=done.not_kept)
+
+        return await self._answered(request, read)
+
+    async def _answered(self, request: Request, read: Callable[[Core], Page]) -> Response:
+        try:
+            found = await self._desk.ask(request, read)
+        except Fault as fault:
+            return self._desk.refused(request, refusal_of(fault))
+        return self._shown(request, found.value, found.notices)
+
+    def _shown(self, request: Request, page: Page, notices: tuple[str, ...]) -> Response:
+        status = 409 if page.problem is not None else 200
+        return self._desk.own_page(request, TITLE, "what_if", status, page=page, notices=notices)
+
+
+def _base(fields: dict[str, str]) -> what_if.Present:
+    """Return the configuration from which the text of a form was made."""
+    return what_if.Present(
+        revision=number(fields.get("base_revision", "")),
+        digest=fields.get("base_digest", ""),
+        text="",
+        origin=fields.get("origin", "")[:1024],
+    )
