@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from evenhand_console.view import View
 from evenhand_console.views import (
+    configurations,
     decision,
     decisions,
     nodes,
@@ -25,4 +26,5 @@ VIEWS: Final[tuple[View[Any], ...]] = (
     decision.VIEW,
     timers.VIEW,
     nodes.VIEW,
+    configurations.VIEW,
 )

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from evenhand.v1 import (
+    config_pb2,
     decisions_pb2,
     explain_pb2,
     history_pb2,
@@ -74,6 +75,18 @@ def core(name: str = "research") -> FakeCore:
             ]
         ),
         ListNodes=inspect_pb2.ListNodesResponse(nodes=[_node(name)]),
+        ListConfigurations=history_pb2.ListConfigurationsResponse(
+            configurations=[_configuration(name, 2), _configuration(name, 1)]
+        ),
+        GetConfiguration=history_pb2.GetConfigurationResponse(
+            configuration=_configuration(name, 1), yaml="# earlier"
+        ),
+        Get=config_pb2.GetResponse(yaml="# now", digest="2", revision=2),
+        Diff=config_pb2.DiffResponse(
+            changes=[config_pb2.ConfigChange(kind=name, subject=name, field=name, before=name)],
+            revision=2,
+            digest="2",
+        ),
         ListQueueSettings=inspect_pb2.ListQueueSettingsResponse(
             queues=[
                 inspect_pb2.QueueSettings(
@@ -99,6 +112,18 @@ def core(name: str = "research") -> FakeCore:
                 asked=1, reasons=[history_pb2.WaitReason(code=name, pods=1)]
             ),
         ),
+    )
+
+
+def _configuration(name: str, revision: int) -> history_pb2.PastConfiguration:
+    return history_pb2.PastConfiguration(
+        revision=revision,
+        digest=str(revision),
+        source=name,
+        applied_by=name,
+        at_ms=T0,
+        changes=[config_pb2.ConfigChange(kind=name, subject=name, field=name, before=name)],
+        effects=[history_pb2.PolicyEffect(policy=name, victims=1)],
     )
 
 
