@@ -33,10 +33,10 @@ def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
             "age", lambda one: span(now - one.at_ms), 5, right=True, order=lambda one: -one.at_ms
         ),
         Field("queue", lambda one: one.queue, 4, names=True),
-        Field("live", lambda one: _choice(one, "live"), ANSWER, least=CHOICE_LEAST),
-        Field("shadow", lambda one: _choice(one, "shadow"), ANSWER, least=CHOICE_LEAST),
+        Field("live", lambda one: choice_text(one, "live"), ANSWER, least=CHOICE_LEAST),
+        Field("shadow", lambda one: choice_text(one, "shadow"), ANSWER, least=CHOICE_LEAST),
         Field("difference", _difference, ANSWER),
-        Field("why", _why, 3, least=CHOICE_LEAST),
+        Field("why", why, 3, least=CHOICE_LEAST),
     )
 
 
@@ -45,7 +45,9 @@ def together(found: Sequence[pb.ShadowDecision]) -> list[Column]:
     groups: dict[tuple[str, str, str], list[pb.ShadowDecision]] = {}
     for one in found:
         sides = (_policy(one, "live"), _policy(one, "shadow"))
-        groups.setdefault((one.queue, _word(one.difference), " ".join(sides)), []).append(one)
+        groups.setdefault((one.queue, difference_word(one.difference), " ".join(sides)), []).append(
+            one
+        )
     lines = sorted(groups.values(), key=len, reverse=True)
     return [
         Column("asks", [f"{len(line):,}" for line in lines], right=True),
@@ -87,7 +89,7 @@ def shadow(found: pb.Shadow, width: int) -> list[RenderableType]:
     if settings:
         parts.append(Text(f"  {settings}"))
     if found.counts:
-        told = (f"{_word(one.difference)} {one.count:,}" for one in found.counts)
+        told = (f"{difference_word(one.difference)} {one.count:,}" for one in found.counts)
         parts.append(Text(f"  {', '.join(told)}"))
     if found.sums:
         parts += titled("decided", _sums(found.sums), width)
@@ -111,7 +113,7 @@ def name(one: pb.ShadowDecision) -> str:
     return one.name or one.allocation_key or "another ask"
 
 
-def _choice(one: pb.ShadowDecision, side: str) -> str:
+def choice_text(one: pb.ShadowDecision, side: str) -> str:
     """Return a decision in words: `2 victims on node-a (web/front-1, web/front-2)`."""
     if not one.HasField(side):
         return NOTHING
@@ -125,14 +127,16 @@ def _choice(one: pb.ShadowDecision, side: str) -> str:
 
 
 def _difference(one: pb.ShadowDecision) -> Text:
-    return Text(_word(one.difference), style=STYLES.get(one.difference, "bad"))
+    return Text(difference_word(one.difference), style=STYLES.get(one.difference, "bad"))
 
 
-def _word(difference: pb.ShadowDifference) -> str:
+def difference_word(difference: pb.ShadowDifference) -> str:
+    """Return how two sides differ, such as `only-shadow`."""
     return word(pb.ShadowDifference.DESCRIPTOR, difference).replace("_", "-")
 
 
-def _why(one: pb.ShadowDecision) -> str:
+def why(one: pb.ShadowDecision) -> str:
+    """Return why one side makes no decision, or why the comparison ended."""
     if one.ended_ms:
         return f"ended: {one.end_reason}" if one.end_reason else "ended"
     return ": ".join(filter(None, (one.law, one.because)))

@@ -11,6 +11,7 @@ from evenhand_console.views import (
     overview,
     queue,
     queues,
+    shadow,
     timers,
     waiting,
     why,
@@ -26,5 +27,6 @@ VIEWS: Final[tuple[View[Any], ...]] = (
     decision.VIEW,
     timers.VIEW,
     nodes.VIEW,
+    shadow.VIEW,
     configurations.VIEW,
 )

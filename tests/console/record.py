@@ -29,7 +29,7 @@ ADDRESSES: Final = {
 
 
 def main() -> None:
-    """Run a core and a shim, and record the views once a pod waits."""
+    """Run a core and a shim, and record the views once nothing more happens."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         state = ["--state-dir", str(folder), "--history-sample", "1s"]
@@ -39,14 +39,28 @@ def main() -> None:
             shim = ["shim", "--cluster", str(CLUSTER), "--core", address]
             opened = connected_core(Context(core=address), "", 30.0)
             with running(shim, folder / "shim.log"), opened as asked:
-                until(lambda: _waits(asked))
+                until(lambda: _is_settled(asked))
                 _record(asked)
 
 
-def _waits(core: Core) -> bool:
+def _is_settled(core: Core) -> bool:
+    """Return whether every decision has ended, a pod waits, and a node is kept for another one."""
+    stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
+    opened = decisions_pb2.ListDecisionsRequest(open_only=True)
+    if core.ask(stub.ListDecisions, opened).decisions:
+        return False
+    states = {one.state for one in _asks_and_pods(core)}
+    return {
+        inspect_pb2.ALLOCATION_STATE_WAITING,
+        inspect_pb2.ALLOCATION_STATE_PLEDGED,
+        inspect_pb2.ALLOCATION_STATE_ALLOCATED,
+    } <= states
+
+
+def _asks_and_pods(core: Core) -> list[inspect_pb2.Allocation]:
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
-    found = core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
-    return any(one.counts.waiting_asks and one.counts.allocations for one in found)
+    request = inspect_pb2.ListAllocationsRequest(include_asks=True)
+    return list(core.ask(stub.ListAllocations, request).allocations)
 
 
 def _record(core: Core) -> None:
@@ -58,11 +72,8 @@ def _record(core: Core) -> None:
 
 
 def _waiting_pod(core: Core) -> str:
-    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
-    request = inspect_pb2.ListAllocationsRequest(include_asks=True)
-    found = core.ask(stub.ListAllocations, request).allocations
     waiting = inspect_pb2.ALLOCATION_STATE_WAITING
-    return next(one.allocation_key for one in found if one.state == waiting)
+    return next(one.allocation_key for one in _asks_and_pods(core) if one.state == waiting)
 
 
 def _decision(core: Core) -> str:

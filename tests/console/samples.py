@@ -50,6 +50,26 @@ def core(name: str = "research") -> FakeCore:
         GetDecision=decisions_pb2.GetDecisionResponse(
             decision=_decision(name), lines=[name, name], taken_at_ms=T0
         ),
+        ListShadowDecisions=decisions_pb2.ListShadowDecisionsResponse(
+            decisions=[
+                decisions_pb2.ShadowDecision(
+                    partition=name,
+                    allocation_key=name,
+                    name=name,
+                    queue=name,
+                    difference=decisions_pb2.SHADOW_DIFFERENCE_ONLY_LIVE,
+                    live=decisions_pb2.ShadowChoice(policy=name, node_id=name, decision_id=name),
+                    law=name,
+                )
+            ],
+            shadows=[
+                decisions_pb2.Shadow(
+                    partition=name,
+                    settings={name: name},
+                    sums=[decisions_pb2.ShadowSum(policy=name)],
+                )
+            ],
+        ),
         WatchEvents=[
             watch_pb2.WatchEventsResponse(
                 events=[
