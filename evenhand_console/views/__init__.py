@@ -12,6 +12,7 @@ from evenhand_console.views import (
     queue,
     queues,
     shadow,
+    tenant,
     timers,
     waiting,
     why,
@@ -29,4 +30,5 @@ VIEWS: Final[tuple[View[Any], ...]] = (
     nodes.VIEW,
     shadow.VIEW,
     configurations.VIEW,
+    tenant.VIEW,
 )

@@ -21,6 +21,7 @@ WAITING_POD: Final = "WAITING-POD"
 DECISION: Final = "DECISION"
 """Stands for the id of the first decision."""
 ADDRESSES: Final = {
+    "tenant": {"queue": "root.batch"},
     "queue": {"queue": "root.shop"},
     "why": {"key": WAITING_POD},
     "decision": {"id": DECISION},

@@ -27,6 +27,7 @@ def core(name: str = "research") -> FakeCore:
     queue.name, queue.path = name, f"root.{name}"
     queue.usage["vcore"] = 4000
     queue.not_enforced = name
+    queue.limits.add(queue=f"root.{name}", user=name, max={name: 1})
     tree.root.children[1].waiting_reasons[0].code = name
     return FakeCore(
         ServerInfo=inspect_pb2.ServerInfoResponse(
@@ -240,6 +241,9 @@ def _explained(name: str) -> explain_pb2.ExplainResponse:
         partition=name,
         lines=[name, name],
         waiting=waiting,
+        queue=explain_pb2.ExplainedQueue(
+            reach=inspect_pb2.QueueReach(may_claim_from=[name], may_be_claimed_by=[name])
+        ),
         taken_at_ms=T0,
         name=name,
     )

@@ -1,0 +1,197 @@
+"""A tenant's page: what is mine, what my queue is entitled to, and who may take what from it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand.v1 import (
+    explain_pb2,
+    explain_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    reports_pb2,
+    reports_pb2_grpc,
+)
+from evenhand_cli.connect import Core
+from evenhand_cli.paging import every
+from evenhand_console.parts import Part, part_of
+from evenhand_console.query import Query
+from evenhand_console.queue_numbers import (
+    Numbers,
+    Placed,
+    at_path,
+    kinds_of,
+    numbers,
+    placed,
+    unmet_of,
+)
+from evenhand_console.reading import unless_absent
+from evenhand_console.view import View
+
+APPLICATIONS_MAX: Final = 50
+"""Largest number of applications on a page."""
+QUEUES_MAX: Final = 200
+"""Largest number of queues that are offered for a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the page is made of. Without a queue, there is the tree alone."""
+
+    info: inspect_pb2.ServerInfoResponse
+    tree: inspect_pb2.QueueTree
+    partitions: Sequence[inspect_pb2.Partition]
+    explained: explain_pb2.ExplainResponse | None
+    applications: Sequence[inspect_pb2.Application]
+    lost: reports_pb2.GetLostWorkResponse | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One resource type: the numbers, and which part of the usage is safe from claims."""
+
+    numbers: Numbers
+    entitled: int
+    limit: int | None
+    """The smallest max of the queue and of all queues above it; None without one."""
+    safe: int
+    """Usage up to the entitlement, which no claim takes."""
+    at_risk: int
+    """Usage above the entitlement, which a queue below its own may claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A queue that may claim from this one, and what it lacks of its entitlement now while its pods wait."""
+
+    path: str
+    lacks: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What another queue took since the core started."""
+
+    queue: str
+    policy: str
+    victims: int
+    ran_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The values of the page. Without a queue there are the queues to choose from."""
+
+    partition: str
+    partitions: tuple[str, ...]
+    now_ms: int
+    choices: tuple[str, ...]
+    choices_left_out: int
+    queue: inspect_pb2.Queue | None = None
+    shares: tuple[Share, ...] = ()
+    limits: tuple[inspect_pb2.UserLimit, ...] = ()
+    applications: Part[inspect_pb2.Application] | None = None
+    claimants: tuple[Claimant, ...] = ()
+    claimed_elsewhere: bool = False
+    may_claim_from: tuple[str, ...] = ()
+    claims_elsewhere: bool = False
+    disabled: bool = False
+    fences: tuple[str, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    taken_since_ms: int = 0
+
+
+def read(core: Core, query: Query) -> Read:
+    """Read a queue: that of the address, or the one that the caller's role may see. Raises Fault."""
+    inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    partition = query["partition"]
+    info = core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest())
+    tree = core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
+    listed = core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
+    wanted = query["queue"] or info.visible_queue
+    if not wanted:
+        return Read(info, tree, listed, None, (), None)
+    path = at_path(tree.root, {}, wanted).queue.path
+    explain = explain_pb2_grpc.ExplainServiceStub(core.channel)
+    reports = reports_pb2_grpc.ReportServiceStub(core.channel)
+    asked = explain_pb2.ExplainRequest(partition=tree.partition, key=path)
+    apps = inspect_pb2.ListApplicationsRequest(partition=partition, queue=path)
+    lost = reports_pb2.GetLostWorkRequest(partition=partition, queue=path)
+    return Read(
+        info,
+        tree,
+        listed,
+        core.ask(explain.Explain, asked),
+        every(core, inspect.ListApplications, apps, lambda page: page.applications),
+        unless_absent(lambda: core.ask(reports.GetLostWork, lost)),
+    )
+
+
+def shape(found: Read, query: Query) -> Page:
+    """Return the values of the page. Raises Fault for a queue that does not exist."""
+    capacity = next(
+        (dict(one.capacity) for one in found.partitions if one.name == found.tree.partition), {}
+    )
+    rows = list(placed(found.tree.root, capacity))
+    paths = [one.queue.path for one in rows]
+    partitions = tuple(one.name for one in found.partitions)
+    wanted = query["queue"] or found.info.visible_queue
+    choices, left = tuple(paths[:QUEUES_MAX]), max(0, len(paths) - QUEUES_MAX)
+    if not wanted or found.explained is None:
+        now = found.tree.taken_at_ms
+        return Page(found.tree.partition, partitions, now, choices, left)
+    one = at_path(found.tree.root, capacity, wanted)
+    path, reach = one.queue.path, found.explained.queue.reach
+    used = sorted(found.applications, key=lambda app: (-app.allocations, app.application_id))
+    return Page(
+        partition=found.tree.partition,
+        partitions=partitions,
+        now_ms=found.tree.taken_at_ms,
+        choices=choices,
+        choices_left_out=left,
+        queue=one.queue,
+        shares=tuple(_share(one, kind) for kind in kinds_of(one)),
+        limits=tuple(one.queue.limits),
+        applications=part_of(used, query["start"], APPLICATIONS_MAX),
+        claimants=tuple(_claimants(rows, reach.may_be_claimed_by)),
+        claimed_elsewhere=reach.may_be_claimed_elsewhere,
+        may_claim_from=tuple(reach.may_claim_from),
+        claims_elsewhere=reach.may_claim_elsewhere,
+        disabled=reach.disabled,
+        fences=tuple(reach.fences),
+        taken=tuple(_taken(found.lost, path)),
+        taken_since_ms=0 if found.lost is None else found.lost.since_ms,
+    )
+
+
+def _share(one: Placed, kind: str) -> Share:
+    shown = numbers(one, kind)
+    entitled = max(shown.guaranteed or 0, one.queue.proportional_share.entitled.get(kind, 0))
+    safe = min(shown.used, entitled)
+    return Share(
+        numbers=shown,
+        entitled=entitled,
+        limit=one.limits.get(kind),
+        safe=safe,
+        at_risk=shown.used - safe,
+    )
+
+
+def _claimants(rows: Sequence[Placed], paths: Sequence[str]) -> Iterator[Claimant]:
+    """Yield the queues that may claim, those first that lack something now."""
+    known = {one.queue.path: one.queue for one in rows}
+    found = [
+        Claimant(path, tuple(unmet_of(known[path]).items()) if path in known else ())
+        for path in paths
+    ]
+    yield from sorted(found, key=lambda one: (not one.lacks, one.path))
+
+
+def _taken(lost: reports_pb2.GetLostWorkResponse | None, path: str) -> Iterator[Taken]:
+    for one in lost.lines if lost is not None else ():
+        if one.victim == path or one.victim.startswith(f"{path}."):
+            yield Taken(one.claimant, one.policy, one.victims, one.ran_ms)
+
+
+PARAMETERS: Final = {"queue": "", "partition": "", "start": ""}
+VIEW: Final = View("tenant", "My queue", "/tenant", read, shape, PARAMETERS, pause_s=2.0)
