@@ -158,7 +158,8 @@ def present(core: Core, revision: int) -> Present | None:
     if found is None:
         return None
     text, origin = found.yaml, f"revision {found.revision}, which is in force"
-    if revision and revision != found.revision:
+    is_past = bool(revision) and revision != found.revision
+    if is_past:
         history = history_pb2_grpc.HistoryServiceStub(core.channel)
         request = history_pb2.GetConfigurationRequest(revision=revision)
         text = core.ask(history.GetConfiguration, request).yaml
@@ -169,7 +170,7 @@ def present(core: Core, revision: int) -> Present | None:
         digest=found.digest,
         text=text,
         origin=origin,
-        source=found.source,
+        source="" if is_past else found.source,
         applied_by=found.applied_by,
         at_ms=found.applied_at_ms,
         not_editable="It has control characters, which a page cannot show unchanged."

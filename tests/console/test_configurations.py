@@ -56,10 +56,12 @@ def test_a_core_without_a_history_says_so() -> None:
 
 
 def test_the_way_back_fills_the_editor_with_the_earlier_text() -> None:
-    with console(core()) as client:
+    fake = core()
+    fake.answers["Get"] = config_pb2.GetResponse(yaml="# now", source="a file", revision=2)
+    with console(fake) as client:
         listed = client.get("/configurations?revision=1").text
         assert '<a href="/what-if?revision=1">' in listed
         page = client.get("/what-if?revision=1").text
-    assert "The text is revision 1, from the history" in page
+    assert "The text is revision 1, from the history." in page
     assert "# earlier</textarea>" in page
     assert 'name="base_revision" value="2"' in page
