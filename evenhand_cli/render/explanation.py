@@ -195,10 +195,15 @@ def _nodes_title(ask: explain_pb2.WaitingAsk) -> str:
 
 def _reservation(held: explain_pb2.AskReservation) -> str:
     missing = f", still missing {phrase(held.short)}" if held.short else ""
-    is_decision = held.decision_id and not policies.facts(held.decision_id).reserves
-    decision = f", by {held.decision_id}" if is_decision else ""
+    decided = decision_of(held)
+    decision = f", by {decided}" if decided else ""
     until = f", until {instant(held.until_ms)} at the latest" if held.until_ms else ""
     return f"node {held.node_id} since {instant(held.since_ms)}{until}{decision}{missing}"
+
+
+def decision_of(held: explain_pb2.AskReservation) -> str:
+    """Return the id of the decision that keeps the capacity; "" for a reservation, which no decision made."""
+    return "" if policies.facts(held.decision_id).reserves else held.decision_id
 
 
 def _levels(

@@ -1,4 +1,4 @@
-"""One preemption decision rule by rule: for whom, the numbers, the victims, and what was protected and why."""
+"""One preemption decision rule by rule: the preemptor, the numbers, the victims, and what was protected and why."""
 
 from dataclasses import dataclass
 from typing import Final

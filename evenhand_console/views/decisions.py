@@ -1,4 +1,4 @@
-"""Preemption decisions on a timeline: for whom, the victims, the rule, the state and the lost work."""
+"""Preemption decisions on a timeline: the preemptor, the victims, the rule, the state and the lost work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Timers and promises: when a max is enforced, which capacity is promised or kept for whom, and until when."""
+"""Timers and promises: when a max is enforced, which capacity is promised or kept, for which pods, and until when."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from evenhand.v1 import (
 from evenhand_cli.connect import Core
 from evenhand_cli.paging import every
 from evenhand_cli.render import decisions as words
+from evenhand_cli.render.explanation import decision_of
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import placed
@@ -26,8 +27,6 @@ KEPT_MAX: Final = 50
 """Largest number of reservations whose asks are asked about."""
 ROWS_MAX: Final = 200
 """Largest number of promises on a page."""
-OWN_RESERVATION: Final = "reservation"
-"""The decision id of a reservation, which no decision has made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ def _kept(answers: Sequence[explain_pb2.ExplainResponse], now: int) -> Iterator[
     """Yield the reservations; what a decision keeps is a promise."""
     for one in answers:
         held = one.waiting.reservation
-        if held.node_id and held.decision_id in {"", OWN_RESERVATION}:
+        if held.node_id and not decision_of(held):
             yield Kept(
                 key=one.key,
                 name=one.name or one.key,

@@ -17,6 +17,7 @@ from evenhand_cli.named_pods import belongs_to, meant
 from evenhand_cli.near import MATCHES_MAX, near_matches
 from evenhand_cli.output import word
 from evenhand_cli.paging import every
+from evenhand_cli.render.explanation import decision_of
 from evenhand_cli.render.fits import members
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.verdicts import brief, protected
@@ -107,6 +108,8 @@ class Page:
     preemption: str = ""
     protected: str = ""
     shadow: str = ""
+    kept_by_decision: str = ""
+    """The decision that keeps capacity for the pod; empty if none does."""
     pods: tuple[PodLine, ...] = ()
     pods_left_out: int = 0
 
@@ -179,6 +182,7 @@ def shape(found: Read, query: Query) -> Page:
         preemption=_verdict(answer, "preemption"),
         protected=protected(waiting.preemption) if waiting is not None else "",
         shadow=_verdict(answer, "shadow"),
+        kept_by_decision=decision_of(waiting.reservation) if waiting is not None else "",
         pods=tuple(_pod(one) for one in pods[:PODS_MAX]),
         pods_left_out=max(0, len(pods) - PODS_MAX),
     )
