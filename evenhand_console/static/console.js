@@ -10,10 +10,15 @@
     status.hidden = !text;
   }
 
+  // htmx may begin before its extension is loaded, which then never connects. So this file opens the stream, after htmx.
+  function connect() {
+    if (!live._htmx?.sse) window.htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live });
+  }
+
   // The extension connects again by itself once a stream was open, but not when the first request fails.
   function connectAgain() {
     say("Not live: the console does not answer. Trying again.");
-    window.setTimeout(() => { if (live && !live._htmx?.sse) window.htmx.trigger(live, "load"); }, 2000);
+    window.setTimeout(connect, 2000);
   }
 
   document.addEventListener("htmx:sse:after:connection", () => say(""));
@@ -57,5 +62,8 @@
   }
 
   document.addEventListener("htmx:after:swap", drawAll);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  window.addEventListener("resize", () => window.requestAnimationFrame(drawAll));
   drawAll();
+  if (live) window.setTimeout(connect);
 })();
