@@ -66,8 +66,9 @@ soak: $(STAMP) ## Runs the long tests.
 picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
 	@$(BIN)/evenhand demo --listen 127.0.0.1:50051 --picture docs/demo.svg
 
-real: $(STAMP) ## Provides real components for the tests: API server, etcd, kwok, kubectl, helm, grpcurl, promtool, Docker.
+real: $(STAMP) ## Provides real components for the tests: API server, kubectl, helm, promtool, Chromium, Docker and others.
 	@$(BIN)/python -m scripts.real.provision
+	@$(BIN)/python -m scripts.real.browser
 	@$(BIN)/python -m scripts.docker.provision
 
 pins: $(STAMP) ## Resolves every requirements*.txt again to the newest versions that pyproject.toml allows.

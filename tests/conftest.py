@@ -13,7 +13,7 @@ from scripts.real import provision
 from tests.effort import cases
 
 ROOT: Final = Path(__file__).parent
-REAL: Final = {"kubernetes", "compose", "faults", "real"}
+REAL: Final = {"kubernetes", "compose", "faults", "real", "browser"}
 """The folders whose tests are marked `real`, because they wait for other programs."""
 API_SERVER: Final = {"kubernetes"}
 """The folders in `REAL` whose tests share an API server. These run one by one, in a run beside that of the other folders."""

@@ -4,6 +4,7 @@ The names of tests/console/replies are those of views. A new view is recorded he
 """
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,11 +41,11 @@ def main() -> None:
             shim = ["shim", "--cluster", str(CLUSTER), "--core", address]
             opened = connected_core(Context(core=address), "", 30.0)
             with running(shim, folder / "shim.log"), opened as asked:
-                until(lambda: _is_settled(asked))
+                until(lambda: is_ready(asked))
                 _record(asked)
 
 
-def _is_settled(core: Core) -> bool:
+def is_ready(core: Core) -> bool:
     """Return whether every decision has ended, a pod waits, and a node is kept for another one."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     opened = decisions_pb2.ListDecisionsRequest(open_only=True)
@@ -65,11 +66,16 @@ def _asks_and_pods(core: Core) -> list[inspect_pb2.Allocation]:
 
 
 def _record(core: Core) -> None:
-    known = {WAITING_POD: _waiting_pod(core), DECISION: _decision(core)}
+    found = known(core)
     for view in VIEWS:
         address = ADDRESSES.get(view.name, {})
-        given = {name: known.get(value, value) for name, value in address.items()}.items()
+        given = {name: found.get(value, value) for name, value in address.items()}.items()
         replies.save(view.name, view.read(core, query_of(view.path, view.parameters, given)))
+
+
+def known(core: Core) -> dict[str, str]:
+    """Return what the names in ADDRESSES stand for."""
+    return {WAITING_POD: _waiting_pod(core), DECISION: _decision(core)}
 
 
 def _waiting_pod(core: Core) -> str:
@@ -78,9 +84,12 @@ def _waiting_pod(core: Core) -> str:
 
 
 def _decision(core: Core) -> str:
+    return _decisions(core)[0].decision_id
+
+
+def _decisions(core: Core) -> Sequence[decisions_pb2.Decision]:
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
-    request = decisions_pb2.ListDecisionsRequest()
-    return core.ask(stub.ListDecisions, request).decisions[0].decision_id
+    return core.ask(stub.ListDecisions, decisions_pb2.ListDecisionsRequest()).decisions
 
 
 if __name__ == "__main__":
