@@ -6,7 +6,7 @@ refuses the request, the shell gets neither names nor a message.
 
 import io
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 
 import typer
@@ -35,13 +35,13 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
     found: list[str] = []
     given = {name: str(ctx.params.get(name) or "") for name in FIELDS.values()}
     name = ctx.params.get("context") or ""
-    with redirect_stderr(io.StringIO()):
-        try:
-            with connected_core(Context(**given), name, TIMEOUT_S) as core:
-                for ask in asked:
-                    found += ask(core, ctx.params.get("partition") or "")
-        except Fault:
-            return found
+    with (
+        redirect_stderr(io.StringIO()),
+        suppress(Fault),
+        connected_core(Context(**given), name, TIMEOUT_S) as core,
+    ):
+        for ask in asked:
+            found += ask(core, ctx.params.get("partition") or "")
     return sorted({one for one in found if not acts(one)})
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.v1 import decisions_pb2, inspect_pb2
+from evenhand_cli.completion import POD_NAME, POD_NAMESPACE
 from tests.cli import samples
 from tests.cli.fake import FakeCore, running
 from tests.cli.processes import environment
@@ -110,6 +111,17 @@ def test_other_shells_get_the_same_names(core: FakeCore, shell: str) -> None:
 def test_without_a_core_nothing_is_said() -> None:
     assert completed("evenhand nodes cpu", EVENHAND_CORE="127.0.0.1:1") == ([], "")
     assert completed("evenhand nodes cpu", EVENHAND_CORE="nonsense") == ([], "")
+
+
+def test_names_that_came_before_a_failure_are_sorted_and_safe_for_a_terminal() -> None:
+    pods = [
+        inspect_pb2.Allocation(allocation_key=key, tags={POD_NAME: key, POD_NAMESPACE: "work"})
+        for key in ("b", "\x1b]0;c\x07", "a")
+    ]
+    answers = FakeCore(ListAllocations=inspect_pb2.ListAllocationsResponse(allocations=pods))
+    with running(answers) as core:
+        found = completed("evenhand explain ", EVENHAND_CORE=core.address)
+    assert found == (["work/a", "work/b"], "")
 
 
 def test_contexts_are_completed(tmp_path: Path) -> None:
