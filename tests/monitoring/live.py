@@ -16,7 +16,7 @@ from shim_client.metrics import Leading
 from shim_client.metrics import served as shim_metrics
 from tests.observe.test_durations import Timed, created
 from tests.observe.test_metrics import LEAF, NOW, ROOT, ask
-from tests.rpc.harness import Served, serving
+from tests.rpc.harness import SETTING, Served, serving
 from tests.rpc.test_following import following, level
 from tests.rpc.test_shadows import recorded
 
@@ -37,7 +37,7 @@ async def exported() -> Exported:
     found: Exported = {}
     for text in preempting():
         found |= _series(text)
-    async with serving() as leader:
+    async with serving(replace(SETTING, acknowledged_s=1.0)) as leader:
         await leader.ready()
         async with following(leader) as follower:
             await level(leader, follower)
@@ -86,6 +86,7 @@ def _standing(served: Served) -> str:
     """Return the metrics of one of two cores."""
     endpoint = served.endpoint
     metrics = Metrics(served.core).add(gauges(endpoint.replica, endpoint.feed, served.clock.now))
+    metrics.add(endpoint.gauges)
     text = metrics.text().decode()
     metrics.close()
     return text
