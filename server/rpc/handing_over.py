@@ -141,6 +141,9 @@ class HandingOver:
             request.fail(failure)
             return False
         follower = await self._reached(lambda: [request.follower], REST_S)
+        if failure := self._replica.not_leader("hand over"):
+            request.fail(failure)  # Another core began to lead meanwhile (`Following.watch`).
+            return False
         if request.result.cancelled():
             return True  # The caller has gone, and would not learn where the managers are.
         if self._pump.stopping or follower is None:

@@ -307,3 +307,26 @@ async def test_a_leader_that_ends_waits_for_no_follower_that_acknowledges_nothin
         _, refused = await end_of(found.allocations)
         assert (refused.reason, refused.successor) == ("DRAINING", "")
         await draining
+
+
+async def test_a_core_that_another_one_replaces_while_it_stands_still_follows_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handing_over_module, "REST_S", 1.0)
+    async with cores() as (first, second):
+        found = await at_work(first, second)
+        stub: Any = replication_pb2_grpc.ReplicationServiceStub(first.channel)
+        silent = stub.Follow(pb.FollowRequest(name="hung", layout=checkpoint.layout(), process="p"))
+        await silent.read()
+        await level(first, second)
+        position = (await replication(first)).position
+        await stub.Acknowledge(pb.AcknowledgeRequest(process="p", position=position))
+        asked = asyncio.create_task(refusal(hand_over(first, "hung")))
+        await until(lambda: first.endpoint.pump.resting)
+        first.cut()
+        found = await manager(second)
+        _, reason, _ = await asked
+        await placed(found.allocations, "a")
+        await same(second, first)
+        assert reason == "NOT_LEADER"
+        silent.cancel()
