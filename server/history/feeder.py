@@ -91,6 +91,7 @@ class Feeder:
         self._stopped = ""
         self._ended = ""
         self._beat_ms = 0
+        self._last_beat: _Packed | None = None
         self._is_start = True
         self._packed: deque[_Packed] = deque()
         self._left = memoryview(b"")
@@ -216,7 +217,8 @@ class Feeder:
     def _empty(self) -> None:
         """Pack all items of the queue, and send what the pipe takes.
 
-        A packed item takes much less memory than the events and decisions of which it consists.
+        A packed item takes much less memory than the events and decisions of which it consists. An item is packed as a whole
+        before anything is sent, so that the next process gets all of it if this one ends.
         """
         while (taken := self._queue.take()) is not None:
             item: _Item | None = _Item(taken.number, taken.now, len(taken.values))
@@ -224,9 +226,9 @@ class Feeder:
                 self._look(frame)
                 self._packed.append(_Packed(encoded(frame), item))
                 item = None
-                self._flush()
             if item is not None:
                 self._queue.sent(item.values)
+            self._flush()
             self._beat()
 
     def _pause(self) -> None:
@@ -244,10 +246,13 @@ class Feeder:
                 self._queue.picture_wanted = True
 
     def _beat(self) -> None:
+        """Pack a beat once in `BEAT_MS`, unless nothing was packed since the last one: a process that hangs gets no heap of them."""
         now = self._now()
         if now - self._beat_ms >= BEAT_MS:
             self._beat_ms = now
-            self._pack((Row.BEAT.value,))
+            if not (self._packed and self._packed[-1] is self._last_beat):
+                self._pack((Row.BEAT.value,))
+                self._last_beat = self._packed[-1]
             self._flush()
 
     def _pack(self, row: tuple[Any, ...]) -> None:

@@ -1,5 +1,6 @@
 """The thread of the history and its process: what the process does not take in time waits, and nothing is written twice."""
 
+import io
 import os
 import signal
 import sqlite3
@@ -12,6 +13,7 @@ import pytest
 from server.history import feeder as feeding
 from server.history.address import address
 from server.history.feeder import Feeder
+from server.history.rows import frames
 from server.history.settings import Beginning, Settings
 from server.history.tap import Kind, Queue
 from server.model.asks import AskSpec
@@ -64,6 +66,14 @@ class Fed:
 
 
 @pytest.fixture
+def unstarted(tmp_path: Path) -> Feeder:
+    """Return a feeder without thread and process."""
+    place = address(str(tmp_path / "history.sqlite"))
+    about = Beginning("1", "core")
+    return Feeder(Queue(most=3 * PODS), place, Settings(), lambda: T0, lambda: about)
+
+
+@pytest.fixture
 def fed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fed]:
     """Provide a feeder that is closed at the end."""
     monkeypatch.setattr(feeding, "RESTART_S", 0.05)
@@ -102,3 +112,36 @@ def test_what_a_killed_process_did_not_get_is_written_by_the_next(fed: Fed) -> N
     assert 2 * PODS - lost <= written + 1 <= 2 * PODS
     with sqlite3.connect(fed.file) as connection:
         assert connection.execute("SELECT SUM(lost) FROM gaps").fetchone() == (lost,)
+
+
+def test_all_of_an_item_reaches_the_next_process_if_a_process_ends_while_it_is_packed(
+    unstarted: Feeder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, feeder = unstarted._queue, unstarted
+    asks = [AskAdded("rm", f"{n}", "a", SPEC, created_ms=T0) for n in range(PODS)]
+    queue.put(Kind.EVENTS, T0, asks)
+
+    def ended() -> bool:
+        raise feeding._EndedError
+
+    monkeypatch.setattr(feeder, "_flush", ended)
+    with pytest.raises(feeding._EndedError):
+        feeder._empty()
+    read = io.BytesIO(b"".join(one.data for one in feeder._packed)).read
+    assert sum(len(frame.rows) for frame in frames(read)) == PODS
+    assert feeder.health()["history"].lost == 0
+
+
+def test_beats_do_not_pile_up_before_a_process_that_hangs(
+    unstarted: Feeder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unstarted, "_flush", lambda: False)
+    instants = iter(range(T0, T0 + 100 * feeding.BEAT_MS, feeding.BEAT_MS))
+    monkeypatch.setattr(unstarted, "_now", lambda: next(instants))
+    for _ in range(20):
+        unstarted._beat()
+    assert len(unstarted._packed) == 1
+    unstarted._queue.put(Kind.EVENTS, T0, [AskAdded("rm", "p", "a", SPEC, created_ms=T0)])
+    unstarted._empty()
+    unstarted._beat()
+    assert len(unstarted._packed) == 3
