@@ -244,6 +244,8 @@ class Endpoint:
             await self.pump.run()
             while await self.handing.leads_on():
                 await self.pump.run()
+            if (failure := self.replica.not_leader("do that")) is not None:
+                self.pump.refuse(failure)
             await following.unwatch()
             self.sessions.presence.forget_all()
             if not self.pump.stopping:

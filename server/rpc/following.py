@@ -381,6 +381,7 @@ class Following:
     def stop(self) -> None:
         """End `run`. The core then leads, unless the server stops. Do nothing while the core leads."""
         if self._replica.state is not State.LEADER or self._pump.stopping:
+            self._pump.accept()  # A registration asks before this core leads.
             self._ending.set()
 
     async def run(self) -> None:

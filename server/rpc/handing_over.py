@@ -172,8 +172,6 @@ class HandingOver:
         """Lead no longer, and send the managers to a follower that has got everything."""
         self._replica.follows(follower.name)
         self._sessions.hand_over(handed_over(follower.name, follower.process))
-        if failure := self._replica.not_leader("do that"):
-            self._pump.refuse(failure)
 
     async def last_words(self) -> CallError:
         """Return the error that ends the streams of a core that stops. It names a follower that has got everything, if there is one."""

@@ -116,12 +116,12 @@ class Pump:
         self._steps = Allowance(TICK_BUDGET_MIN, TICK_BUDGET, TICK_S)
         self._turned, self._held, self._is_late = 0.0, False, False
         self._dispatch, self._tally = Dispatch(sessions), Tally(sessions)
-        self._time = time
-        self._observers = observers
+        self._time, self._observers = time, observers
         self._inbox: deque[_Mail] = deque()
         self._waiting = self._asking = 0
         self._more = self._flooded = self._coming = False
         self.stopping = self.resting = False
+        self._refusal: CallError | None = None
         self.ended = False
         """Whether the pump was stopped and has taken everything that was in the inbox."""
         self._awake = asyncio.Event()
@@ -162,8 +162,10 @@ class Pump:
         ``after`` is called right after the last event.
 
         The core gets no other event in between. The pump may yield to the event loop if these events take long. A full inbox does
-        not delay these events.
+        not delay these events. Raise CallError if the core leads no longer: `refuse`.
         """
+        if self._refusal is not None:
+            raise self._refusal
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         self._post(_Mail(None, Batch(events[0].rm_id, [*events]), reply, after))
         return await reply
@@ -220,7 +222,12 @@ class Pump:
         self._enough.set()
 
     def refuse(self, error: CallError) -> None:
-        """Empty the inbox of a core that leads no longer. Callers that wait for replies get an error."""
+        """Empty the inbox of a core that leads no longer. Callers that wait for replies get an error.
+
+        Callers that ask later get the error, too, until `accept` is called. Their events would wait here until the core leads again,
+        perhaps for days, and would then be taken although their callers have given up.
+        """
+        self._refusal = error
         for mail in self._inbox:
             if mail.reply is not None and not mail.reply.done():
                 mail.reply.set_exception(error)
@@ -228,9 +235,14 @@ class Pump:
         self._waiting = self._asking = 0
         self._has_capacity.set()
 
+    def accept(self) -> None:
+        """Take events again, because the core leads soon."""
+        self._refusal = None
+
     async def run(self) -> None:
         """Run until `stop` or `rest` is called. An exception of the core ends `run`. The core must not be used afterwards."""
         self.resting = False
+        self.accept()
         while not (self.stopping or self.resting):
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()

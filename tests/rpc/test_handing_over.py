@@ -1,20 +1,23 @@
 """The planned hand-over: a leader stops, a level follower gets the rest, and its manager goes on there (design 7.7)."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
 from grpc_status import rpc_status
 
+from evenhand.v1 import config_pb2, config_pb2_grpc, replication_pb2_grpc
 from evenhand.v1 import replication_pb2 as pb
-from evenhand.v1 import replication_pb2_grpc
 from server.core.core import Core
 from server.replication import checkpoint
 from server.replication.feed import Feed, Follower
 from server.rpc import following as following_module
 from server.rpc import handing_over as handing_over_module
 from server.rpc.acknowledging import Acknowledgements
+from server.rpc.evenhand import configuration_service
 from server.rpc.following import State
 from shim_client.core_client.refusals import Refusal, refusal_in, refusal_of
 from si.v1 import si_pb2 as si
@@ -330,3 +333,29 @@ async def test_a_core_that_another_one_replaces_while_it_stands_still_follows_th
         await same(second, first)
         assert reason == "NOT_LEADER"
         silent.cancel()
+
+
+async def test_a_configuration_on_its_way_during_a_hand_over_never_comes_into_force_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def prepared(_core: Core, _configuration: object) -> AsyncIterator[None]:
+        begun.set()
+        await may_go_on.wait()
+        yield
+
+    monkeypatch.setattr(configuration_service, "prepared", prepared)
+    async with cores() as (first, second):
+        await at_work(first, second)
+        stub: Any = config_pb2_grpc.ConfigurationServiceStub(first.channel)
+        text = "partitions: [{name: default, queues: [{name: root, queues: [{name: late}]}]}]"
+        applying = asyncio.create_task(refusal(stub.Apply(config_pb2.ApplyRequest(yaml=text))))
+        await begun.wait()
+        await hand_over(first)
+        may_go_on.set()
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await applying)[1] == "NOT_LEADER"
+        await first.register()
+        assert "root.late" not in first.core.state.partitions["default"].queues
