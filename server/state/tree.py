@@ -171,6 +171,13 @@ def stop(partition: Partition) -> None:
     partition.ranking_stale = True
 
 
+def restart(partition: Partition) -> None:
+    """Undo `stop`, because a configuration lists the partition again. The caller then applies it, which drains removed queues."""
+    partition.retired = False
+    for queue in partition.queues.values():
+        queue.state = _ACTIVE
+
+
 def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
     """Add a new queue below a parent and return it. The caller then calls `relimit` or `limit_queue` to set the limits and the order."""
     queue = Queue(spec, parent, 0, partition.types.zeros())

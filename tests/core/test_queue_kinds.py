@@ -5,6 +5,7 @@ import pytest
 from evenhand_cli.story.play import run
 from server.core.core import Core
 from server.model.asks import AskSpec
+from server.model.decisions import ApplicationAccepted
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -17,6 +18,7 @@ from server.model.quota import (
     Acl,
     Configuration,
     PartitionSpec,
+    PlacementRule,
     QueueProperties,
     QueueSpec,
     SortPolicy,
@@ -78,4 +80,22 @@ def test_applications_are_in_order_beside_queues_that_drain(
         core.handle(AskAdded("rm", key, name, AskSpec(resource({"vcore": 60}))), NOW)
         core.handle(ConfigurationApplied(_under_root(leaf), "test", "rm"), NOW)
     assert len(placements(run(core, NOW))) == 1
+    core.validate()
+
+
+def test_a_dynamic_queue_places_again_when_its_partition_is_configured_again() -> None:
+    created = (PlacementRule(kind="provided", create=True),)
+    root = QueueSpec("root", parent=True, submit_acl=Acl(everyone=True))
+    first, second = (PartitionSpec(name, root, rules=created) for name in ("default", "other"))
+    core = Core(Configuration((first, second), digest="both"))
+    core.handle(ManagerRegistered("rm"), NOW)
+    core.handle(NodeAdded("rm", "n1", resource({"vcore": 100}), partition="other"), NOW)
+    core.handle(ApplicationAdded("rm", "app", "root.x", "other"), NOW)
+    core.handle(ConfigurationApplied(Configuration((first,), digest="one"), "test"), NOW)
+    core.handle(AskAdded("rm", "a", "app", AskSpec(resource({"vcore": 1})), "other"), NOW)
+    assert placements(run(core, NOW)) == []
+    core.handle(ConfigurationApplied(Configuration((first, second), digest="both"), "test"), NOW)
+    assert placements(run(core, NOW)) == [("a", "n1")]
+    (accepted, _) = core.handle(ApplicationAdded("rm", "next", "root.x", "other"), NOW)
+    assert isinstance(accepted, ApplicationAccepted)
     core.validate()

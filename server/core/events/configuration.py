@@ -200,7 +200,8 @@ def _apply(
         if partition is None:
             yield from state.add_partition_of(spec.name)
             continue
-        partition.retired = False
+        if partition.retired:
+            tree.restart(partition)
         notes += yield from _change(state, partition, configuration, now)
     for name, partition in list(state.partitions.items()):
         if name not in named:
