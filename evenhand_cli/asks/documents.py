@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -14,6 +14,10 @@ from evenhand_cli.files import FILE_BYTES_MAX, read_text
 WHERE = "argument FILE"
 STANDARD_INPUT = Path("-")
 TIMESTAMP = "tag:yaml.org,2002:timestamp"
+DEPTH_MAX: Final = 100
+"""Largest depth of nested mappings and lists. The parser needs stack for each level, and its end is that of the process."""
+REPEATED_MAX: Final = 100_000
+"""Largest number of values that the aliases of a text repeat, each as often as its values would be written without aliases."""
 
 
 class Loader(yaml.CSafeLoader):
@@ -75,11 +79,13 @@ def _standard_input() -> str:
 
 
 def _documents(text: str, name: str) -> Iterator[Document]:
+    _check_depth(text, name)
     loader = Loader(text)
     try:
         while loader.check_node():
             node = loader.get_node()
             assert node is not None, "check_node said that there is one"
+            _Aliases(name).check(node)
             place = f"{name}:{node.start_mark.line + 1}"
             item = loader.construct_document(node)
             if item is None:
@@ -89,6 +95,73 @@ def _documents(text: str, name: str) -> Iterator[Document]:
             yield Document(item, place)
     finally:
         loader.dispose()
+
+
+def _check_depth(text: str, name: str) -> None:
+    """Raise Fault for a text that is nested too deeply, by its parse events, because making nodes is recursive."""
+    depth = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise Fault(
+                    f"nested deeper than {DEPTH_MAX} levels",
+                    where=f"{name}:{_line(event)}",
+                    advice="write it with fewer levels",
+                )
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _line(item: yaml.Event | yaml.Node) -> int:
+    return item.start_mark.line + 1 if item.start_mark is not None else 1
+
+
+@dataclass(slots=True)
+class _Aliases:
+    """What the aliases of a document repeat."""
+
+    name: str
+    repeated: int = 0
+    known: dict[yaml.Node, tuple[int, int] | None] = field(default_factory=dict)
+    """The number of values and of levels of a node, with those of its aliases; None while they are counted."""
+
+    def check(self, node: yaml.Node) -> tuple[int, int]:
+        """Return the number of values and levels of a node. Raises Fault if aliases repeat too much, or lead in a circle.
+
+        An alias comes after what it names, so that this function nests no deeper than the text.
+        """
+        if isinstance(node, yaml.ScalarNode):
+            return 1, 0
+        if node in self.known:
+            counted = self.known[node]
+            if counted is None:
+                raise self._fault(node, "an alias stands in what it names")
+            self.repeated += counted[0]
+            if self.repeated > REPEATED_MAX:
+                raise self._fault(node, f"aliases repeat more than {REPEATED_MAX:,} values")
+            return counted
+        self.known[node] = None
+        values, levels = 1, 1
+        for child in _children(node):
+            more, below = self.check(child)
+            values, levels = values + more, max(levels, below + 1)
+        if levels > DEPTH_MAX:
+            raise self._fault(node, f"nested deeper than {DEPTH_MAX} levels by aliases")
+        self.known[node] = values, levels
+        return values, levels
+
+    def _fault(self, node: yaml.Node, what: str) -> Fault:
+        where = f"{self.name}:{_line(node)}"
+        return Fault(what, where=where, advice="write the values without aliases")
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    for each in node.value:
+        if isinstance(each, tuple):
+            yield from each
+        else:
+            yield each
 
 
 def _flattened(document: Document) -> Iterator[Document]:
