@@ -155,6 +155,8 @@ class Core:
     pictures: Pictures = field(default_factory=Pictures, compare=False)
     silent: bool = False
     """True: no notices are printed on the error stream while an answer takes long."""
+    has_identity: bool = False
+    """True: the connection has a token or a client certificate, which the core may give a role."""
 
     def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
         """Return a block that prints a notice about the work in progress when the block takes long."""
@@ -319,8 +321,14 @@ class _Way(NamedTuple):
 
     def core(self, address: str, channel: grpc.Channel) -> Core:
         """Return the connection over a channel."""
-        is_secure = self.credentials is not None
-        return Core(address, channel, self.timeout_s, is_secure, self.metadata)
+        return Core(
+            address,
+            channel,
+            self.timeout_s,
+            secure=self.credentials is not None,
+            metadata=self.metadata,
+            has_identity=bool(self.context.token_file or self.context.tls_cert),
+        )
 
 
 def _way(given: Context, name: str, timeout_s: float) -> _Way:

@@ -10,6 +10,7 @@ import time
 from typing import NamedTuple
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from evenhand_cli.connect import Opener
 from evenhand_console.app import Options, make_app
@@ -24,19 +25,34 @@ CLIENTS_MAX = 2000
 
 
 class Place(NamedTuple):
-    """Where browsers reach the console: its own HOST:PORT, other origins, and the header of a proxy that has the token."""
+    """Where browsers reach the console, and with which identity they read."""
 
     address: str
+    """Its own HOST:PORT."""
     origins: tuple[str, ...] = ()
+    """Other addresses of browsers."""
     token_header: str = ""
+    """The header of a proxy that has the visitor's token."""
+    share_identity: bool = False
+    """True: visitors without a token read with the identity of the console also where other origins are named."""
+
+    @property
+    def shares_identity(self) -> bool:
+        """Whether visitors without a token read with the console's own token or certificate: asked for, or on this machine alone."""
+        return self.share_identity or not self.origins
+
+
+def app_of(connection: Connection, place: Place) -> ASGIApp:
+    """Return the application that reads over a connection."""
+    source = Source(connection, shares_identity=place.shares_identity)
+    return make_app(source, Options(Hosts(place.address, place.origins), place.token_header))
 
 
 def run(opener: Opener, sock: socket.socket, place: Place) -> None:
     """Serve the console on a socket that listens, until SIGTERM or Ctrl-C."""
     connection = Connection(opener, time.monotonic)
-    options = Options(Hosts(place.address, place.origins), place.token_header)
     config = uvicorn.Config(
-        make_app(Source(connection), options),
+        app_of(connection, place),
         log_level="warning",
         access_log=False,
         server_header=False,

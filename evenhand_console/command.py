@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from evenhand_cli.combinations import refuse_without
 from evenhand_cli.connect import Opener, opens_core
 from evenhand_cli.console_process import address_of, check_console_extra, is_loopback, listening
 from evenhand_cli.faults import ExitCode, Fault
@@ -42,11 +43,19 @@ def console(
             " proxy.",
         ),
     ] = "",
+    share_identity: Annotated[
+        bool,
+        typer.Option(
+            "--share-identity",
+            help="With --origin: visitors who have not logged in read with the console's own token or certificate. By default"
+            " they are asked to log in.",
+        ),
+    ] = False,
 ) -> None:
     """Serve the web console of a core until SIGTERM or Ctrl-C, and print its address.
 
-    The token of each visitor goes to the core, which decides what the visitor may see. With --token-file, visitors who
-    have not logged in read with that token.
+    The token of each visitor goes to the core, which decides what the visitor may see. With --token-file or
+    --tls-cert, visitors who have not logged in read with that identity, but with --origin only if --share-identity is given.
 
     Examples:
         evenhand console
@@ -59,13 +68,15 @@ def console(
     for one in origins:
         _check_origin(one)
     _check_reachable(listen, origins)
+    if not origins:
+        refuse_without("--origin", share_identity=share_identity)
     from evenhand_console.bootstrap import Place, run  # noqa: PLC0415 -- needs the extra
 
     with listening(listen, "--listen") as sock:
         address = address_of(sock)
         sys.stdout.write(f"console on http://{address}\n")
         sys.stdout.flush()
-        run(opener, sock, Place(address, origins, token_header))
+        run(opener, sock, Place(address, origins, token_header, share_identity))
 
 
 def _check_origin(text: str) -> None:

@@ -28,15 +28,23 @@ class Found(Generic[Read]):
     notices: tuple[str, ...]
 
 
+class LogInFault(Fault):
+    """The fault of a visitor without a token, where the console does not lend its own identity."""
+
+
 class Source:
     """The core as the console reads it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, shares_identity: bool = True) -> None:
+        """Make a source. ``shares_identity``: visitors without a token read with the token or certificate of the console."""
         self._connection = connection
+        self._shares_identity = shares_identity
 
     def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
-        """Return what a view reads with a token; without one, with the identity of the console. Raises Fault."""
+        """Return what a view reads with a token; without one, with the identity of the console if it is shared. Raises Fault."""
         with self._connection.lease() as core:
+            if core.has_identity and not token and not self._shares_identity:
+                raise LogInFault("This console shows nothing to visitors who have not logged in.")
             notices: list[str] = []
             pictures = Pictures(notices.append)
             own = [one for one in core.metadata if not (token and one[0] == "authorization")]

@@ -6,7 +6,7 @@ from typing import Final
 import grpc
 
 from evenhand_cli.faults import Fault
-from evenhand_console.reading import reason, status_of
+from evenhand_console.reading import LogInFault, reason, status_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,9 @@ _OTHER_ROLE: Final = (
 
 def refusal_of(fault: Fault) -> Refusal:
     """Return the page for a fault."""
+    if isinstance(fault, LogInFault):
+        code, title = _KINDS[grpc.StatusCode.UNAUTHENTICATED]
+        return Refusal(code, title, fault.what, advice=_LOG_IN, log_in=True)
     status = status_of(fault)
     if status is None:
         return Refusal(

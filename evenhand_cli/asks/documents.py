@@ -136,7 +136,7 @@ class _Aliases:
         if node in self.known:
             counted = self.known[node]
             if counted is None:
-                raise self._fault(node, "an alias stands in what it names")
+                raise self._fault(node, "an alias is part of what it names")
             self.repeated += counted[0]
             if self.repeated > REPEATED_MAX:
                 raise self._fault(node, f"aliases repeat more than {REPEATED_MAX:,} values")

@@ -196,6 +196,16 @@ def test_core_and_shim_know_every_option() -> None:
         assert written - known == set()
 
 
+@pytest.mark.parametrize("secret", ["", "token-of-the-console"])
+def test_the_console_asks_to_log_in_unless_a_token_is_for_everybody(secret: str) -> None:
+    values = {"console.enabled": True, "core.tokensSecret": "tokens", "console.tokenSecret": secret}
+    template_ = dict(pods(rendered(values)))["evenhand-console"]
+    [container] = template_["spec"]["containers"]
+    assert any(one.startswith("--origin=") for one in container["args"])
+    shared = {"--share-identity", "--token-file=/etc/evenhand/token/token"}
+    assert shared & set(container["args"]) == (shared if secret else set())
+
+
 @pytest.mark.parametrize("mode", ["job", "certManager"])
 @pytest.mark.parametrize("console", [False, True])
 def test_every_secret_that_is_mounted_is_made(mode: str, *, console: bool) -> None:

@@ -219,6 +219,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--listen": CONSOLE_PLACE,
         "--origin": CONSOLE_PLACE,
         "--token-header": CONSOLE_PLACE,
+        "--share-identity": CONSOLE + "test_an_identity_is_shared_where_that_is_asked_for",
         "--core": CONSOLE_PLACE,
         "--token-file": CONSOLE_PLACE,
         "--at-least": CONSOLE_PLACE,

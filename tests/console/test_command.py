@@ -57,9 +57,27 @@ def test_what_is_given_reaches_the_console(monkeypatch: pytest.MonkeyPatch, tmp_
         given = ["--core", core.address, "--token-file", str(token), "--at-least", "7"]
         ended = _console(*given, *proxied)
         assert ended.out.startswith("console on http://127.0.0.1:")
-        assert served.place == (served.place.address, ("https://evenhand.example",), "X-Token")
+        assert served.place[1:] == (("https://evenhand.example",), "X-Token", False)
         assert core.metadata[0]["authorization"] == "Bearer secret"
         assert core.metadata[0]["evenhand-min-position"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("given", "shares"),
+    [
+        ([], True),
+        (["--origin", "https://evenhand.example"], False),
+        (["--origin", "https://evenhand.example", "--share-identity"], True),
+    ],
+    ids=["this machine", "others", "asked for"],
+)
+def test_an_identity_is_shared_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, given: list[str], *, shares: bool
+) -> None:
+    with _command(monkeypatch) as (served, core):
+        assert _console("--core", core.address, *given).code == 0
+        assert served.place.shares_identity is shares
+        assert _console("--core", core.address, "--share-identity").code == 2
 
 
 def test_a_context_and_a_table_of_cores_are_those_of_every_command(

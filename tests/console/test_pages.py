@@ -1,6 +1,7 @@
 """The console over HTTP: pages, hostile names, headers, hosts, forms, the log-in, and pages that say what is wrong."""
 
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import grpc
@@ -197,3 +198,51 @@ def test_pages_of_one_kind_need_one_read() -> None:
         before = len(fake.requests)
         assert client.get("/queues").text.partition("<main>")[2] == first.partition("<main>")[2]
         assert len(fake.requests) - before < before
+
+
+PUBLIC = "https://evenhand.example"
+
+
+@pytest.fixture
+def own_token(tmp_path: Path) -> str:
+    file = tmp_path / "token"
+    file.write_text("token-of-the-console")
+    return str(file)
+
+
+@pytest.mark.parametrize("header", ["", "X-Token"])
+def test_visitors_of_a_public_address_are_asked_to_log_in(own_token: str, header: str) -> None:
+    fake = core()
+    with console(fake, PUBLIC, token_file=own_token, token_header=header) as client:
+        for path in [*(one.path for one in VIEWS), "/what-if", "/what-if?revision=1"]:
+            answer = client.get(path, headers={"X-Token": ""})
+            assert answer.status_code == 401, path
+            assert "Log in to see this page" in answer.text
+            assert 'action="/log-in"' in answer.text
+        mark = _mark(client)
+        for path in ("pods", "configuration"):
+            sent = {"mark": mark, "text": "asks: [{queue: root.a, resources: {vcore: 1}}]"}
+            assert client.post(f"/what-if/{path}", data=sent).status_code == 401
+        assert not fake.requests
+        client.post("/log-in", data={"mark": mark, "token": "token-of-ada"})
+        assert client.get("/queues").status_code == 200
+    assert {one["authorization"] for one in fake.metadata} == {"Bearer token-of-ada"}
+
+
+@pytest.mark.parametrize(
+    ("origins", "shared"),
+    [((), False), ((PUBLIC,), True)],
+    ids=["this machine", "shared"],
+)
+def test_elsewhere_they_read_with_the_identity_of_the_console(
+    own_token: str, origins: tuple[str, ...], *, shared: bool
+) -> None:
+    fake = core()
+    with console(fake, *origins, token_file=own_token, share_identity=shared) as client:
+        assert client.get("/queues").status_code == 200
+    assert {one["authorization"] for one in fake.metadata} == {"Bearer token-of-the-console"}
+
+
+def test_a_core_that_is_open_to_everybody_is_also_open_at_a_public_address() -> None:
+    with console(core(), PUBLIC) as client:
+        assert client.get("/queues").status_code == 200
