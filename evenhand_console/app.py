@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, cast
-from urllib.parse import parse_qsl
 
 import anyio
 from markupsafe import Markup
@@ -18,12 +17,29 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
 from evenhand_cli.faults import Fault
 from evenhand_console import refusals, what_if_pages
-from evenhand_console.identity import SESSION, THEMES, Cookies, checked_token, proxy_token
+from evenhand_console.forms import FORM_MAX, TEXT_MAX, Texts, check_length, fields_of
+from evenhand_console.identity import (
+    SESSION,
+    THEMES,
+    Cookies,
+    checked_token,
+    cookies_of,
+    new_session,
+    proxy_token,
+)
 from evenhand_console.pages import FOLDER, Pages
-from evenhand_console.protection import Hosts, Protected, form_mark, is_own_form, tried_mark
+from evenhand_console.protection import (
+    Hosts,
+    Protected,
+    form_mark,
+    is_own_origin,
+    same_mark,
+    tried_mark,
+)
 from evenhand_console.query import Query, query_of
 from evenhand_console.reading import Found, Source
 from evenhand_console.refusals import Refusal, refusal_of
@@ -33,8 +49,6 @@ from evenhand_console.view import View
 from evenhand_console.views import VIEWS
 
 Read = TypeVar("Read")
-FORM_MAX: Final = 16 * 1024
-"""Largest form in bytes."""
 THREADS_MAX: Final = 16
 """Largest number of reads of the core at a time."""
 
@@ -52,9 +66,9 @@ class Console:
 
     def __init__(self, source: Source, options: Options) -> None:
         self.options = options
-        self.cookies = Cookies(options.hosts.is_secure)
         self._source = source
         self._secret = secrets.token_bytes(32)
+        self._texts = Texts()
         self._threads = anyio.CapacityLimiter(THREADS_MAX)
         self._views = {one.name: one for one in VIEWS}
         menu = [*(one for one in VIEWS if one.in_menu), what_if_pages.ENTRY]
@@ -63,7 +77,11 @@ class Console:
 
     def token(self, request: Request) -> str:
         """Return the token of a visitor: that of the log-in, else that which the proxy sets."""
-        return self.cookies.kept_token(request) or proxy_token(request, self.options.token_header)
+        kept = self._cookies(request).kept_token(request)
+        return kept or proxy_token(request, self.options.token_header)
+
+    def _cookies(self, request: Request) -> Cookies:
+        return cookies_of(request, self.options.hosts)
 
     async def _make(self, key: Key, latest: Fragment | None) -> Fragment:
         """Read and render the part of a page that changes."""
@@ -97,7 +115,7 @@ class Console:
         self, request: Request, title: str, fragment: Fragment, query: Query | None = None
     ) -> Response:
         """Return a whole page around the part that changes."""
-        session = self._session(request)
+        cookies, session = self._cookies(request), self._session(request)
         html = self.pages.whole(
             "layout.html",
             title=title,
@@ -105,20 +123,20 @@ class Console:
             fragment_id=fragment.id,
             query=query,
             here=_address(request),
-            theme=self.cookies.theme(request),
+            theme=cookies.theme(request),
             mark=form_mark(self._secret, session),
-            logged_in=bool(self.cookies.kept_token(request)),
+            logged_in=bool(cookies.kept_token(request)),
         )
         response = HTMLResponse(html, fragment.status)
-        if not self.cookies.read(request.cookies, SESSION):
-            self.cookies.write(response, SESSION, session)
+        if not cookies.session(request.cookies):
+            cookies.write(response, SESSION, session)
         return response
 
     def _session(self, request: Request) -> str:
         """Return the session of a browser, a new one for a browser without one."""
         if not hasattr(request.state, "session"):
-            known = self.cookies.read(request.cookies, SESSION)
-            request.state.session = known or secrets.token_urlsafe(32)
+            known = self._cookies(request).session(request.cookies)
+            request.state.session = known or new_session()
         return cast("str", request.state.session)
 
     async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
@@ -136,27 +154,31 @@ class Console:
         made = self.pages.fragment(name, mark=mark, **values)
         return self.shown(request, title, Fragment(made.html, status))
 
-    def tried(self, request: Request, text: str, base: str) -> str:
+    def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
         """Return the proof that the visitor has seen what a text would cause beside a configuration."""
-        return tried_mark(self._secret, self._session(request), text, base)
+        return tried_mark(self._secret, self._session(request), self.token(request), base, text)
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
         """Return a page that says why there is no other."""
         return self.shown(request, refusal.title, self.pages.refused(refusal))
 
-    async def form(self, request: Request, most: int = FORM_MAX) -> dict[str, str]:
+    async def form(self, request: Request) -> dict[str, str]:
         """Return the fields of a form of the console. Raises HTTPException for a form of another site, or one too large."""
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise HTTPException(413)
-        fields = dict(parse_qsl(body.decode(errors="replace")))
-        session = self.cookies.read(request.cookies, SESSION)
-        expected = form_mark(self._secret, session)
-        given = fields.get("mark", "")
-        origins = self.options.hosts.origins
-        if not session or not is_own_form(request.headers, origins, expected, given):
+        return await self._form(request, FORM_MAX)
+
+    async def text_form(self, request: Request) -> dict[str, str]:
+        """Return the fields of a form with a text. Raises HTTPException as `form`, and Fault if the core does not know the visitor."""
+        await self.ask(request, _known)
+        async with self._texts.one():
+            return await self._form(request, TEXT_MAX)
+
+    async def _form(self, request: Request, most: int) -> dict[str, str]:
+        session = self._cookies(request).session(request.cookies)
+        if not session or not is_own_origin(request.headers, self.options.hosts.origins):
+            raise HTTPException(403)
+        check_length(request, most)
+        fields = await fields_of(request, most)
+        if not same_mark(form_mark(self._secret, session), fields.get("mark", "")):
             raise HTTPException(403)
         return fields
 
@@ -164,22 +186,32 @@ class Console:
         """Keep the token of the form for this browser; the core decides at each read what it may see."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
-        self.cookies.keep_token(response, checked_token(fields.get("token", "")))
+        cookies = self._cookies(request)
+        cookies.keep_token(response, checked_token(fields.get("token", "")))
+        cookies.new_session(response)
         return response
 
     async def log_out(self, request: Request) -> Response:
         """Forget the token of this browser."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
-        self.cookies.forget_token(response)
+        cookies = self._cookies(request)
+        cookies.forget_token(response)
+        cookies.new_session(response)
         return response
 
     async def choose_theme(self, request: Request) -> Response:
         """Keep the choice of light or dark."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
-        self.cookies.keep_theme(response, fields.get("theme", ""))
+        self._cookies(request).keep_theme(response, fields.get("theme", ""))
         return response
+
+
+def _known(core: Core) -> None:
+    """Ask the core for what every role may ask. Raises Fault for a visitor without a role."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
 
 
 def _address(request: Request) -> str:
@@ -212,6 +244,9 @@ def make_app(source: Source, options: Options) -> ASGIApp:
     async def other_site(request: Request, _: Exception) -> Response:
         return console.refused(request, refusals.OTHER_SITE)
 
+    async def busy(request: Request, _: Exception) -> Response:
+        return console.refused(request, refusals.TOO_MANY_TEXTS)
+
     async def failed(request: Request, _: Exception) -> Response:
         return console.refused(request, refusals.FAILED)
 
@@ -225,7 +260,7 @@ def make_app(source: Source, options: Options) -> ASGIApp:
             *_routes(console),
             Mount("/static", StaticFiles(directory=FOLDER / "static")),
         ],
-        exception_handlers={404: unknown, 403: other_site, 500: failed},
+        exception_handlers={404: unknown, 403: other_site, 500: failed, 503: busy},
         lifespan=lifespan,
     )
 

@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from evenhand_cli.connect import is_token
+from evenhand_console.protection import Hosts
 
 TOKEN_MAX: Final = 4096
 """Longest token, in characters."""
@@ -19,6 +22,8 @@ THEME: Final = "evenhand-theme"
 THEMES: Final = ("auto", "light", "dark")
 _TOKEN: Final = "evenhand-token"  # noqa: S105 -- the name of a cookie
 _YEAR_S: Final = 365 * 24 * 3600
+_SESSION_BYTES: Final = 32
+_SESSION: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +31,26 @@ class Cookies:
     """The cookies of the console: unreadable for scripts, sent by no form of another site, and by HTTPS alone where there is HTTPS."""
 
     is_secure: bool
+    port: str = ""
+    """The port in the address that the browser asked for. Cookies know no ports, so that their names tell two consoles apart."""
 
     def named(self, name: str) -> str:
         """Return the name of a cookie. A browser lets no other host set a cookie with the prefix."""
-        return f"__Host-{name}" if self.is_secure else name
+        whole = f"{name}-{self.port}" if self.port else name
+        return f"__Host-{whole}" if self.is_secure else whole
 
     def read(self, cookies: Mapping[str, str], name: str) -> str:
         """Return the value of a cookie, empty without one."""
         return cookies.get(self.named(name), "")
+
+    def session(self, cookies: Mapping[str, str]) -> str:
+        """Return the session of a browser, empty without one or for a value that the console does not write."""
+        session = self.read(cookies, SESSION)
+        return session if _SESSION.fullmatch(session) else ""
+
+    def new_session(self, response: Response) -> None:
+        """Begin a new session, so that marks of the former one are refused."""
+        self.write(response, SESSION, new_session())
 
     def write(
         self, response: Response, name: str, value: str, max_age_s: int | None = None
@@ -72,6 +89,18 @@ class Cookies:
             return checked_token(base64.b64decode(packed, altchars=b"-_", validate=True).decode())
         except (binascii.Error, UnicodeDecodeError):
             return ""
+
+
+def new_session() -> str:
+    """Return the value of a session, which nobody can guess."""
+    return secrets.token_urlsafe(_SESSION_BYTES)
+
+
+def cookies_of(request: Request, hosts: Hosts) -> Cookies:
+    """Return the cookies under the name by which a browser asks."""
+    host = request.headers.get("host", "")
+    port = host.rpartition(":")[2] if ":" in host else ""
+    return Cookies(hosts.is_secure(host), port if port.isdecimal() else "")
 
 
 def checked_token(text: str) -> str:

@@ -3,7 +3,8 @@
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -39,16 +40,24 @@ class Hosts:
 
     def __init__(self, listen: str, origins: Sequence[str] = ()) -> None:
         """Return the hosts of the address on which the console listens, and of the origins that were named."""
-        parts = [urlsplit(one) for one in origins]
-        self.is_secure = bool(parts) and all(one.scheme == "https" for one in parts)
-        """Whether browsers reach the console by HTTPS alone."""
         own = [f"http://{one}" for one in _own_names(listen)]
-        self.origins = frozenset((*own, *(one.rstrip("/").lower() for one in origins)))
+        self.origins = frozenset(map(_as_browsers_write, (*own, *origins)))
         self.hosts = frozenset(urlsplit(one).netloc for one in self.origins)
 
     def knows(self, host: str) -> bool:
         """Return whether a header Host names the console."""
         return host.lower() in self.hosts
+
+    def is_secure(self, host: str) -> bool:
+        """Return whether browsers reach the console under this name by HTTPS alone."""
+        name = host.lower()
+        return f"https://{name}" in self.origins and f"http://{name}" not in self.origins
+
+
+def _as_browsers_write(origin: str) -> str:
+    """Return an origin in lower case, without a slash and without the port that its scheme has anyway."""
+    text = origin.rstrip("/").lower()
+    return text.removesuffix(":443" if text.startswith("https:") else ":80")
 
 
 def _own_names(listen: str) -> Iterable[str]:
@@ -97,23 +106,24 @@ class Protected:
 
 def form_mark(secret: bytes, session: str) -> str:
     """Return the mark of the forms of one browser, which a page of another site cannot know."""
-    return hmac.new(secret, session.encode(), hashlib.sha256).hexdigest()
+    return _sealed(secret, "form", session)
 
 
-def tried_mark(secret: bytes, session: str, text: str, base: str) -> str:
-    """Return the proof that a browser has seen what a text would cause beside a configuration with this digest."""
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    given = f"tried {session} {base} {digest}"
-    return hmac.new(secret, given.encode(), hashlib.sha256).hexdigest()
+def tried_mark(secret: bytes, session: str, token: str, base: tuple[int, str], text: str) -> str:
+    """Return the proof that a browser has seen with a token what a text would cause beside a configuration: its revision and digest."""
+    return _sealed(secret, "tried", session, token, *base, text)
 
 
-def is_own_form(headers: Headers, origins: Iterable[str], expected: str, given: str) -> bool:
-    """Return whether a form comes from the console: by its mark, and by the headers of the browser about its origin."""
+def _sealed(secret: bytes, *values: str | int) -> str:
+    """Return a mark that no other values have: where one ends and the next begins counts, too."""
+    return hmac.new(secret, json.dumps(values).encode(), hashlib.sha256).hexdigest()
+
+
+def is_own_origin(headers: Headers, origins: Collection[str]) -> bool:
+    """Return whether a form comes from the console by the headers of the browser. A browser without these headers needs the mark alone."""
     site = headers.get("sec-fetch-site", "same-origin")
     origin = headers.get("origin", "").lower()
-    if site not in {"same-origin", "none"} or (origin and origin not in origins):
-        return False
-    return same_mark(expected, given)
+    return site in {"same-origin", "none"} and (not origin or origin in origins)
 
 
 def same_mark(expected: str, given: str) -> bool:

@@ -95,6 +95,12 @@ TOO_MANY: Final = Refusal(
     "The console keeps a limited number of different pages up to date.",
     advice="Close some, or load this page again later.",
 )
+TOO_MANY_TEXTS: Final = Refusal(
+    503,
+    "Too many texts are sent at the same time",
+    "The console reads a limited number of configurations and pods at a time.",
+    advice="Go back, and send the form again.",
+)
 FAILED: Final = Refusal(
     500,
     "The console failed",

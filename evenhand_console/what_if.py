@@ -53,6 +53,11 @@ class Present:
     not_editable: str = ""
     """Why the text cannot be edited in a page; empty if it can be."""
 
+    @property
+    def identity(self) -> tuple[int, str]:
+        """The revision and the digest, by which the core knows it."""
+        return self.revision, self.digest
+
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:

@@ -1,6 +1,6 @@
 """The pages of what-if: forms for pods and for a configuration, the answers, and the apply after an answer."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -19,8 +19,6 @@ from evenhand_console.refusals import Refusal, refusal_of
 
 PATH: Final = "/what-if"
 TITLE: Final = "What if"
-TEXT_MAX: Final = 4 * 1024 * 1024
-"""Largest form with a text, in bytes."""
 NOT_TRIED: Final = Refusal(
     409,
     "Nothing was applied",
@@ -29,13 +27,14 @@ NOT_TRIED: Final = Refusal(
 )
 
 Read = TypeVar("Read")
+FormHandler = Callable[[Request, dict[str, str]], Awaitable[Response]]
 
 
 class Desk(Protocol):
     """What the pages need of the application."""
 
-    async def form(self, request: Request, most: int = ...) -> dict[str, str]:
-        """Return the fields of a form of the console."""
+    async def text_form(self, request: Request) -> dict[str, str]:
+        """Return the fields of a form with a text. Raises Fault if the core does not know the visitor."""
 
     async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
         """Return what a function reads with the token of the visitor. Raises Fault."""
@@ -48,7 +47,7 @@ class Desk(Protocol):
     def refused(self, request: Request, refusal: Refusal) -> Response:
         """Return a page that says why there is no other."""
 
-    def tried(self, request: Request, text: str, base: str) -> str:
+    def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
         """Return the proof that the visitor has seen the answer about a text."""
 
 
@@ -89,10 +88,22 @@ class WhatIf:
         """Return the routes of the pages."""
         return [
             Route(PATH, self.start),
-            Route(f"{PATH}/pods", self.pods, methods=["POST"]),
-            Route(f"{PATH}/configuration", self.configuration, methods=["POST"]),
-            Route(f"{PATH}/apply", self.apply, methods=["POST"]),
+            Route(f"{PATH}/pods", self._of_form(self.pods), methods=["POST"]),
+            Route(f"{PATH}/configuration", self._of_form(self.configuration), methods=["POST"]),
+            Route(f"{PATH}/apply", self._of_form(self.apply), methods=["POST"]),
         ]
+
+    def _of_form(self, handler: FormHandler) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that reads the form, and answers with a page to a visitor whom the core does not know."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                fields = await self._desk.text_form(request)
+            except Fault as fault:
+                return self._desk.refused(request, refusal_of(fault))
+            return await handler(request, fields)
+
+        return handle
 
     async def start(self, request: Request) -> Response:
         """Show both forms; with `revision` in the address, the text is that of a revision of the history."""
@@ -105,9 +116,8 @@ class WhatIf:
         page = Page(found.value, what_if.Given(EXAMPLE, queue))
         return self._shown(request, page, found.notices)
 
-    async def pods(self, request: Request) -> Response:
+    async def pods(self, request: Request, fields: dict[str, str]) -> Response:
         """Show what would become of the pods of the form."""
-        fields = await self._desk.form(request, TEXT_MAX)
         given = what_if.Given(
             what_if.unified(fields.get("text", "")),
             fields.get("queue", ""),
@@ -126,9 +136,8 @@ class WhatIf:
 
         return await self._answered(request, read)
 
-    async def configuration(self, request: Request) -> Response:
+    async def configuration(self, request: Request, fields: dict[str, str]) -> Response:
         """Show what the configuration of the form would cause, beside the present state."""
-        fields = await self._desk.form(request, TEXT_MAX)
         text = what_if.unified(fields.get("yaml", ""))
         base = _base(fields)
 
@@ -146,14 +155,13 @@ class WhatIf:
     ) -> Page:
         edited = what_if.Present(base.revision, base.digest, text, base.origin)
         is_base = answer.base_digest == base.digest and answer.base_revision == base.revision
-        proof = self._desk.tried(request, text, base.digest) if answer.valid and is_base else ""
+        proof = self._desk.tried(request, text, base.identity) if answer.valid and is_base else ""
         return Page(edited, what_if.Given(EXAMPLE), answer=answer, tried=proof)
 
-    async def apply(self, request: Request) -> Response:
+    async def apply(self, request: Request, fields: dict[str, str]) -> Response:
         """Put the text of an answer in force, if the visitor has seen this answer."""
-        fields = await self._desk.form(request, TEXT_MAX)
         text, base = what_if.unified(fields.get("yaml", "")), _base(fields)
-        if not same_mark(self._desk.tried(request, text, base.digest), fields.get("tried", "")):
+        if not same_mark(self._desk.tried(request, text, base.identity), fields.get("tried", "")):
             return self._desk.refused(request, NOT_TRIED)
 
         def read(core: Core) -> Page:

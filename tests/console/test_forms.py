@@ -1,0 +1,216 @@
+"""Forms: what is read from which visitor, marks and proofs that belong to one browser and one token, and cookies of one port."""
+
+import asyncio
+import re
+from typing import Any
+
+import grpc
+import pytest
+from starlette.testclient import TestClient
+from starlette.types import Message
+
+from evenhand_console import forms
+from evenhand_console.protection import Hosts, form_mark, tried_mark
+from tests.cli.fake import Failure
+from tests.console.samples import core
+from tests.console.serving import ADDRESS, console
+from tests.console.test_what_if import TEXT, _applied, _core, _field
+
+SECRET = b"s" * 32
+
+
+def _mark(client: TestClient) -> str:
+    return _field(client.get("/theme-page").text, "mark")
+
+
+class _Upload:
+    """A form that is sent slowly, straight to the application."""
+
+    def __init__(self, client: TestClient, path: str, headers: dict[str, str]) -> None:
+        cookies = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
+        given = {"host": ADDRESS, "cookie": cookies} | headers
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+            "server": ("127.0.0.1", 8080),
+            "client": ("127.0.0.1", 9),
+        }
+        self.app = client.app
+        self.reads = 0
+        self.begun = asyncio.Event()
+        self.rest = asyncio.Event()
+        self.status = 0
+
+    async def receive(self) -> Message:
+        self.reads += 1
+        self.begun.set()
+        await self.rest.wait()
+        return {"type": "http.request", "body": b"a=b", "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+
+    async def run(self) -> int:
+        await self.app(self.scope, self.receive, self.send)
+        return self.status
+
+
+def _sent(client: TestClient, upload: _Upload) -> int:
+    assert client.portal is not None
+    return client.portal.call(upload.run)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/theme", {"origin": "https://evil.example"}, 403),
+        ("/theme", {"sec-fetch-site": "same-site"}, 403),
+        ("/theme", {"cookie": ""}, 403),
+        ("/theme", {"content-length": "16385"}, 413),
+        ("/what-if/pods", {"content-length": "4194305"}, 413),
+    ],
+    ids=["origin", "site", "session", "length", "length of a text"],
+)
+def test_a_form_that_will_be_refused_is_not_read(
+    path: str, headers: dict[str, str], status: int
+) -> None:
+    with console(core()) as client:
+        client.get("/")
+        upload = _Upload(client, path, headers)
+        assert _sent(client, upload) == status
+    assert not upload.reads
+
+
+def test_the_text_of_a_visitor_whom_the_core_does_not_know_is_not_read() -> None:
+    fake = core()
+    fake.answers["ServerInfo"] = Failure(grpc.StatusCode.UNAUTHENTICATED, "no")
+    with console(fake) as client:
+        client.get("/")
+        for path in ("pods", "configuration", "apply"):
+            upload = _Upload(client, f"/what-if/{path}", {})
+            assert _sent(client, upload) == 401
+            assert not upload.reads
+
+
+def test_few_texts_are_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "TEXTS_MAX", 2)
+
+    async def many(client: TestClient) -> None:
+        slow = [_Upload(client, "/what-if/pods", {}) for _ in range(2)]
+        tasks = [asyncio.create_task(one.run()) for one in slow]
+        for one in slow:
+            await one.begun.wait()
+        further = _Upload(client, "/what-if/pods", {})
+        assert await further.run() == 503
+        assert not further.reads
+        for one in slow:
+            one.rest.set()
+        assert await asyncio.gather(*tasks) == [403, 403]  # They had no mark.
+        again = _Upload(client, "/what-if/pods", {})
+        again.rest.set()
+        assert await again.run() == 403
+
+    with console(core()) as client:
+        client.get("/")
+        assert client.portal is not None
+        client.portal.call(many, client)
+
+
+@pytest.mark.parametrize("path", ["/theme", "/what-if/pods"])
+def test_a_form_that_does_not_come_is_given_up(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "FORM_S", 0.0)
+    with console(core()) as client:
+        client.get("/")
+        assert _sent(client, _Upload(client, path, {})) == 408
+
+
+def test_a_form_has_few_fields() -> None:
+    with console(core()) as client:
+        client.get("/")
+        assert client.post("/theme", content=b"a=1&" * 100).status_code == 400
+
+
+def test_a_session_is_the_consoles_own() -> None:
+    with console(core()) as client:
+        client.get("/")
+        (name,) = [one.name for one in client.cookies.jar if "session" in one.name]
+        for planted in ("x", "tried a b c", "a" * 42, "a" * 44, "ä" * 43):
+            sent = {b"cookie": f"{name}={planted}".encode()}
+            answer = client.get("/", headers=sent)
+            assert name in answer.headers["set-cookie"]
+
+
+def test_marks_of_two_kinds_are_never_equal() -> None:
+    proof = tried_mark(SECRET, "session", "token", (7, "digest"), "text")
+    assert len({proof, form_mark(SECRET, "session")}) == 2
+    others = [
+        tried_mark(SECRET, "session token", "", (7, "digest"), "text"),
+        tried_mark(SECRET, "session", "token 7", (7, "digest"), "text"),
+        tried_mark(SECRET, "session", "token", (8, "digest"), "text"),
+        tried_mark(SECRET, "session", "token", (7, "other"), "text"),
+        tried_mark(SECRET, "session", "token", (7, "digest"), "text "),
+        tried_mark(b"t" * 32, "session", "token", (7, "digest"), "text"),
+    ]
+    assert proof not in others
+
+
+def test_a_log_in_and_a_log_out_begin_a_new_session() -> None:
+    with console(core()) as client:
+        for path in ("/log-in", "/log-out"):
+            mark = _mark(client)
+            before = {one.value for one in client.cookies.jar if "session" in one.name}
+            client.post(path, data={"mark": mark, "token": "t"})
+            after = {one.value for one in client.cookies.jar if "session" in one.name}
+            assert len(before) == len(after) == 1
+            assert before != after
+            assert client.post("/theme", data={"mark": mark}).status_code == 403
+
+
+def test_an_answer_that_another_token_has_seen_applies_nothing() -> None:
+    fake = _core()
+    with console(fake, token_header="X-Token") as client:  # noqa: S106 -- the name of a header
+        page = client.get("/what-if", headers={"X-Token": "ada"}).text
+        names = ("mark", "base_revision", "base_digest", "origin")
+        fields = {name: _field(page, name) for name in names} | {"yaml": TEXT}
+        answer = client.post("/what-if/configuration", data=fields, headers={"X-Token": "ada"})
+        given = fields | {"tried": _field(answer.text, "tried")}
+        for token in ("bob", ""):
+            done = client.post("/what-if/apply", data=given, headers={"X-Token": token})
+            assert done.status_code == 409
+        other = given | {"base_revision": "8"}
+        done = client.post("/what-if/apply", data=other, headers={"X-Token": "ada"})
+        assert done.status_code == 409
+        assert not _applied(fake)
+        assert client.post("/what-if/apply", data=given, headers={"X-Token": "ada"}).is_success
+    assert len(_applied(fake)) == 1
+
+
+def test_cookies_of_two_ports_are_apart() -> None:
+    with console(core(), "https://a.example", "https://a.example:8443") as client:
+        for host, name in (
+            ("127.0.0.1:8080", "evenhand-session-8080"),
+            ("a.example", "__Host-evenhand-session"),
+            ("a.example:8443", "__Host-evenhand-session-8443"),
+        ):
+            cookie = client.get("/", headers={"host": host}).headers["set-cookie"]
+            assert cookie.startswith(f"{name}=")
+            assert ("Secure" in cookie) is host.startswith("a.")
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [("https://a.example:443", "a.example"), ("http://A.example:80/", "a.example")],
+)
+def test_the_port_of_a_scheme_is_left_out_as_by_browsers(origin: str, host: str) -> None:
+    found = Hosts(ADDRESS, [origin])
+    assert found.knows(host)
+    assert re.sub(r":\d+/?$", "", origin).lower() in found.origins
+    assert Hosts("127.0.0.1:80").knows("localhost")
