@@ -49,6 +49,8 @@ from evenhand_console.view import View
 from evenhand_console.views import VIEWS
 
 Read = TypeVar("Read")
+UNAUTHORIZED: Final = 401
+"""Status of a page that asks to log in. Such a page does not update."""
 THREADS_MAX: Final = 16
 """Largest number of reads of the core at a time."""
 
@@ -121,7 +123,7 @@ class Console:
             title=title,
             fragment=Markup(fragment.html),  # noqa: S704 -- a rendered template
             fragment_id=fragment.id,
-            query=query,
+            query=None if fragment.status == UNAUTHORIZED else query,
             here=_address(request),
             theme=cookies.theme(request),
             mark=form_mark(self._secret, session),

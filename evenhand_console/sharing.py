@@ -2,8 +2,9 @@
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from evenhand_console.query import Query
@@ -13,12 +14,15 @@ ENTRIES_MAX: Final = 1000
 REST_FACTOR: Final = 4
 """A reader rests this many times as long as its read took, so that slow answers do not load the core more."""
 
+REFUSED_S: Final = 30.0
+"""Seconds between two reads of a page that asks to log in."""
 LINGER_S: Final = 5.0
 """Seconds for which a page is read on after its last user left, so that a page and its stream need one read."""
+_REFUSED: Final = 401
 
 
 class TooManyError(Exception):
-    """The error of a page beyond ENTRIES_MAX."""
+    """The error of a page beyond ENTRIES_MAX, and of one whose place another visitor got."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Key:
 
     view: str
     query: Query
-    token: str
+    token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class Readers:
     def _entry(self, key: Key) -> "_Entry":
         entry = self._entries.get(key)
         if entry is None or entry.failed:
-            self._make_room()
+            self._make_room(key.token)
             entry = _Entry(lambda latest: self._make(key, latest), self._pause(key))
             self._entries[key] = entry
         if key in self._idle:
@@ -102,19 +106,32 @@ class Readers:
         entry.users += 1
         return entry
 
-    def _make_room(self) -> None:
-        """Drop the page that has been without a user for longest if there are too many. Raises TooManyError."""
+    def _make_room(self, token: str) -> None:
+        """Drop a page if there are too many. Raises TooManyError if none has to give way to a page of this token.
+
+        First a page that asks to log in gives way; then the page that has been without a user for longest; then the oldest
+        page of the token with most pages, if that has at least two more.
+        """
         if len(self._entries) < self._entries_max:
             return
-        if not self._idle:
+        refused = (key for key, entry in self._entries.items() if entry.refused)
+        found = next(refused, None) or next(iter(self._idle), None) or self._of_most(token)
+        if found is None:
             raise TooManyError
-        self._drop(next(iter(self._idle)))
+        self._drop(found)
+
+    def _of_most(self, token: str) -> Key | None:
+        counts = Counter(key.token for key in self._entries)
+        (most, number), *_ = counts.most_common(1)
+        if number < counts[token] + 2:
+            return None
+        return next(key for key in self._entries if key.token == most)
 
     def _leave(self, key: Key, entry: "_Entry") -> None:
         entry.users -= 1
         if entry.users or self._entries.get(key) is not entry:
             return
-        if entry.failed:
+        if entry.failed or entry.refused:
             self._drop(key)
         else:
             loop = asyncio.get_running_loop()
@@ -137,12 +154,18 @@ class _Entry:
         self._latest: Fragment | None = None
         self._changed = asyncio.Condition()
         self._task = asyncio.create_task(self._run())
+        self._stopped = False
         self.users = 0
 
     @property
     def failed(self) -> bool:
         """Whether the reader ended, which only a defect of a view causes."""
         return self._task.done()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the page asks to log in."""
+        return self._latest is not None and self._latest.status == _REFUSED
 
     async def fresh(self) -> Fragment:
         """Return the latest fragment, or wait for the first."""
@@ -153,12 +176,15 @@ class _Entry:
         return await self._when(lambda latest: latest.id != last_id)
 
     def stop(self) -> None:
-        """Stop reading."""
+        """Stop reading. Users get a TooManyError."""
+        self._stopped = True
         self._task.cancel()
 
     async def _when(self, wanted: Callable[[Fragment], bool]) -> Fragment:
         async with self._changed:
             while self._latest is None or not wanted(self._latest):
+                if self._stopped:
+                    raise TooManyError
                 if self._task.done():
                     self._task.result()  # Raises the error of a defect in a view.
                 await self._changed.wait()
@@ -177,7 +203,8 @@ class _Entry:
                     self._latest = fragment
                     self._changed.notify_all()
                 took = loop.time() - started
-                await asyncio.sleep(max(self._pause_s, REST_FACTOR * took))
+                rest = REFUSED_S if fragment.status == _REFUSED else self._pause_s
+                await asyncio.sleep(max(rest, REST_FACTOR * took))
         finally:
             async with self._changed:
                 self._changed.notify_all()

@@ -246,3 +246,10 @@ def test_elsewhere_they_read_with_the_identity_of_the_console(
 def test_a_core_that_is_open_to_everybody_is_also_open_at_a_public_address() -> None:
     with console(core(), PUBLIC) as client:
         assert client.get("/queues").status_code == 200
+
+
+def test_a_page_that_asks_to_log_in_opens_no_stream(own_token: str) -> None:
+    with console(core(), PUBLIC, token_file=own_token) as client:
+        assert "hx-sse:connect" not in client.get("/queues").text
+        client.post("/log-in", data={"mark": _mark(client), "token": "token-of-ada"})
+        assert "hx-sse:connect" in client.get("/queues").text

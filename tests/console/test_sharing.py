@@ -105,3 +105,55 @@ async def test_a_defect_of_a_view_reaches_its_page_alone() -> None:
 def test_an_event_has_one_data_line_for_each_line() -> None:
     sent = event(Fragment("a\nb\r\nc\rd")).decode()
     assert sent.splitlines()[1:] == ["data: a", "data: b", "data: c", "data: d", ""]
+
+
+def _of(token: str, number: int = 0) -> Key:
+    return Key("queues", query_of("/queues", {"n": ""}, [("n", str(number))]), token)
+
+
+async def _made(key: Key, latest: Fragment | None) -> Fragment:
+    del latest
+    return Fragment(key.token, 401 if key.token.startswith("bogus") else 200)
+
+
+async def test_visitors_who_have_to_log_in_take_no_place_from_others() -> None:
+    readers = Readers(_made, lambda _: 60.0, entries_max=3)
+    streams = [readers.follow(_of(f"bogus{number}")) for number in range(3)]
+    for one in streams:
+        await _next(one)
+    assert (await readers.latest(_of("ada"))).html == "ada"
+    with pytest.raises(TooManyError):  # Its place went to the other page.
+        await _next(streams[0])
+    assert (await readers.latest(_of("bogus9"))).status == 401
+    assert readers.readers < 3
+    readers.close()
+
+
+async def test_a_page_that_asks_to_log_in_is_not_read_on() -> None:
+    readers = Readers(_made, lambda _: 60.0)
+    counts = []
+    for token in ("bogus", "ada"):
+        await readers.latest(_of(token))
+        counts.append(readers.readers)
+    assert counts == [0, 1]
+    readers.close()
+
+
+async def test_one_visitor_takes_no_place_from_those_with_fewer_pages() -> None:
+    readers = Readers(_made, lambda _: 60.0, entries_max=4)
+    many = [readers.follow(_of("ada", number)) for number in range(4)]
+    for one in many:
+        await _next(one)
+    with pytest.raises(TooManyError):
+        await readers.latest(_of("ada", 4))
+    few = [readers.follow(_of("bob", number)) for number in range(2)]
+    for one in few:
+        assert (await _next(one)).html == "bob"
+    for one in many[:2]:
+        with pytest.raises(TooManyError):
+            await _next(one)
+    with pytest.raises(TooManyError):
+        await readers.latest(_of("bob", 2))
+    for one in (*many, *few):
+        await one.aclose()
+    readers.close()
