@@ -15,13 +15,12 @@ from starlette.types import ASGIApp
 from evenhand_cli.connect import Opener
 from evenhand_console.app import Options, make_app
 from evenhand_console.connection import Connection
+from evenhand_console.patience import CLIENTS_MAX, Impatient
 from evenhand_console.protection import Hosts
 from evenhand_console.reading import Source
 
 END_S = 1
 """Seconds that open streams get when the console ends."""
-CLIENTS_MAX = 2000
-"""Largest number of connections of browsers; further ones are answered with 503."""
 
 
 class Place(NamedTuple):
@@ -58,6 +57,8 @@ def run(opener: Opener, sock: socket.socket, place: Place) -> None:
         server_header=False,
         proxy_headers=False,
         limit_concurrency=CLIENTS_MAX,
+        http=Impatient,
+        ws="none",
         timeout_graceful_shutdown=END_S,
     )
     with contextlib.closing(connection), contextlib.suppress(KeyboardInterrupt):
