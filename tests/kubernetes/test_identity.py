@@ -375,6 +375,22 @@ def test_a_binding_writes_no_annotation_of_ours(ask: Requests) -> None:
     made(ask.send(THE_SHIM, "POST", "api/v1/pods/kept/binding" + DRY, binding("kept")))
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"annotations": {labels.ALLOW_PREEMPTION: "false"}},
+        {"labels": {labels.PREEMPTIBLE: "false"}},
+    ],
+    ids=["annotation", "label"],
+)
+@pytest.mark.usefixtures("kept")
+def test_a_binding_opts_nobody_out(ask: Requests, bad: Object) -> None:
+    """The API server copies the annotations of a binding to the pod, whose scheduler the binding does not tell."""
+    for place in ("api/v1/pods/kept/binding" + DRY, "api/v1/bindings" + DRY):
+        said = refused(ask.send(BOB, "POST", place, binding("kept", **bad)))
+        assert "may not opt out of preemption" in said
+
+
 def test_scaling_and_other_changes_stay_free(ask: Requests, kept: dict[str, Object]) -> None:
     made(ask.patch(BOB, kept["Deployment"], {"spec": {"replicas": 3}}, sub="scale"))
     made(
@@ -406,6 +422,18 @@ def test_revisions_of_stateful_sets_are_written_by_controllers_alone(ask: Reques
 
 
 # Evenhand's marks -----------------------------------------------------------------------------------------------
+
+
+def test_a_revision_that_names_a_user_is_written_by_controllers_alone(ask: Requests) -> None:
+    """A StatefulSet knows its revisions by the uid of their owner alone, whatever kind the owner is said to have."""
+    stateful = workload("StatefulSet", "set")
+    disguised = stateful | {"apiVersion": "example.com/v1", "kind": "Other"}
+    named = revision("r", disguised)
+    named["data"] = {"spec": {"template": {"metadata": {"annotations": {USER: ALICE.info()}}}}}
+    assert "only the controllers" in refused(ask.create(BOB, named))
+    made(ask.create(account("statefulset-controller"), named))
+    named["data"]["spec"]["template"]["metadata"] = {"annotations": {"other": "note"}}
+    made(ask.create(BOB, named))
 
 
 @pytest.mark.parametrize("key", sorted(labels.OWN_ANNOTATIONS))
