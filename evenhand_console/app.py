@@ -52,7 +52,9 @@ Read = TypeVar("Read")
 UNAUTHORIZED: Final = 401
 """Status of a page that asks to log in. Such a page does not update."""
 THREADS_MAX: Final = 16
-"""Largest number of reads of the core at a time."""
+"""Largest number of reads of the core for pages that update at a time."""
+ASKS_MAX: Final = 8
+"""Largest number of other reads of the core at a time, such as simulations, which may take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Console:
         self._secret = secrets.token_bytes(32)
         self._texts = Texts()
         self._threads = anyio.CapacityLimiter(THREADS_MAX)
+        self._asks = anyio.CapacityLimiter(ASKS_MAX)
         self._views = {one.name: one for one in VIEWS}
         menu = [*(one for one in VIEWS if one.in_menu), what_if_pages.ENTRY]
         self.pages = Pages({"menu": menu, "themes": THEMES})
@@ -145,13 +148,21 @@ class Console:
         """Return what a function reads with the token of the visitor. Raises Fault."""
         token = self.token(request)
         return await anyio.to_thread.run_sync(
-            lambda: self._source.read(token, read), limiter=self._threads
+            lambda: self._source.read(token, read), limiter=self._asks
         )
 
-    def own_page(
+    async def own_page(
         self, request: Request, title: str, name: str, status: int = 200, **values: object
     ) -> Response:
-        """Return a page that is made for one visitor, with the mark of its forms."""
+        """Return a page that is made for one visitor. It may have a long text, which must not keep other pages waiting."""
+        return await anyio.to_thread.run_sync(
+            partial(self._own_page, request, title, name, status, **values)
+        )
+
+    def _own_page(
+        self, request: Request, title: str, name: str, status: int, **values: object
+    ) -> Response:
+        """Return a page with the mark of its forms."""
         mark = form_mark(self._secret, self._session(request))
         made = self.pages.fragment(name, mark=mark, **values)
         return self.shown(request, title, Fragment(made.html, status))

@@ -58,6 +58,11 @@ async def fields_of(request: Request, most: int) -> dict[str, str]:
     except TimeoutError as late:
         raise HTTPException(408) from late
     try:
-        return dict(parse_qsl(body.decode(errors="replace"), max_num_fields=FIELDS_MAX))
+        # A long text takes seconds, in which other pages must not wait.
+        return await anyio.to_thread.run_sync(_parsed, bytes(body))
     except ValueError as many:
         raise HTTPException(400) from many
+
+
+def _parsed(body: bytes) -> dict[str, str]:
+    return dict(parse_qsl(body.decode(errors="replace"), max_num_fields=FIELDS_MAX))

@@ -39,7 +39,7 @@ class Desk(Protocol):
     async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
         """Return what a function reads with the token of the visitor. Raises Fault."""
 
-    def own_page(
+    async def own_page(
         self, request: Request, title: str, name: str, status: int = ..., **values: object
     ) -> Response:
         """Return a page that is made for one visitor."""
@@ -114,7 +114,7 @@ class WhatIf:
             return self._desk.refused(request, refusal_of(fault))
         queue = request.query_params.get("queue", "")[:1024]
         page = Page(found.value, what_if.Given(EXAMPLE, queue))
-        return self._shown(request, page, found.notices)
+        return await self._shown(request, page, found.notices)
 
     async def pods(self, request: Request, fields: dict[str, str]) -> Response:
         """Show what would become of the pods of the form."""
@@ -183,11 +183,13 @@ class WhatIf:
             found = await self._desk.ask(request, read)
         except Fault as fault:
             return self._desk.refused(request, refusal_of(fault))
-        return self._shown(request, found.value, found.notices)
+        return await self._shown(request, found.value, found.notices)
 
-    def _shown(self, request: Request, page: Page, notices: tuple[str, ...]) -> Response:
+    async def _shown(self, request: Request, page: Page, notices: tuple[str, ...]) -> Response:
         status = 409 if page.problem is not None else 200
-        return self._desk.own_page(request, TITLE, "what_if", status, page=page, notices=notices)
+        return await self._desk.own_page(
+            request, TITLE, "what_if", status, page=page, notices=notices
+        )
 
 
 def _base(fields: dict[str, str]) -> what_if.Present:

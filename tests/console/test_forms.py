@@ -2,14 +2,18 @@
 
 import asyncio
 import re
+import threading
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import grpc
 import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message
 
-from evenhand_console import forms
+from evenhand_cli.faults import Fault
+from evenhand_console import forms, what_if
+from evenhand_console.pages import Pages
 from evenhand_console.protection import Hosts, form_mark, tried_mark
 from tests.cli.fake import Failure
 from tests.console.samples import core
@@ -43,6 +47,7 @@ class _Upload:
             "client": ("127.0.0.1", 9),
         }
         self.app = client.app
+        self.body = b"a=b"
         self.reads = 0
         self.begun = asyncio.Event()
         self.rest = asyncio.Event()
@@ -52,7 +57,7 @@ class _Upload:
         self.reads += 1
         self.begun.set()
         await self.rest.wait()
-        return {"type": "http.request", "body": b"a=b", "more_body": False}
+        return {"type": "http.request", "body": self.body, "more_body": False}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -130,6 +135,61 @@ def test_a_form_that_does_not_come_is_given_up(path: str, monkeypatch: pytest.Mo
     with console(core()) as client:
         client.get("/")
         assert _sent(client, _Upload(client, path, {})) == 408
+
+
+def test_long_texts_keep_no_other_page_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes as long as the text is long happens outside the thread of the event loop."""
+    seen: list[str] = []
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*args: Any, **given: Any) -> Any:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                seen.append(name)
+            return function(*args, **given)
+
+        return call
+
+    monkeypatch.setattr(Pages, "fragment", noted("rendered", Pages.fragment))
+    monkeypatch.setattr(forms, "parse_qsl", noted("parsed", parse_qsl))
+    with console(_core()) as client:
+        mark = _field(client.get("/what-if").text, "mark")
+        client.post("/what-if/configuration", data={"mark": mark, "yaml": TEXT})
+    assert seen == ["rendered", "parsed", "rendered"]
+
+
+def test_simulations_keep_no_other_page_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many simulations run as may at a time, and the pages of others are read."""
+    begun, release = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Any:
+        begun.set()
+        assert release.wait(30)
+        raise Fault("ended")
+
+    monkeypatch.setattr(what_if, "tried", slow)
+    for limit in ("THREADS_MAX", "ASKS_MAX"):
+        monkeypatch.setattr(f"evenhand_console.app.{limit}", 1)
+
+    async def meanwhile(client: TestClient, mark: str) -> None:
+        upload = _Upload(client, "/what-if/configuration", {})
+        upload.body = urlencode({"mark": mark, "yaml": TEXT}).encode()
+        upload.rest.set()
+        page = _Upload(client, "/queues", {})
+        page.scope["method"] = "GET"
+        task = asyncio.create_task(upload.run())
+        try:
+            await asyncio.to_thread(begun.wait, 30)
+            assert await asyncio.wait_for(page.run(), 10) == 200
+        finally:
+            release.set()
+            await task
+
+    with console(_core()) as client:
+        mark = _field(client.get("/what-if").text, "mark")
+        assert client.portal is not None
+        client.portal.call(meanwhile, client, mark)
 
 
 def test_a_form_has_few_fields() -> None:
