@@ -110,7 +110,7 @@ def chosen(pods: Sequence[Mapping[str, Any]], selector: str) -> tuple[str, str]:
     if len(namespaces) > 1:
         raise Fault(
             f"there are cores in several namespaces: {', '.join(namespaces)}",
-            advice=f"Name one: kubectl evenhand -n {namespaces[0]} ...",
+            advice="Name the one in which Evenhand was installed, with -n: everybody who may create pods can label one so.",
             code=ExitCode.USAGE,
         )
     ranked = sorted(pods, key=lambda pod: (not _is_ready(pod), pod["metadata"]["name"]))

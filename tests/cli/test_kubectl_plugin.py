@@ -78,5 +78,11 @@ def test_without_one_core_to_ask_the_message_says_what_to_do(
     assert raised.value.advice
 
 
+def test_no_namespace_is_recommended_that_a_tenant_may_have_labelled() -> None:
+    with pytest.raises(Fault) as raised:
+        chosen([pod("core"), pod("decoy", namespace="a-tenant")], SELECTOR)
+    assert "a-tenant" not in raised.value.advice
+
+
 def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, HELP.splitlines())) <= 80
