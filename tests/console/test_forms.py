@@ -160,7 +160,7 @@ def test_long_texts_keep_no_other_page_waiting(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_simulations_keep_no_other_page_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many simulations run as may at a time, and the pages of others are read."""
+    """While every place for a simulation is taken, the pages of others are read."""
     begun, release = threading.Event(), threading.Event()
 
     def slow(*_: Any) -> Any:
