@@ -1,7 +1,7 @@
-"""The check for options that have no effect beside or without another option.
+"""The check for options that have no effect together with another option, or without it.
 
 Such an option is refused. An option is accepted if the answer is the same without it: `--no-headers` with JSON, or
-`--asks` beside `--waiting`.
+`--asks` together with `--waiting`.
 """
 
 from collections.abc import Mapping

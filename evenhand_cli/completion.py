@@ -115,7 +115,7 @@ def keys(ctx: typer.Context) -> list[str]:
 
 
 def queue_paths(core: Core, partition: str) -> Iterator[str]:
-    """Yield the paths of all queues of a partition. Raises Fault."""
+    """Yield the paths of all queues of a partition. Raises Fault if the core does not answer or refuses."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     tree = core.ask(stub.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
     below = [tree.root]

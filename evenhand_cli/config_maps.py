@@ -54,7 +54,10 @@ class QueuesText:
 
 
 def read_queues(file: Path, where: str) -> QueuesText:
-    """Return the queue configuration of a file or, for `-`, of standard input. Raises Fault."""
+    """Return the queue configuration of a file or, for `-`, of standard input.
+
+    Raises Fault if the file cannot be read, is too large, or has ConfigMaps without one definite configuration.
+    """
     if file == STANDARD_INPUT:
         text, name = _standard_input(where), "standard input"
     else:

@@ -165,7 +165,10 @@ class Core:
     def ask(
         self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
     ) -> Response:
-        """Send one request and return its answer; print a notice when the answer takes long. Raises Fault."""
+        """Send one request and return its answer; print a notice when the answer takes long.
+
+        Raises Fault if the core does not answer or refuses.
+        """
         with self.faults(), self.patience(f"waiting for {self.address}"):
             answer = method(request, timeout=self.timeout_s, metadata=self.metadata)
         self.pictures.look_at(answer)
@@ -257,7 +260,10 @@ def opens_core(command: Callable[Concatenate[Opener, ...], None]) -> Callable[..
 
 
 def _min_position(at_least: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata that name the oldest state to be shown; empty without one. Raises Fault for another text."""
+    """Return the metadata that name the oldest state to be shown, or no metadata if no state is named.
+
+    Raises Fault for another text.
+    """
     if not at_least:
         return ()
     if not _POSITION.fullmatch(at_least):
@@ -271,7 +277,10 @@ def _min_position(at_least: str) -> tuple[tuple[str, str], ...]:
 
 
 def _min_positions(at_least: str, groups: Sequence[str]) -> dict[str, Metadata]:
-    """Return the metadata that name the oldest state of each group to be shown. Raises Fault."""
+    """Return the metadata that name the oldest state of each group to be shown.
+
+    Raises Fault if an entry is not GROUP=POSITION, or names an unknown group or a group twice.
+    """
     found: dict[str, Metadata] = {}
     for one in at_least.split(",") if at_least else ():
         group, equals, position = one.strip().partition("=")
@@ -299,9 +308,10 @@ class _Way(NamedTuple):
         return open_channel(address, self.credentials, self.context.tls_server_name)
 
     def deciding(self, listed: str) -> str:
-        """Return the address of the core of a comma-separated list that decides. Raises Fault.
+        """Return the address of the core of a comma-separated list that decides. Raises Fault if an address is invalid.
 
-        If no core decides, return the address of the first core that answers. If no core answers, return the first address.
+        If no core decides, return the address of the first core that answers. If no core answers, return the first
+        address.
         """
         addresses = checked_addresses(listed)
         if len(addresses) == 1:
@@ -332,7 +342,10 @@ class _Way(NamedTuple):
 
 
 def _way(given: Context, name: str, timeout_s: float) -> _Way:
-    """Return the way that the options describe; values that they lack come from the context. Raises Fault."""
+    """Return the way that the options describe; values that they lack come from the context.
+
+    Raises Fault if the context is unknown, if its files cannot be read, or if TLS options do not fit together.
+    """
     context = resolved(given, name)
     files = (context.tls_ca, context.tls_cert, context.tls_key)
     credentials = channel_credentials(*map(_path, files))
@@ -345,7 +358,9 @@ def _way(given: Context, name: str, timeout_s: float) -> _Way:
 def connected_core(
     given: Context, name: str, timeout_s: float, oldest: Metadata = ()
 ) -> Iterator[Core]:
-    """Open a connection with the given options; values that they lack come from the context. Raises Fault.
+    """Open a connection with the given options; values that they lack come from the context.
+
+    Raises Fault if an option or an address is invalid.
 
     ``oldest`` is the metadata that name the oldest state to be shown.
     """
@@ -360,9 +375,12 @@ def connected_core(
 def connected_cores(
     file: Path, given: Context, name: str, timeout_s: float, at_least: str = ""
 ) -> Iterator[Core]:
-    """Open connections to the cores of all groups of a table, as one. Raises Fault.
+    """Open connections to the cores of all groups of a table, as one.
 
-    ``at_least`` names the oldest state of each group to be shown. If a group could not be reached, the command ends with the exit code for that after the others have answered.
+    Raises Fault if the table cannot be read, or if an option or an address is invalid.
+
+    ``at_least`` names the oldest state of each group to be shown. If a group could not be reached, the command ends
+    with the exit code for that after the others have answered.
     """
     # These modules take as long to load as a whole query; most commands ask one core.
     from evenhand_cli.core_table import read_core_table  # noqa: PLC0415
@@ -449,7 +467,7 @@ def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
 def channel_credentials(
     ca: Path | None, cert: Path | None, key: Path | None
 ) -> grpc.ChannelCredentials | None:
-    """Return the credentials that the TLS options describe; None without TLS.
+    """Return the credentials that the TLS options describe, or None if TLS is not used.
 
     Raises Fault when only a certificate or only a key is given, or when a file cannot be read.
     """
@@ -464,14 +482,14 @@ def channel_credentials(
 
 
 def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
-    """Return the metadata that carries a token; empty without a token file. Raises Fault for an unusable file."""
+    """Return the metadata with a token, or no metadata if there is no token file. Raises Fault for an unusable file."""
     if token_file is None:
         return ()
     return authorization(read_token(token_file))
 
 
 def authorization(token: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata that carries a token; empty without a token."""
+    """Return the metadata with a token, or no metadata if the token is empty."""
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 

@@ -80,7 +80,10 @@ def is_loopback(listen: str) -> bool:
 
 @contextmanager
 def perhaps_beside(listen: str) -> Iterator[tuple[str, Callable[[str], None]]]:
-    """Yield what `console_beside` yields; without an address no URL, and a function that starts nothing. Raises Fault."""
+    """Yield the values of `console_beside`. If `listen` is empty, yield an empty URL, and a function that starts nothing.
+
+    Raises Fault as `console_beside` does.
+    """
     if listen:
         with console_beside(listen) as found:
             yield found

@@ -101,7 +101,10 @@ def config_file(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_contexts() -> Contexts:
-    """Return the content of the configuration file; empty when there is none. Raises Fault with file and line."""
+    """Return the content of the configuration file, or empty content if there is no file.
+
+    Raises Fault with file and line.
+    """
     file = config_file()
     if not file.exists():
         return Contexts(file)
@@ -117,7 +120,7 @@ def context_names() -> list[str]:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Replace the file with one that only its owner can read. Raises Fault."""
+    """Replace the file with one that only its owner can read. Raises Fault if the file cannot be written."""
     import yaml  # noqa: PLC0415 - only these commands write YAML
 
     known = {name: one.values() for name, one in contexts.known.items()}

@@ -81,7 +81,10 @@ class CoreTable(NamedTuple):
 
 
 def read_core_table(file: Path) -> CoreTable:
-    """Return the table in a file. Raises Fault."""
+    """Return the table in a file.
+
+    Raises Fault if the file cannot be read, has another form, or names a group, partition or address twice.
+    """
     text = read_text(file, OPTION)
     try:
         table = _Table.model_validate(yaml.safe_load(text))

@@ -23,7 +23,10 @@ def unreadable(path: Path, error: OSError, where: str) -> Fault:
 
 
 def read_bytes(path: Path, where: str) -> bytes:
-    """Return the content of a file. `where` names the option or argument. Raises Fault."""
+    """Return the content of a file. `where` names the option or argument.
+
+    Raises Fault if the file cannot be read or is larger than FILE_BYTES_MAX.
+    """
     try:
         if path.is_file() and path.stat().st_size > FILE_BYTES_MAX:
             raise Fault(
@@ -48,7 +51,10 @@ def opened(path: Path, where: str) -> Iterator[BinaryIO]:
 
 
 def read_text(path: Path, where: str) -> str:
-    """Return the content of a text file in UTF-8. Raises Fault."""
+    """Return the content of a text file in UTF-8.
+
+    Raises Fault if the file cannot be read, is larger than FILE_BYTES_MAX, or is not UTF-8.
+    """
     content = read_bytes(path, where)
     try:
         return content.decode("utf-8-sig")

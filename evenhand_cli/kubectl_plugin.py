@@ -70,7 +70,10 @@ class Words(NamedTuple):
 
 
 def split(words: Sequence[str]) -> Words:
-    """Return the parts of a command line. Flags of kubectl end at the first other word. Raises Fault."""
+    """Return the parts of a command line. Flags of kubectl end at the first other word.
+
+    Raises Fault if the last flag has no value.
+    """
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -96,7 +99,9 @@ def runs_here(words: Sequence[str], variables: Mapping[str, str]) -> bool:
 
 
 def chosen(pods: Sequence[Mapping[str, Any]], selector: str) -> tuple[str, str]:
-    """Return namespace and name of the pod to ask: one that is ready, or else one that runs. Raises Fault.
+    """Return namespace and name of the pod to ask: one that is ready, or else one that runs.
+
+    Raises Fault if no core runs, or if several namespaces have cores.
 
     Which one of two cores it is does not matter, because each asks the core that leads.
     """
@@ -146,7 +151,7 @@ def _pods(kubectl: str, words: Words) -> list[Mapping[str, Any]]:
 
 
 def _kubectl() -> str:
-    """Return the path of kubectl. Raises Fault."""
+    """Return the path of kubectl. Raises Fault if kubectl is not installed."""
     found = shutil.which("kubectl")
     if found is None:
         raise Fault("kubectl is not here", advice="Install kubectl, or name a core with --core.")
@@ -154,7 +159,10 @@ def _kubectl() -> str:
 
 
 def command(kubectl: str, words: Words) -> list[str]:
-    """Return the command that kubectl executes in the container of a core. Raises Fault."""
+    """Return the command that kubectl executes in the container of a core.
+
+    Raises Fault if kubectl fails, if no core runs, or if several namespaces have cores.
+    """
     namespace, pod = chosen(_pods(kubectl, words), words.selector)
     streams: tuple[str, ...] = ()
     if "-" in words.evenhand:

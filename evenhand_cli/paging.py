@@ -36,7 +36,10 @@ def every(
     request: Request,
     rows: Callable[[Answer], Iterable[Row]],
 ) -> list[Row]:
-    """Return the rows of all pages of a listing. Sets the size and token of the page in the request. Raises Fault."""
+    """Return the rows of all pages of a listing. Sets the size and token of the page in the request.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     found: list[Row] = []
     request.page_size = PAGE_SIZE
     with core.patience(f"reading from {core.address}") as tell:

@@ -69,7 +69,7 @@ def _unreachable(error: grpc.RpcError, address: str, secure: bool) -> Fault:
 
 
 def reason_of(error: grpc.RpcError) -> str:
-    """Return the core's stable reason of an RPC that failed, such as `NO_HISTORY`; empty without one."""
+    """Return the core's stable reason of an RPC that failed, such as `NO_HISTORY`, or "" if the core gave no reason."""
     status = rpc_status.from_call(cast("grpc.Call", error))
     info = error_details_pb2.ErrorInfo()
     details: Sequence[AnyMessage] = () if status is None else status.details

@@ -111,7 +111,10 @@ class SpreadChannel:
         """Do nothing: no command sends a stream, but a stub names all its methods."""
 
     def groups_for(self, method: str, request: Any) -> list[CoreGroup]:  # noqa: ANN401
-        """Return the groups that a request is for: the owner of its partition, or all. Raises Fault."""
+        """Return the groups that a request is for: the owner of its partition, or all.
+
+        Raises Fault if the method is one that only a single core answers.
+        """
         if method in NOT_SPREAD:
             raise Fault(
                 "only one core can be followed",
@@ -152,7 +155,10 @@ class _Asking:
         self._of = of
 
     def __call__(self, request: Any, **how: Any) -> Any:  # noqa: ANN401
-        """Return the answer of the owner, or one answer of all groups. Raises Fault."""
+        """Return the answer of the owner, or one answer of all groups.
+
+        Raises Fault if a group refuses, or if no group answers.
+        """
         groups = self._channel.groups_for(self._method, request)
         if self._method == "Apply":
             return self._applied(groups, request, how)
@@ -248,7 +254,7 @@ class _Asking:
 
 
 class _Streams:
-    """The streams of one request. It ends when all of them have ended."""
+    """The answers of one request from the streams of all its groups. The iteration ends when every stream has ended."""
 
     def __init__(
         self, channel: SpreadChannel, groups: list[CoreGroup], calls: Mapping[str, Any]
@@ -303,7 +309,7 @@ def _name(method: str) -> str:
 
 
 def _tokens(request: Any) -> dict[str, str]:  # noqa: ANN401
-    """Return the token of the next page for each group that has one; empty for the first page and for requests without pages."""
+    """Return the token of the next page for each group that has such a page. The result is empty for the first page and for requests without pages."""
     text = getattr(request, "page_token", "")
     with suppress(ValueError):
         found = json.loads(text) if text else {}

@@ -32,7 +32,7 @@ class Pictures:
 
     @property
     def latest(self) -> inspect_pb2.Picture | None:
-        """The latest state of the managers; None before an answer that has one."""
+        """The latest state of the managers, or None before the first answer with a state."""
         return self._latest
 
     def value(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The web console: a client of the core's wire that shows its answers as pages."""
+"""The web console: a gRPC client of the core that shows the core's answers as pages."""

@@ -59,7 +59,7 @@ ASKS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How browsers reach the console, and which header of a proxy has the visitor's token; empty for none."""
+    """The addresses at which browsers reach the console, and the name of the proxy's header with the visitor's token, or ""."""
 
     hosts: Hosts
     token_header: str = ""
@@ -81,7 +81,7 @@ class Console:
         self.readers = Readers(self._make, lambda key: self._views[key.view].pause_s)
 
     def token(self, request: Request) -> str:
-        """Return the token of a visitor: that of the log-in, else that which the proxy sets."""
+        """Return the token of a visitor: the token of the log-in, else the token that the proxy sets."""
         kept = self._cookies(request).kept_token(request)
         return kept or proxy_token(request, self.options.token_header)
 
@@ -138,14 +138,17 @@ class Console:
         return response
 
     def _session(self, request: Request) -> str:
-        """Return the session of a browser, a new one for a browser without one."""
+        """Return the session of a browser, or a new session if the browser has none."""
         if not hasattr(request.state, "session"):
             known = self._cookies(request).session(request.cookies)
             request.state.session = known or new_session()
         return cast("str", request.state.session)
 
     async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
-        """Return what a function reads with the token of the visitor. Raises Fault."""
+        """Return the result of a function that reads from the core with the token of the visitor.
+
+        Raises Fault if the core does not answer or refuses.
+        """
         token = self.token(request)
         return await anyio.to_thread.run_sync(
             lambda: self._source.read(token, read), limiter=self._asks
@@ -154,7 +157,7 @@ class Console:
     async def own_page(
         self, request: Request, title: str, name: str, status: int = 200, **values: object
     ) -> Response:
-        """Return a page that is made for one visitor. It may have a long text, which must not keep other pages waiting."""
+        """Return a page that is made for one visitor. The page may have a long text, which must not keep other pages waiting."""
         return await anyio.to_thread.run_sync(
             partial(self._own_page, request, title, name, status, **values)
         )
@@ -168,15 +171,18 @@ class Console:
         return self.shown(request, title, Fragment(made.html, status))
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
-        """Return the proof that the visitor has seen what a text would cause beside a configuration."""
+        """Return the proof that the visitor has seen what a text would change in a configuration."""
         return tried_mark(self._secret, self._session(request), self.token(request), base, text)
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
-        """Return a page that says why there is no other."""
+        """Return a page that says why the requested page cannot be shown."""
         return self.shown(request, refusal.title, self.pages.refused(refusal))
 
     async def form(self, request: Request) -> dict[str, str]:
-        """Return the fields of a form of the console. Raises HTTPException for a form of another site, or one too large."""
+        """Return the fields of a form of the console.
+
+        Raises HTTPException if the form comes from another site or is too large.
+        """
         return await self._form(request, FORM_MAX)
 
     async def text_form(self, request: Request) -> dict[str, str]:
@@ -196,7 +202,7 @@ class Console:
         return fields
 
     async def log_in(self, request: Request) -> Response:
-        """Keep the token of the form for this browser; the core decides at each read what it may see."""
+        """Keep the token of the form for this browser. The core decides at each read what the token may see."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
         cookies = self._cookies(request)
@@ -214,7 +220,7 @@ class Console:
         return response
 
     async def choose_theme(self, request: Request) -> Response:
-        """Keep the choice of light or dark."""
+        """Keep the chosen colours, light or dark."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
         self._cookies(request).keep_theme(response, fields.get("theme", ""))
@@ -222,13 +228,13 @@ class Console:
 
 
 def _known(core: Core) -> None:
-    """Ask the core for what every role may ask. Raises Fault for a visitor without a role."""
+    """Ask the core a question that every role may ask. Raises Fault for a visitor without a role."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
 
 
 def _address(request: Request) -> str:
-    """Return the address that a form leads back to. The answer to a form has none of its own."""
+    """Return the address to which a form leads back, because the answer to a form has no address of its own."""
     if request.method == "POST":
         is_what_if = request.url.path.startswith(what_if_pages.PATH)
         return what_if_pages.PATH if is_what_if else VIEWS[0].path
@@ -237,13 +243,13 @@ def _address(request: Request) -> str:
 
 
 def own_path(text: str) -> str:
-    """Return the path if it leads to the console itself, else the path of the first view."""
+    """Return the path if it is a path of the console itself, else the path of the first view."""
     is_own = text.startswith("/") and not text.startswith("//") and "\\" not in text
     return text if is_own and text.isprintable() and text.isascii() else VIEWS[0].path
 
 
 async def _healthy(_: Request) -> Response:
-    """Say that the console runs; the core has a health service of its own."""
+    """Answer that the console runs. The answer says nothing about the core, which has a health service of its own."""
     return PlainTextResponse("ok\n")
 
 

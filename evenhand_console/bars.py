@@ -1,4 +1,4 @@
-"""Bars of a quantity: lengths in thousandths for an SVG, and the text that says the same."""
+"""The bar of a quantity: lengths in thousandths for an SVG, and a text with the same numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Usage, then what is promised, as lengths of FULL; marks; and the text for people who do not see the bar."""
+    """A bar: the lengths of the usage and of the promised amount, with FULL as the whole length, the marks, and the text for people who do not see the bar."""
 
     used: int
     promised: int
@@ -38,7 +38,7 @@ def bar(
 ) -> Bar:
     """Return the bar of a resource type.
 
-    ``amounts`` has `used` and `promised`, and the marks `guaranteed`, `deserved` and `max` where there are such. The
+    ``amounts`` has `used` and `promised`, and `guaranteed`, `deserved` and `max` if the queue has these amounts. The
     bar is as long as ``limit`` or the largest of the amounts.
     """
     used, promised = amounts.get("used", 0), amounts.get("promised", 0)
@@ -61,5 +61,5 @@ def bar(
 
 
 def _part(value: int, size: int) -> int:
-    """Return the length of a value; a value above zero can be seen."""
+    """Return the length of a value. A value above zero gets a length that can be seen."""
     return max(value * FULL // size, 4) if value > 0 else 0

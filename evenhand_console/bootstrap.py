@@ -24,7 +24,7 @@ END_S = 1
 
 
 class Place(NamedTuple):
-    """Where browsers reach the console, and with which identity they read."""
+    """The addresses at which browsers reach the console, and the identity with which visitors read."""
 
     address: str
     """Its own HOST:PORT."""

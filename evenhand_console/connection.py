@@ -25,7 +25,10 @@ class Connection:
 
     @contextmanager
     def lease(self) -> Iterator[Core]:
-        """Yield the open connection; it stays open for the block even if it is retired meanwhile. Raises Fault."""
+        """Yield the open connection. The connection stays open until the block ends, even if it is retired before.
+
+        Raises Fault if no connection can be opened.
+        """
         with self._lock:
             if self._current is None:
                 self._current = _Opened(self._opener, self._clock())
@@ -39,7 +42,7 @@ class Connection:
                 self._close_unused(opened)
 
     def retire(self, core: Core, after_s: float = 0.0) -> None:
-        """Open another connection for the next reader if `core` is that of the current one, and is `after_s` seconds old."""
+        """Open another connection for the next reader, if `core` is the current connection and is at least `after_s` seconds old."""
         with self._lock:
             opened = self._current
             if opened is None or opened.core is not core:

@@ -1,4 +1,4 @@
-"""The forms that visitors send: how much is read, from whom, and for how long."""
+"""The forms that visitors send, with limits on their number, size and reading time."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ class Texts:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """Count one while the block runs. Raises HTTPException 503 if there are too many."""
+        """Count one form with a text while the block runs. Raises HTTPException 503 if there are too many."""
         if self._reading >= TEXTS_MAX:
             raise HTTPException(503)
         self._reading += 1
@@ -47,7 +47,10 @@ def check_length(request: Request, most: int) -> None:
 
 
 async def fields_of(request: Request, most: int) -> dict[str, str]:
-    """Return the fields of a form. Raises HTTPException for one that is too large or too slow, or has too many fields."""
+    """Return the fields of a form.
+
+    Raises HTTPException if the form is too large or too slow, or has too many fields.
+    """
     body = bytearray()
     try:
         with anyio.fail_after(FORM_S):

@@ -28,34 +28,34 @@ _SESSION: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """The cookies of the console: unreadable for scripts, sent by no form of another site, and by HTTPS alone where there is HTTPS."""
+    """The cookies of the console. Scripts cannot read them, forms of other sites do not send them, and with HTTPS they are sent over HTTPS only."""
 
     is_secure: bool
     port: str = ""
     """The port in the address that the browser asked for. Cookies know no ports, so that their names tell two consoles apart."""
 
     def named(self, name: str) -> str:
-        """Return the name of a cookie. A browser lets no other host set a cookie with the prefix."""
+        """Return the name of a cookie. With HTTPS the name has a prefix: browsers let no other host set a cookie with this prefix."""
         whole = f"{name}-{self.port}" if self.port else name
         return f"__Host-{whole}" if self.is_secure else whole
 
     def read(self, cookies: Mapping[str, str], name: str) -> str:
-        """Return the value of a cookie, empty without one."""
+        """Return the value of a cookie, or "" if there is none."""
         return cookies.get(self.named(name), "")
 
     def session(self, cookies: Mapping[str, str]) -> str:
-        """Return the session of a browser, empty without one or for a value that the console does not write."""
+        """Return the session of a browser, or "" if there is none, or if the console does not write such a value."""
         session = self.read(cookies, SESSION)
         return session if _SESSION.fullmatch(session) else ""
 
     def new_session(self, response: Response) -> None:
-        """Begin a new session, so that marks of the former one are refused."""
+        """Begin a new session, so that marks of the former session are refused."""
         self.write(response, SESSION, new_session())
 
     def write(
         self, response: Response, name: str, value: str, max_age_s: int | None = None
     ) -> None:
-        """Set a cookie; without an age it ends with the browser."""
+        """Set a cookie. A cookie without an age ends when the browser ends."""
         response.set_cookie(
             self.named(name),
             value,
@@ -83,7 +83,7 @@ class Cookies:
         return theme if theme in THEMES else THEMES[0]
 
     def kept_token(self, request: Request) -> str:
-        """Return the token of the log-in, empty without one."""
+        """Return the token of the log-in, or "" if there is none."""
         packed = self.read(request.cookies, _TOKEN)
         try:
             return checked_token(base64.b64decode(packed, altchars=b"-_", validate=True).decode())
@@ -104,13 +104,13 @@ def cookies_of(request: Request, hosts: Hosts) -> Cookies:
 
 
 def checked_token(text: str) -> str:
-    """Return the token in a text, empty if the text cannot be one."""
+    """Return the token in a text, or "" if the text cannot be a token."""
     token = text.strip()
     return token if len(token) <= TOKEN_MAX and is_token(token) else ""
 
 
 def proxy_token(request: Request, header: str) -> str:
-    """Return the token in the header that the proxy sets; empty when there is no such header, or no option names one."""
+    """Return the token in the header that the proxy sets, or "" if the request lacks the header or no option names a header."""
     given = request.headers.get(header, "") if header else ""
     scheme, _, rest = given.partition(" ")
     return checked_token(rest if scheme.lower() == "bearer" else given)

@@ -10,7 +10,7 @@ HEIGHT: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its name, its values, None where nothing is known, and the points of its pieces in the SVG."""
+    """One line: its name, its values (None where no value is known), and the points of its pieces in the SVG."""
 
     name: str
     values: tuple[int | None, ...]
@@ -34,7 +34,7 @@ def chart(at_ms: Sequence[int], named: Sequence[tuple[str, Sequence[int | None]]
 
 
 def _pieces(values: Sequence[int | None], top: int) -> tuple[str, ...]:
-    """Return the points of each piece between gaps, as a polyline wants them."""
+    """Return the points of each piece between gaps, as the attribute `points` of a polyline."""
     step = WIDTH / max(len(values) - 1, 1)
     pieces: list[list[str]] = [[]]
     for number, value in enumerate(values):

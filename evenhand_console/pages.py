@@ -20,7 +20,7 @@ TEMPLATES: Final = FOLDER / "templates"
 
 
 def instant(milliseconds: int) -> Markup:
-    """Return an instant as UTC for people and machines, a dash for 0."""
+    """Return an instant in UTC as HTML, in a form for people and a form for programs; a dash for 0."""
     if not milliseconds:
         return Markup("-")
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -30,12 +30,12 @@ def instant(milliseconds: int) -> Markup:
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 -- whatever a template writes
-    """Return a value with the characters escaped that control a terminal or reorder text."""
+    """Return a value in which the characters that control a terminal or reorder text are escaped."""
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 class Pages:
-    """The templates, and the values that all of them know."""
+    """The templates, and the values that every template can use."""
 
     def __init__(self, known: Mapping[str, object]) -> None:
         self._templates = Environment(
@@ -66,7 +66,7 @@ class Pages:
         return Fragment(self.whole(f"views/{name}.html", **values))
 
     def refused(self, refusal: Refusal, latest: Fragment | None = None) -> Fragment:
-        """Return what replaces the part of a page that changes; after a good answer, above that answer."""
+        """Return the message that replaces the part of a page that changes. If there was a good answer before, the message is above this answer."""
         before = "" if latest is None else Markup(latest.html)  # noqa: S704 -- a rendered template
         html = self.whole("refused.html", refusal=refusal, before=before)
         return Fragment(html, refusal.status)

@@ -1,4 +1,4 @@
-"""Whole numbers and places of long lists in the address of a page."""
+"""The whole numbers in the address of a page, such as the row at which a part of a long list begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[Row]):
-    """The rows of one page of a list: from `start`, of `total`; the starts of the pages beside it, None at the ends."""
+    """The rows of one page of a list: the first row has the number `start`, the list has `total` rows. `earlier` and `later` are the starts of the neighbouring pages, None at the ends."""
 
     rows: tuple[Row, ...]
     start: int
@@ -26,7 +26,7 @@ def number(text: str) -> int:
 
 
 def part_of(rows: Sequence[Row], start: str, most: int) -> Part[Row]:
-    """Return the page of a list that begins at a start."""
+    """Return the page of a list that begins at the row with this number."""
     first = min(number(start), max(0, len(rows) - 1))
     later = first + most
     return Part(

@@ -1,4 +1,4 @@
-"""The protection of the console in a browser: names of the host, headers, forms of other sites."""
+"""The protection of the console against other sites in a browser: accepted host names, response headers, and marks of forms."""
 
 import hashlib
 import hmac
@@ -61,7 +61,7 @@ def _as_browsers_write(origin: str) -> str:
 
 
 def _own_names(listen: str) -> Iterable[str]:
-    """Yield the names of the address on which the console listens, with its port; none for an address that means all."""
+    """Yield the names, with the port, of the address on which the console listens. An address that means all addresses of the machine has no name."""
     host, _, port = listen.rpartition(":")
     bare = host.strip("[]")
     try:
@@ -78,7 +78,7 @@ def _own_names(listen: str) -> Iterable[str]:
 
 
 class Protected:
-    """An application that answers only under its own names, and whose answers carry the headers of HEADERS."""
+    """An application that answers only requests for its own host names, and adds HEADERS to each answer."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts, wrong_host: ASGIApp) -> None:
         self._app = app
@@ -110,7 +110,7 @@ def form_mark(secret: bytes, session: str) -> str:
 
 
 def tried_mark(secret: bytes, session: str, token: str, base: tuple[int, str], text: str) -> str:
-    """Return the proof that a browser has seen with a token what a text would cause beside a configuration: its revision and digest."""
+    """Return the proof that a browser has seen, with a token, what a text would change in the configuration with this revision and digest."""
     return _sealed(secret, "tried", session, token, *base, text)
 
 
@@ -127,5 +127,5 @@ def is_own_origin(headers: Headers, origins: Collection[str]) -> bool:
 
 
 def same_mark(expected: str, given: str) -> bool:
-    """Return whether two marks are equal, in a time that says nothing about where they differ."""
+    """Return whether two marks are equal. The time that the comparison takes does not depend on the place at which the marks differ."""
     return hmac.compare_digest(expected.encode(), given.encode())

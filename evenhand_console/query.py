@@ -1,4 +1,4 @@
-"""The state of a page, all of which is in its address."""
+"""The state of a page, which is completely in the address of the page."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Query:
         return f"/live{self.href()}"
 
     def hidden(self, *shown: str) -> list[tuple[str, str]]:
-        """Return the parameters that a form has to carry along, without those that it shows and without defaults."""
+        """Return the parameters that a form has to pass on in hidden fields: those that it does not show, and that differ from their defaults."""
         return [
             (name, value)
             for name, value in self.values
@@ -48,6 +48,6 @@ def query_of(path: str, defaults: Mapping[str, str], given: Iterable[tuple[str, 
 
 
 def address(path: str, values: Mapping[str, str], defaults: Mapping[str, str]) -> str:
-    """Return an address, without the parameters that have their defaults."""
+    """Return an address without the parameters that have their default values."""
     other = {name: value for name, value in values.items() if value != defaults.get(name, "")}
     return f"{path}?{urlencode(other)}" if other else path

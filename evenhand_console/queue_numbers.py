@@ -1,4 +1,4 @@
-"""The numbers of a queue in one resource type: used, guaranteed, deserved, lent, promised, max, and what is unmet."""
+"""The amounts of a queue in one resource type: used, guaranteed, deserved, lent, promised, max and unmet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from evenhand_console.bars import Bar, bar
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Amounts of a queue in one resource type; None where the queue has no such limit or share."""
+    """The amounts of a queue in one resource type. An amount is None if the queue has no such limit or share."""
 
     kind: str
     used: int
@@ -54,7 +54,7 @@ def placed(root: inspect_pb2.Queue, capacity: Mapping[str, int]) -> Iterator[Pla
 
 
 def at_path(root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str) -> Placed:
-    """Return the queue at a path, the root for an empty one. Raises Fault if there is no such queue."""
+    """Return the queue at a path, or the root if the path is empty. Raises Fault if there is no such queue."""
     every = list(placed(root, capacity))
     wanted = path or root.path
     found = next((one for one in every if one.queue.path == wanted), None)
@@ -66,10 +66,11 @@ def at_path(root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str) -> 
 
 
 def lending(siblings: Sequence[inspect_pb2.Queue]) -> dict[str, dict[str, int]]:
-    """Return by path what each of several siblings lends, by resource type.
+    """Return, by path and resource type, the amount that each sibling lends.
 
-    Where shares follow weights, the core says what others use of a deserved share. Otherwise the siblings that use more
-    than their guarantee borrow, and what they borrow is lent by the others in proportion to the unused part of their guarantees.
+    If shares follow weights, the core reports how much of a deserved share other queues use. Otherwise the siblings
+    that use more than their guarantees borrow, and the other siblings lend this amount in proportion to the unused
+    parts of their guarantees.
     """
     lent: dict[str, dict[str, int]] = {}
     for one in siblings:
@@ -122,7 +123,7 @@ def numbers(one: Placed, kind: str) -> Numbers:
 
 
 def unmet_of(queue: inspect_pb2.Queue) -> dict[str, int]:
-    """Return by resource type what a queue lacks of what it is entitled to, as far as asks wait for it."""
+    """Return, by resource type, the amount that a queue lacks of its entitlement, at most the amount for which asks wait."""
     one = Placed(queue, 0, {}, {})
     found = {kind: numbers(one, kind).unmet for kind in kinds_of(one)}
     return {kind: value for kind, value in found.items() if value}

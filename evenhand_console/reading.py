@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[Read]):
-    """What a view read, and the notices about the core that answered."""
+    """The result of a view's reads, and the notices about the core that answered."""
 
     value: Read
     notices: tuple[str, ...]
@@ -41,7 +41,10 @@ class Source:
         self._shares_identity = shares_identity
 
     def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
-        """Return what a view reads with a token; without one, with the identity of the console if it is shared. Raises Fault."""
+        """Return what a view reads with a token; without one, with the identity of the console if it is shared.
+
+        Raises Fault if the core does not answer or refuses.
+        """
         with self._connection.lease() as core:
             if core.has_identity and not token and not self._shares_identity:
                 raise LogInFault("This console shows nothing to visitors who have not logged in.")
@@ -68,19 +71,21 @@ class Source:
 
 
 def status_of(fault: Fault) -> grpc.StatusCode | None:
-    """Return the status of the call that failed; None for a fault of another kind."""
+    """Return the status of the call that failed, or None if the fault has another cause than a call."""
     cause = fault.__cause__
     return cause.code() if isinstance(cause, grpc.RpcError) else None
 
 
 def reason(fault: Fault) -> str:
-    """Return the core's stable reason of a failure, such as `FOLLOWER_BEHIND`; empty without one."""
+    """Return the core's stable reason of a failure, such as `FOLLOWER_BEHIND`, or "" if the core gave no reason."""
     cause = fault.__cause__
     return reason_of(cause) if isinstance(cause, grpc.RpcError) else ""
 
 
 def unless_absent(read: Callable[[], Read]) -> Read | None:
-    """Return what a part of a view reads; None when the core has no such thing or the caller may not see it. Raises Fault.
+    """Return the result of a read for a part of a view, or None if the core cannot answer it or the caller may not see it.
+
+    Raises Fault if the core does not answer, or refuses for another reason.
 
     Examples are a core without a history, and a report that the role of the caller does not include.
     """
@@ -94,7 +99,7 @@ def unless_absent(read: Callable[[], Read]) -> Read | None:
 
 
 def _missing_groups(core: Core) -> list[str]:
-    """Return the names of the groups of cores that could not be reached; there are none with one core."""
+    """Return the names of the groups of cores that could not be reached. With a single core the list is empty."""
     channel = cast("object", core.channel)
     with suppress(AttributeError):
         return sorted(cast("SpreadChannel", channel).missing)

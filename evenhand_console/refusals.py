@@ -1,4 +1,4 @@
-"""The pages that say in plain words why there is no other page: core away, not allowed, behind, no such thing."""
+"""The pages that say why a page cannot be shown: the core is away, the role may not see it, the core is behind, or there is no such object."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +11,7 @@ from evenhand_console.reading import LogInFault, reason, status_of
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a page cannot be shown: the status of the answer, a title, what happened, where, and what to do."""
+    """The reason why a page cannot be shown: the HTTP status, a title, what happened, where, and what to do."""
 
     status: int
     title: str
@@ -45,7 +45,7 @@ _OTHER_ROLE: Final = (
 
 
 def refusal_of(fault: Fault) -> Refusal:
-    """Return the page for a fault."""
+    """Return the refusal that describes a fault."""
     if isinstance(fault, LogInFault):
         code, title = _KINDS[grpc.StatusCode.UNAUTHENTICATED]
         return Refusal(code, title, fault.what, advice=_LOG_IN, log_in=True)

@@ -1,4 +1,4 @@
-"""One reader of the core for all pages that show the same: the same view, address and token."""
+"""One reader of the core for all open pages with the same view, address and token."""
 
 import asyncio
 import hashlib
@@ -27,7 +27,7 @@ class TooManyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a page shows, and the token with which it is read."""
+    """The identity of a reader: the view, the address and the token."""
 
     view: str
     query: Query
@@ -43,7 +43,7 @@ class Fragment:
 
     @property
     def id(self) -> str:
-        """The id of the fragment in a stream: a client that has it needs nothing until the next one."""
+        """The id of the fragment in a stream. A client that has the fragment with this id needs nothing until the next fragment."""
         return hashlib.sha256(self.html.encode()).hexdigest()[:16]
 
 
@@ -74,7 +74,10 @@ class Readers:
             self._drop(key)
 
     async def latest(self, key: Key) -> Fragment:
-        """Return the fragment of a page, at most as old as one pause. Raises TooManyError."""
+        """Return the fragment of a page. The fragment is at most one pause between two reads old.
+
+        Raises TooManyError if `entries_max` other pages have users.
+        """
         entry = self._entry(key)
         try:
             return await entry.fresh()
@@ -82,9 +85,11 @@ class Readers:
             self._leave(key, entry)
 
     async def follow(self, key: Key, last_id: str = "") -> AsyncGenerator[Fragment, None]:
-        """Yield the fragment of a page unless the client has it by `last_id`, and each later one. Raises TooManyError.
+        """Yield the fragment of a page, unless its id is `last_id`, and then each later fragment.
 
-        A client that is slow misses fragments between two, never the latest.
+        Raises TooManyError if `entries_max` other pages have users.
+
+        A slow client may miss fragments, but never the latest one.
         """
         entry = self._entry(key)
         try:
@@ -172,7 +177,7 @@ class _Entry:
         return await self._when(lambda _: True)
 
     async def other_than(self, last_id: str) -> Fragment:
-        """Return the latest fragment as soon as it is another than that of the id."""
+        """Wait until the latest fragment has another id, and return the fragment."""
         return await self._when(lambda latest: latest.id != last_id)
 
     def stop(self) -> None:

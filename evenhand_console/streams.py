@@ -24,7 +24,7 @@ def event(fragment: Fragment) -> bytes:
 
 
 def stream_of(fragments: AsyncGenerator[Fragment, None]) -> StreamingResponse:
-    """Return the answer that sends each fragment."""
+    """Return the HTTP answer that sends each fragment."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_sent(fragments), headers=headers, media_type="text/event-stream")
 
@@ -40,7 +40,7 @@ async def _sent(fragments: AsyncGenerator[Fragment, None]) -> AsyncGenerator[byt
 
 
 async def _or_alive(fragments: AsyncGenerator[Fragment, None]) -> AsyncGenerator[bytes, None]:
-    """Yield an event for each fragment, and a comment whenever there is none for long."""
+    """Yield an event for each fragment, and a comment after each longer time without a fragment."""
     following = asyncio.ensure_future(anext(fragments))
     try:
         while True:

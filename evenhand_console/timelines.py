@@ -1,4 +1,4 @@
-"""A timeline as SVG: spans on lanes, one group of lanes for each name. The table beside it says the same in words."""
+"""A timeline as SVG: spans on lanes, one group of lanes for each name. A table on the same page says the same in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LANES_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that lasts: from an instant to another."""
+    """A span of time, from one instant to another."""
 
     group: str
     from_ms: int
@@ -57,7 +57,7 @@ class Timeline:
 
 
 def timeline(spans: Sequence[Span], until_ms: int) -> Timeline | None:
-    """Return the timeline of spans up to an instant; None without spans. Groups come by name, spans by their start."""
+    """Return the timeline of spans up to an instant, or None if there are no spans. Groups are sorted by name, spans by their start."""
     if not spans:
         return None
     first = min(one.from_ms for one in spans)
@@ -82,7 +82,7 @@ def timeline(spans: Sequence[Span], until_ms: int) -> Timeline | None:
 
 
 def _lane(ends: list[int], start: int, end: int) -> int:
-    """Return the first lane that is free at a start, and occupy it until an end."""
+    """Return the number of the first lane that is free at `start`, and occupy the lane until `end`. If LANES_MAX lanes are in use, take the last one."""
     for number, until in enumerate(ends):
         if until <= start:
             ends[number] = end

@@ -1,4 +1,4 @@
-"""A view of the console: what it reads, the values that it shows, and its template."""
+"""A view of the console: the function that reads from the core, the function that makes the shown values, and the template."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What would happen: a pod or gang, or another configuration, beside the present state. Only `applied` changes anything."""
+"""Simulations of a pod, a gang or another configuration on the present state. Only `applied` changes anything."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a text, with its number; `is_marked` on the line with the problem."""
+    """A line of a text, with its number. `is_marked` is true on the line with the problem."""
 
     number: int
     text: str
@@ -79,7 +79,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A queue in one resource type: now, and with the tried configuration. None where there is no such number."""
+    """The amounts of a queue in one resource type, now and with the tried configuration. An amount is None if the queue has none."""
 
     queue: str
     fate: str
@@ -95,7 +95,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """What would happen in one partition."""
+    """The simulated effects in one partition."""
 
     partition: str
     notes: tuple[str, ...]
@@ -107,7 +107,7 @@ class PartitionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationAnswer:
-    """What a configuration would cause, beside the present state."""
+    """The simulated effects of a configuration, next to the present state."""
 
     valid: bool
     problems: tuple[Problem, ...]
@@ -123,7 +123,7 @@ class ConfigurationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PodAnswer:
-    """What would become of one simulated pod."""
+    """The outcome for one simulated pod."""
 
     outcome: str
     found: simulate_pb2.AskSimulation
@@ -142,7 +142,7 @@ class QueueNow:
 
 @dataclass(frozen=True, slots=True)
 class PodsAnswer:
-    """What would become of simulated pods, beside the present state of their queues."""
+    """The outcome for simulated pods, next to the present state of their queues."""
 
     pods: tuple[PodAnswer, ...]
     pods_left_out: int
@@ -154,9 +154,9 @@ class PodsAnswer:
 
 
 def present(core: Core, revision: int) -> Present | None:
-    """Read the configuration in force, and the text of a revision of the history if one is named. Return None if the caller may not see them.
+    """Read the configuration in force, and the text of a revision of the history if one is named. Return None if the caller may not see configurations.
 
-    Raises Fault.
+    Raises Fault if the core does not answer, or has no such revision.
     """
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     found = unless_absent(lambda: core.ask(stub.Get, config_pb2.GetRequest()))
@@ -185,12 +185,15 @@ def present(core: Core, revision: int) -> Present | None:
 
 
 def unified(text: str) -> str:
-    """Return a text with the line ends of a file; browsers send those of a form."""
+    """Return a text with the line ends of a file (LF), because browsers send forms with CRLF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def tried(core: Core, text: str) -> ConfigurationAnswer:
-    """Simulate a configuration, and compare it with the one in force. Raises Fault."""
+    """Simulate a configuration, and compare it with the one in force.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     configuration = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     differences = core.ask(configuration.Diff, config_pb2.DiffRequest(yaml=text, source=SOURCE))
     simulation = simulate_pb2_grpc.SimulateServiceStub(core.channel)
@@ -295,7 +298,10 @@ def _share(found: simulate_pb2.QueueNumbers, kind: str) -> int | None:
 
 
 def applied(core: Core, text: str, base: Present) -> config_pb2.ApplyResponse:
-    """Put a text in force if the configuration from which it was made still is. Raises Fault, with ABORTED if another one is."""
+    """Put a text in force, if the configuration from which it was made is still in force.
+
+    Raises Fault, with status ABORTED if another configuration is in force.
+    """
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     request = config_pb2.ApplyRequest(
         yaml=text,
@@ -330,7 +336,10 @@ class Given:
 
 
 def simulated(core: Core, given: Given) -> PodsAnswer:
-    """Simulate the pods of a text. Raises Fault, without a cause if the text cannot be read."""
+    """Simulate the pods of a text.
+
+    Raises Fault if the core does not answer or refuses, and without a cause if the text cannot be read.
+    """
     reading = asks_of(documents.parsed(given.text, TEXT), TEXT, given.options)
     named = sorted({one.partition for one in reading.asks})
     if len(named) > 1:

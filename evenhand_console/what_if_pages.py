@@ -31,13 +31,16 @@ FormHandler = Callable[[Request, dict[str, str]], Awaitable[Response]]
 
 
 class Desk(Protocol):
-    """What the pages need of the application."""
+    """The methods of the application that these pages use."""
 
     async def text_form(self, request: Request) -> dict[str, str]:
         """Return the fields of a form with a text. Raises Fault if the core does not know the visitor."""
 
     async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
-        """Return what a function reads with the token of the visitor. Raises Fault."""
+        """Return the result of a function that reads from the core with the token of the visitor.
+
+        Raises Fault if the core does not answer or refuses.
+        """
 
     async def own_page(
         self, request: Request, title: str, name: str, status: int = ..., **values: object
@@ -45,7 +48,7 @@ class Desk(Protocol):
         """Return a page that is made for one visitor."""
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
-        """Return a page that says why there is no other."""
+        """Return a page that says why the requested page cannot be shown."""
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
         """Return the proof that the visitor has seen the answer about a text."""
@@ -106,7 +109,7 @@ class WhatIf:
         return handle
 
     async def start(self, request: Request) -> Response:
-        """Show both forms; with `revision` in the address, the text is that of a revision of the history."""
+        """Show both forms. If the address has `revision`, the editor has the text of this revision from the history."""
         revision = number(request.query_params.get("revision", ""))
         try:
             found = await self._desk.ask(request, lambda core: what_if.present(core, revision))
@@ -117,7 +120,7 @@ class WhatIf:
         return await self._shown(request, page, found.notices)
 
     async def pods(self, request: Request, fields: dict[str, str]) -> Response:
-        """Show what would become of the pods of the form."""
+        """Show the outcome for the pods of the form."""
         given = what_if.Given(
             what_if.unified(fields.get("text", "")),
             fields.get("queue", ""),
@@ -137,7 +140,7 @@ class WhatIf:
         return await self._answered(request, read)
 
     async def configuration(self, request: Request, fields: dict[str, str]) -> Response:
-        """Show what the configuration of the form would cause, beside the present state."""
+        """Show the effects of the form's configuration, next to the present state."""
         text = what_if.unified(fields.get("yaml", ""))
         base = _base(fields)
 

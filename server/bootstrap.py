@@ -325,7 +325,10 @@ async def _stop_failed(endpoint: Endpoint, _kind: object, error: object, _trace:
 
 
 def _check(options: ServeOptions) -> None:
-    """Check what can be checked before anything begins. Raise BadOptionError."""
+    """Check what can be checked before anything begins.
+
+    Raise BadOptionError if options contradict each other, or if a named file or address cannot be used.
+    """
     options.access.checked(options.listen, options.metrics)
     if options.durable and options.decision_log is None:
         raise BadOptionError(
@@ -343,7 +346,10 @@ def _check(options: ServeOptions) -> None:
 
 
 async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:
-    """Open the port, and the port for probes if requested. Return the address. Raise OSError."""
+    """Open the port, and the port for probes if requested. Return the address.
+
+    Raise OSError if a port cannot be opened.
+    """
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, secrets.credentials())
     if options.health is not None:
@@ -352,7 +358,10 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
 
 
 def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Keeper | None]:
-    """Return the core, its beginning, and the keeper of its configuration, if any. Raise BadOptionError."""
+    """Return the core, its beginning, and the keeper of its configuration, if any.
+
+    Raise BadOptionError if a file or folder of the options cannot be used.
+    """
     path = _kept_file(options, stack)
     begun = begin_with(options, path)
     if options.decision_log is not None:
@@ -362,7 +371,10 @@ def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Ke
 
 
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
-    """Return the path at which the configuration is kept, or None. Lock the folder of `--state-dir`. Raise BadOptionError."""
+    """Return the path at which the configuration is kept, or None. Lock the folder of `--state-dir`.
+
+    Raise BadOptionError if the folder cannot be used, or if another process has locked it.
+    """
     path = kept_file(options.state_dir, options.decision_log)
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)
@@ -449,7 +461,10 @@ def _recording(
 def _record(
     recording: Recording | None, start: Start, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
-    """Open the files of the recording, if there is one. Do so after the port is open and before the first event. Raise BadOptionError."""
+    """Open the files of the recording, if there is one. Do so after the port is open and before the first event.
+
+    Raise BadOptionError if a file cannot be used.
+    """
     if recording is None:
         return
     stack.callback(recording.close)

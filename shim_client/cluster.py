@@ -244,7 +244,7 @@ class ClusterReader(Protocol):
     """The part of a cluster that lists and watches objects."""
 
     async def list_objects(self, kind: str) -> Listing:
-        """Return all objects of a kind. Raises ClusterError."""
+        """Return all objects of a kind. Raises ClusterError if the request fails."""
         ...
 
     def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
@@ -283,7 +283,7 @@ class EventWriter(Protocol):
     """The part of a cluster that records events."""
 
     async def record_event(self, order: RecordEvent) -> None:
-        """Record one event; equal events may be counted together. Raises ClusterError."""
+        """Record one event; equal events may be counted together. Raises ClusterError if the request fails."""
         ...
 
 

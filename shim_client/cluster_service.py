@@ -188,7 +188,7 @@ async def serve(cluster: EmbeddedCluster, server: grpc.aio.Server) -> None:
 def listening(address: str) -> tuple[grpc.aio.Server, str]:
     """Return a server that listens at HOST:PORT, and its address.
 
-    An event loop must run. Raises NoAddressError.
+    An event loop must run. Raises NoAddressError if the address cannot be used.
     """
     host = check_loopback(address)
     limits = [

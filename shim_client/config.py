@@ -94,7 +94,7 @@ class Settings:
 
 
 def settings_from(flat: Mapping[str, str]) -> Settings:
-    """Return the settings of a ConfigMap's data. Raises BadSettingError."""
+    """Return the settings of a ConfigMap's data. Raises BadSettingError if a setting has an invalid value."""
     group = _name(flat, POLICY_GROUP_KEY, "queues")
     queues = flat.get(f"{group}.yaml", "")
     if len(queues.encode()) > CONFIG_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""The shim as a process beside a real API server: it reads settings from ConfigMaps, serves health, and runs the shim.
+"""The shim as a process that works with a real API server: the process reads settings from ConfigMaps, serves health, and runs the shim.
 
 This module needs the extra `kubernetes`, which no other module of the package imports.
 """
@@ -172,7 +172,7 @@ async def _probe(address: str, log: FilteringBoundLogger) -> AsyncIterator[Probe
 async def _metrics(
     address: str, elector: Elector | None, log: FilteringBoundLogger
 ) -> AsyncIterator[None]:
-    """Serve the metrics, if requested. Raises NoPortError."""
+    """Serve the metrics, if requested. Raises NoPortError if the port cannot be opened."""
 
     def leading() -> Leading | None:
         return None if elector is None else Leading(elector.epoch, elector.seconds_left())

@@ -101,7 +101,10 @@ class _Kind:
                 await self.list()
 
     async def _watch_on(self) -> None:
-        """Follow one watch to its end, with a few retries. Raises ClusterError."""
+        """Follow one watch to its end, with a few retries.
+
+        Raises ClusterError if the last retry fails, or at once if the version is too old to watch from.
+        """
         tries = AsyncRetrying(
             sleep=self.sleep,
             retry=_FAILED & _NOT_GONE,

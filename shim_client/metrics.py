@@ -46,7 +46,9 @@ def _gauge(name: str, description: str, value: float) -> GaugeMetricFamily:
 
 @contextmanager
 def served(address: str, leading: Callable[[], Leading | None]) -> Iterator[int]:
-    """Serve metrics at HOST:PORT while the block runs, and provide the port. Raises NoPortError.
+    """Serve metrics at HOST:PORT while the block runs, and provide the port.
+
+    Raises NoPortError if the port cannot be opened.
 
     ``leading`` is called in another thread for each request. It returns None for a shim without an election.
     """

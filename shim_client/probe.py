@@ -32,7 +32,7 @@ class Probe:
         self._told: set[asyncio.Task[None]] = set()
 
     async def start(self, address: str) -> int:
-        """Serve health at HOST:PORT, and return the port. Raises NoPortError."""
+        """Serve health at HOST:PORT, and return the port. Raises NoPortError if the port cannot be opened."""
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, self._server)
         try:
             port = self._server.add_insecure_port(address)

@@ -75,7 +75,7 @@ def counted(text: str, bounds: tuple[int, int]) -> int | None:
 
 
 def duration_ms(text: str) -> int | None:
-    """Return a duration as Go writes it (`90s`, `1m30s`, `0`) in milliseconds, rounded up; None for a negative one and other texts."""
+    """Return a duration as Go writes it (`90s`, `1m30s`, `0`) in milliseconds, rounded up. Return None for a negative duration and for other texts."""
     written = text.removeprefix("+")
     if written == "0":
         return 0
@@ -108,7 +108,10 @@ def milli_units(text: str) -> int:
 
 
 def _scaled(text: str, power: int) -> int:
-    """Return ceil(amount * 10**power). Raises BadQuantityError."""
+    """Return ceil(amount * 10**power).
+
+    Raises BadQuantityError if the text is not a quantity, is negative, or is more than AMOUNT_MAX units.
+    """
     match = _NUMBER.fullmatch(text) if len(text) <= QUANTITY_LENGTH_MAX else None
     if match is None:
         raise BadQuantityError(f"{text[:QUANTITY_LENGTH_MAX]!r} is not a quantity")

@@ -99,7 +99,7 @@ class Leadership(Protocol):
         ...
 
     async def raised(self, term: Term, above: int) -> Term:
-        """Raise the epoch of a term above the given one. Raises LeaseLostError."""
+        """Raise the epoch of a term above the given one. Raises LeaseLostError if the lease is lost before that."""
         ...
 
 

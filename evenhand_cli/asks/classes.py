@@ -32,7 +32,7 @@ class Classes:
     )
 
     def add(self, document: Document) -> None:
-        """Add a PriorityClass. Raises Fault."""
+        """Add a PriorityClass. Raises Fault if it lacks a name, or if its value is not a whole number."""
         value = document.item.get("value", 0)
         try:
             name = read_priority_class(document.item).name

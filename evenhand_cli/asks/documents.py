@@ -39,7 +39,7 @@ class Document:
 
     @property
     def kind(self) -> str:
-        """The Kubernetes kind of the object; empty when it names none."""
+        """The Kubernetes kind that the object names, or "" if it names no kind."""
         kind = self.item.get("kind", "")
         return kind if isinstance(kind, str) else ""
 
@@ -49,13 +49,19 @@ class Document:
 
 
 def read(path: Path) -> list[Document]:
-    """Return the objects of a file, those of a List one by one. Raises Fault."""
+    """Return the objects of a file, those of a List one by one.
+
+    Raises Fault if the file cannot be read, is not YAML, or holds anything but objects.
+    """
     text = _standard_input() if path == STANDARD_INPUT else read_text(path, WHERE)
     return parsed(text, str(path))
 
 
 def parsed(text: str, name: str) -> list[Document]:
-    """Return the objects of a text, those of a List one by one; `name` is the text's name in messages. Raises Fault."""
+    """Return the objects of a text, those of a List one by one; `name` is the text's name in messages.
+
+    Raises Fault if the text is not YAML, or holds anything but objects.
+    """
     try:
         return [one for document in _documents(text, name) for one in _flattened(document)]
     except yaml.MarkedYAMLError as bad:

@@ -65,7 +65,10 @@ def is_plain(document: Document) -> bool:
 
 
 def asks(document: Document, options: Options, first: int) -> Iterator[Ask]:
-    """Yield the asks of a document. `first` is the number in the name of the first ask without a name. Raises Fault."""
+    """Yield the asks of a document. `first` is the number in the name of the first ask without a name.
+
+    Raises Fault if an ask has an unknown field or an invalid value.
+    """
     several = "asks" in document.item
     listed = document.item["asks"] if several else [document.item]
     if not isinstance(listed, list) or (several and len(document.item) > 1):
@@ -132,7 +135,10 @@ def _simulated(
 
 
 def _report(written: PlainAsk, options: Options) -> PodReport:
-    """Return the ask as the shim would report a pod. Raises BadObjectError."""
+    """Return the ask as the shim would report a pod.
+
+    Raises BadObjectError if a resource, toleration or selector is invalid.
+    """
     spec: dict[str, Any] = {
         "nodeSelector": dict(written.node_selector),
         "tolerations": written.tolerations,

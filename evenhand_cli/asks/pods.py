@@ -38,7 +38,10 @@ GATED = "its scheduling gates are taken as open"
 
 
 def pods(document: Document, namespace: str, limit: int) -> Iterator[Document]:
-    """Yield the pod, or at most `limit` of the pods that a workload wants. Raises Fault."""
+    """Yield the pod, or at most `limit` of the pods that a workload wants.
+
+    Raises Fault if the workload has no name, or has an invalid number or template.
+    """
     if document.kind == "Pod":
         yield document
         return
@@ -88,7 +91,10 @@ def _pod_of(owner: dict[str, Any], number: int) -> dict[str, Any]:
 def ask(
     pod: Document, classes: Classes, namespaces: Mapping[str, NamespaceFacts], options: Options
 ) -> Ask:
-    """Return the ask that the shim would report for a pod. Raises Fault."""
+    """Return the ask that the shim would report for a pod.
+
+    Raises Fault if the API server or the shim would refuse the pod.
+    """
     metadata, spec = _part(pod, "metadata"), _part(pod, "spec")
     name = metadata.get("name") or f"{metadata.get('generateName') or 'pod-'}x"
     try:

@@ -28,7 +28,10 @@ class Reading:
 
 
 def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading:
-    """Return the asks of a file in its order; `more` is a file with further PriorityClasses. Raises Fault."""
+    """Return the asks of a file in its order; `more` is a file with further PriorityClasses.
+
+    Raises Fault if a file cannot be read, if an object is invalid, or if no ask is found.
+    """
     found = documents.read(path)
     return asks_of(found, str(path), options, documents.read(more) if more is not None else ())
 
@@ -36,7 +39,10 @@ def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading
 def asks_of(
     found: list[Document], name: str, options: Options, more: Iterable[Document] = ()
 ) -> Reading:
-    """Return the asks of objects in their order; `name` names them in messages, `more` has further PriorityClasses. Raises Fault."""
+    """Return the asks of objects in their order; `name` names them in messages, `more` has further PriorityClasses.
+
+    Raises Fault if an object is invalid, or if no ask is found.
+    """
     classes, namespaces = Classes(options), _namespaces(found)
     for document in [*found, *more]:
         if document.kind == "PriorityClass":

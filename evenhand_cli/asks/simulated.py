@@ -1,4 +1,4 @@
-"""An ask to simulate, with the name that users see and notes about it."""
+"""An ask to simulate: its message, the name that users see, and notes about parts of its manifest that the simulation does not follow."""
 
 from dataclasses import dataclass
 

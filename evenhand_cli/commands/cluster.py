@@ -410,7 +410,10 @@ def _advice(
 
 
 def _references(words: list[str], file: Path | None, namespace: str) -> list[pb.ObjectReference]:
-    """Return the objects that words or a file name. Raises Fault."""
+    """Return the objects that words or a file name.
+
+    Raises Fault if both or neither are given, if there is no such kind, or if the file cannot be read.
+    """
     if bool(words) == (file is not None):
         raise Fault(
             "there is nothing to delete" if not words else "objects are named twice",
@@ -437,7 +440,10 @@ def _reference(kind: str, namespace: str, name: str) -> pb.ObjectReference:
 
 
 def _one(words: list[str]) -> tuple[str, str]:
-    """Return kind and name of the one object that the words name. Raises Fault."""
+    """Return kind and name of the one object that the words name.
+
+    Raises Fault if there is no such kind, or not exactly one name.
+    """
     kind, names = target_of(words)
     if len(names) != 1:
         raise _too_many(words)

@@ -125,7 +125,7 @@ def _explain_object(
 
 
 def _explained_past(core: Core, name: str, partition: str, output: Form, *, full: bool) -> bool:
-    """Write what the history has about a pod that has ended, and the decision that evicted the pod.
+    """Write the history's facts about a pod that has ended, and the decision that evicted the pod.
 
     Return False if the history has nothing about the pod.
     """
@@ -155,7 +155,7 @@ def _check_application(answer: explain_pb2.ExplainResponse, name: str) -> None:
 
 
 def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
-    """Write what a rule says.
+    """Write the text of a rule.
 
     Return False when the name does not have the form of a rule's id. Raises Fault for an unknown id.
     """

@@ -166,7 +166,7 @@ def _nodes(core: Core, partition: str) -> Iterator[str]:
 
 
 def _nodes_or_none(core: Core, partition: str) -> list[str]:
-    """Return the names of the nodes; empty for a user who may not see nodes."""
+    """Return the names of the nodes, or no names if the user may not see nodes."""
     try:
         return list(_nodes(core, partition))
     except Fault:

@@ -112,7 +112,10 @@ def health(
 
 
 def _checked(core: Core, service: str = "") -> health_pb2.HealthCheckResponse:
-    """Return the health service's answer about a service, or about the whole core. Raises Fault."""
+    """Return the health service's answer about a service, or about the whole core.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     # The library's type annotations declare no methods for this stub.
     stub: Any = health_pb2_grpc.HealthStub(core.channel)
     request = health_pb2.HealthCheckRequest(service=service)
@@ -121,7 +124,7 @@ def _checked(core: Core, service: str = "") -> health_pb2.HealthCheckResponse:
 
 
 def _serves(core: Core, service: str) -> bool | None:
-    """Return whether a service of the health service serves; None when the core does not know the service."""
+    """Return whether a service of the health service serves, or None if the core does not know the service."""
     try:
         answer = _checked(core, service)
     except Fault:  # An older core.
@@ -139,7 +142,7 @@ def _standing(leads: bool | None, current: bool | None) -> str:
 
 
 def _info(core: Core) -> inspect_pb2.ServerInfoResponse:
-    """Return the core's information about its managers; empty when the user may not read it."""
+    """Return the core's information about its managers, or empty information if the core does not give it to this user."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         return core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

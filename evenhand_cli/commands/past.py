@@ -1,4 +1,4 @@
-"""The requests of commands about the present to the history, about earlier runs and old decisions, which the core does not have in memory.
+"""Requests to the history by commands about the present. They ask for earlier runs and old decisions, which the core does not have in memory.
 
 If the core has no history or cannot read it, or if the user's role may not see it, commands answer without the history.
 """
@@ -20,7 +20,7 @@ PAST_MAX = 200
 
 
 def started_ms(core: Core) -> int:
-    """Return when the core was started, in Unix milliseconds. Raises Fault."""
+    """Return when the core was started, in Unix milliseconds. Raises Fault if the core does not answer or refuses."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     return core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).started_at_ms
 
@@ -71,7 +71,7 @@ def past_decision(core: Core, decision_id: str) -> pb.GetPastDecisionResponse | 
 
 
 def past_pod(core: Core, name: str, partition: str) -> pb.GetPodHistoryResponse | None:
-    """Return what the history knows of a pod, None if the history does not know the pod."""
+    """Return the history's facts about a pod, or None if the history does not know the pod."""
     request = pb.GetPodHistoryRequest(partition=partition, pod=name)
     return _tried(lambda: core.ask(_stub(core).GetPodHistory, request))
 

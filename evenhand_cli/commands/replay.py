@@ -184,7 +184,10 @@ def _bad(trace: Path, error: BadTraceError) -> Fault:
 
 @contextmanager
 def _created(log: Path) -> Iterator[BinaryIO]:
-    """Open a new file for writing; an existing log is never overwritten. Raises Fault."""
+    """Open a new file for writing; an existing log is never overwritten.
+
+    Raises Fault if the file exists or cannot be written.
+    """
     try:
         with log.open("xb") as file:
             yield file

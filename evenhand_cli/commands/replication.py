@@ -79,7 +79,10 @@ def replication(
 
 
 def _hand_over(core: Core, to: str, output: Form) -> None:
-    """Let the core that decides hand over, and show to which follower. Raises Fault."""
+    """Let the core that decides hand over, and show to which follower.
+
+    Raises Fault for a connection to several groups of cores, or if the core does not answer or refuses.
+    """
     spread: object = core.channel
     if isinstance(spread, SpreadChannel):
         raise Fault(

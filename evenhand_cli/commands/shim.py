@@ -384,7 +384,7 @@ def _cores(
     table: Path | None,
     address: Callable[[str], connection.CoreAddress],
 ) -> list[connection.CoreAddress | CoreGroup]:
-    """Return the groups of cores of a table, or the cores of `--core`. Raises Fault."""
+    """Return the groups of cores of a table, or the cores of `--core`. Raises Fault if both are given, if an address is invalid, or if the table cannot be read."""
     if table is None:
         return [address(one) for one in _different(core)]
     if _given(ctx, ["core"])["core"]:
@@ -478,7 +478,10 @@ def _terms(duration: str, renew: str, margin: str) -> LeaseTerms:
 
 
 def _join_kubernetes(cores: list[connection.CoreAddress | CoreGroup], **place: Any) -> None:  # noqa: ANN401
-    """Run a shim for a Kubernetes API server; `place` has the fields of a `Place`. Raises Fault."""
+    """Run a shim for a Kubernetes API server; `place` has the fields of a `Place`.
+
+    Raises Fault if the extra `kubernetes` is not installed, or when the shim ends with an error.
+    """
     try:
         # The extra `kubernetes` is not always installed, and takes a while to load.
         from shim_client.deployed import Place, run_on_kubernetes  # noqa: PLC0415
@@ -505,7 +508,7 @@ def _join_kubernetes(cores: list[connection.CoreAddress | CoreGroup], **place: A
 
 
 def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
-    """Load a cluster directory, and say which objects are ignored. Raises Fault."""
+    """Load a cluster directory, and say which objects are ignored. Raises Fault if a file cannot be read, or if there are neither nodes nor pods."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
     _check_content(directory, opened)
@@ -515,7 +518,10 @@ def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
 def open_live(
     directory: Path, state: StateFile | None, *, stop_ms: int, fresh: bool = False
 ) -> bootstrap.LiveDirectory:
-    """Load a cluster directory that is followed, and say what was restored and ignored. Raises Fault."""
+    """Load a cluster directory that is followed, and say what was restored and ignored.
+
+    Raises Fault if a file or the saved state cannot be read, or if there are neither nodes nor pods.
+    """
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         live = bootstrap.open_live_directory(directory, state, stop_ms=stop_ms, fresh=fresh)
     if state is not None and live.restored:

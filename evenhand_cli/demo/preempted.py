@@ -77,7 +77,7 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 
 
 def preempted_lines(found: Preempted) -> list[Text]:
-    """Return lines of text for people; none without decisions.
+    """Return lines of text for people, or no lines if there are no decisions.
 
     The lines have the number of decisions, the policies and an example, and say where to read more.
     """

@@ -55,7 +55,7 @@ class Observer:
             self.latest = Look(answer.tree, answer.summary)
 
     async def look(self) -> Look:
-        """Read the queue tree and the partition's summary now. Raises RpcError."""
+        """Read the queue tree and the partition's summary now. Raises RpcError if a call fails."""
         tree, partitions = await asyncio.gather(
             self._inspect.GetQueueTree(inspect_pb2.GetQueueTreeRequest(partition=self._partition)),
             self._inspect.ListPartitions(inspect_pb2.ListPartitionsRequest()),
@@ -65,7 +65,7 @@ class Observer:
         return self.latest
 
     async def asks(self) -> list[inspect_pb2.Allocation]:
-        """Return every waiting ask. Raises RpcError."""
+        """Return every waiting ask. Raises RpcError if a call fails."""
         found: list[inspect_pb2.Allocation] = []
         request = inspect_pb2.ListAllocationsRequest(
             partition=self._partition, include_asks=True, page_size=PAGE_SIZE
@@ -78,7 +78,7 @@ class Observer:
             request.page_token = page.next_page_token
 
     async def decisions(self) -> list[decisions_pb2.Decision]:
-        """Return the preemption decisions that the core keeps, oldest first. Raises RpcError."""
+        """Return the preemption decisions that the core keeps, oldest first. Raises RpcError if a call fails."""
         found: list[decisions_pb2.Decision] = []
         request = decisions_pb2.ListDecisionsRequest(partition=self._partition)
         while True:
@@ -89,12 +89,15 @@ class Observer:
             request.page_token = page.next_page_token
 
     async def findings(self) -> list[inspect_pb2.Finding]:
-        """Return the findings of the core's consistency check. Raises RpcError."""
+        """Return the findings of the core's consistency check. Raises RpcError if the call fails."""
         request = inspect_pb2.CheckConsistencyRequest(partition=self._partition)
         return list((await self._inspect.CheckConsistency(request)).findings)
 
     async def explained(self, groups: list[WaitingGroup]) -> list[WaitingGroup]:
-        """Return the groups; the first `EXPLAINED_MAX` have the core's sentence about their example. Raises RpcError."""
+        """Return the groups; the first `EXPLAINED_MAX` have the core's sentence about their example.
+
+        Raises RpcError if a call fails.
+        """
         told = []
         for number, group in enumerate(groups):
             if group.key and number < EXPLAINED_MAX:

@@ -71,7 +71,9 @@ class Client:
         request: Request,
         otherwise: Callable[[], Fault] | None = None,
     ) -> Response:
-        """Send one request and return its answer, within TIMEOUT_S seconds. Raises Fault.
+        """Send one request and return its answer, within TIMEOUT_S seconds.
+
+        Raises Fault if no answer comes in this time, or if the cluster refuses.
 
         If the object does not exist, the Fault is the one that `otherwise` returns.
         """
@@ -84,7 +86,10 @@ class Client:
             raise fault_of(error, self.address) from error
 
     def objects(self, kind: str, namespace: str = "") -> Listed:
-        """Return the objects of a kind, in all namespaces when `namespace` is empty. Raises Fault."""
+        """Return the objects of a kind, in all namespaces when `namespace` is empty.
+
+        Raises Fault if the cluster does not answer or refuses.
+        """
         answer = self.ask(
             self.stub.ListObjects, pb.ListObjectsRequest(kind=kind, namespace=namespace)
         )
@@ -109,7 +114,7 @@ class Client:
     def missing(self, kind: str, namespace: str, name: str) -> Fault:
         """Return the fault of a missing object, with names that are near.
 
-        Raises Fault.
+        Raises Fault if the cluster does not answer or refuses.
         """
         found = self.objects(kind)
         here = scope(kind, namespace)
@@ -128,12 +133,12 @@ class Client:
 
 
 def scope(kind: str, namespace: str) -> str:
-    """Return the namespace in which an object of this kind is looked for; empty for kinds without one."""
+    """Return the namespace in which an object of this kind is looked for, or "" for a kind that has no namespaces."""
     return (namespace or DEFAULT_NAMESPACE) if kind in NAMESPACED else ""
 
 
 def space(item: Item) -> str:
-    """Return the namespace of an object; empty for kinds without one."""
+    """Return the namespace of an object, or "" for a kind that has no namespaces."""
     return str(item["metadata"].get("namespace", ""))
 
 

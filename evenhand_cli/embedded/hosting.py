@@ -1,4 +1,4 @@
-"""The work of a shim for its embedded cluster beside scheduling: save the state, follow the files, answer cluster commands."""
+"""The tasks of a shim for its embedded cluster, in addition to scheduling: save the state, follow the files, answer cluster commands."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -40,9 +40,11 @@ class KeptState:
 
 
 def state_file(folder: Path, given: Path | None) -> KeptState:
-    """Open the state of an embedded cluster in `folder`, which is `given` or the default. Raises Fault.
+    """Open the state of an embedded cluster in `folder`, which is `given` or the default.
 
-    When the default folder cannot be used, a warning is logged and no state is kept. A folder in use is always a Fault.
+    Raises Fault if another process uses the folder, or if the given folder cannot be used.
+
+    When the default folder cannot be used for another reason, a warning is logged and no state is kept.
     """
     try:
         return KeptState(StateFile(folder))
@@ -96,7 +98,9 @@ def following(live: LiveDirectory, shim: Shim, say: Say, warn: Say) -> Coroutine
 
 
 def service_of(cluster: EmbeddedCluster, listen: str, say: Say) -> Coroutine[Any, Any, None]:
-    """Return the coroutine that answers cluster commands, and say the address of its service. An event loop must run. Raises Fault.
+    """Return the coroutine that answers cluster commands, and say the address of its service. An event loop must run.
+
+    Raises Fault if the address cannot be used.
 
     When `listen` is empty and another cluster has the default address, a free port is taken: two clusters may run at
     once.

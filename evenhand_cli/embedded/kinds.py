@@ -35,7 +35,10 @@ NAMES = {
 
 
 def kind_of(word: str) -> str:
-    """Return the kind that a user names by kind, plural or short name, in any case. Raises Fault."""
+    """Return the kind that a user names by kind, plural or short name, in any case.
+
+    Raises Fault if there is no such kind.
+    """
     kind = NAMES.get(word.lower())
     if kind is None:
         names = sorted(map(plural, SHORT))
@@ -51,7 +54,7 @@ def kind_of(word: str) -> str:
 def target_of(words: list[str]) -> tuple[str, list[str]]:
     """Return the kind and the names that `KIND NAME...` or `KIND/NAME...` mean.
 
-    There is at least one word. Raises Fault.
+    There is at least one word. Raises Fault if there is no such kind, or if the words name several kinds.
     """
     if words and all("/" in word for word in words):
         pairs = [word.split("/", 1) for word in words]

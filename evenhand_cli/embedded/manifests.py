@@ -60,7 +60,7 @@ def as_json(one: FileObject) -> str:
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of a file, or of each manifest in a directory, or of the standard input.
 
-    Raises Fault.
+    Raises Fault if a file cannot be read.
     """
     if path == STANDARD_INPUT:
         yield "standard input", _standard_input()

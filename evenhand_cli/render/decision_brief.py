@@ -261,7 +261,7 @@ def _next(found: pb.Decision, asked: str) -> Iterator[str]:
 
 
 def kept_by(found: pb.Decision) -> str:
-    """Return what would have protected the victims of a decision; "" for a policy of which nothing protects."""
+    """Return the settings that would have protected the victims of a decision, or "" for a policy against which no setting protects."""
     policy = policies.facts(found.policy)
     by_weight = policy.claims and any(one.by_weight for one in found.levels)
     return policies.TRIM.kept_by if by_weight else policy.kept_by

@@ -301,7 +301,7 @@ def _victim_state(one: pb.Victim) -> Text | str:
 
 
 def flags(one: pb.Victim) -> str:
-    """Return what is special about a victim: that it opted out, or that it is the originator of its application."""
+    """Return a victim's properties that matter for preemption: that it opted out, or that it is the originator of its application."""
     known = {"opted out": one.opted_out, "originator": one.originator}
     return ", ".join(flag for flag, is_set in known.items() if is_set)
 

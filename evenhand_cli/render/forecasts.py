@@ -333,7 +333,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _own(one: pb.ForeseenDecision) -> str:
-    """Return what a decision without a preemptor serves: a queue's max (quota), or the deserved shares (trim)."""
+    """Return the purpose of a decision without a preemptor: a queue's max (quota), or the deserved shares (trim)."""
     run = one.decision.quota_run
     of_queue = policies.facts(one.decision.policy).shrinks_queue
     return f"the max of {run.queue}" if of_queue else "shares by weight"

@@ -83,7 +83,10 @@ class Listing(Generic[Row]):
     """
 
     def sorted_by(self, wanted: str) -> Sequence[Row]:
-        """Return the rows sorted by a field, in descending order with `-` before its name. Raises Fault."""
+        """Return the rows sorted by a field, in descending order with `-` before its name; unchanged if no field is named.
+
+        Raises Fault if there is no such field.
+        """
         if not wanted:
             return self.rows
         chosen = named_field(self.fields, wanted)
@@ -120,7 +123,10 @@ def _options(given: Mapping[str, Given]) -> Iterator[str]:
 
 
 def named_field(fields: Sequence[Field[Row]], wanted: str) -> Field[Row]:
-    """Return the field with this name, in which blanks and hyphens count as equal. Raises Fault."""
+    """Return the field with this name, in which blanks and hyphens count as equal.
+
+    Raises Fault if there is no such field.
+    """
     name = spelled(wanted.removeprefix(DESCENDING))
     for one in fields:
         if spelled(one.name) == name:

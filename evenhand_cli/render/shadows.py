@@ -1,4 +1,4 @@
-"""Decisions by shadow settings compared with those by the live settings: one line for each ask, and sums."""
+"""The comparison of decisions under the shadow settings with live decisions: one line for each ask, and sums."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -120,7 +120,7 @@ class _Writer:
                     self._whole(f"{line} {reason}", f"{line}: {reason}" if reason else line)
 
     def entries(self) -> Iterator[Entry]:
-        """Return what was added, each group with its names."""
+        """Return the additions, each group with its names."""
         for key, names in self.groups.items():
             if key in self.whole:
                 yield self.whole[key]

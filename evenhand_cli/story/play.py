@@ -65,7 +65,10 @@ class Player:
         return map(self.take, self.example.moments)
 
     def take(self, moment: Moment) -> Turn:
-        """Run one step and check everything that it expects. Raises Fault."""
+        """Run one step and check everything that it expects.
+
+        Raises Fault if the story has more than EVENTS_MAX events.
+        """
         step = moment.step
         now = self.now if step.at is None else START + step.at
         self.now, before = now, self.configuration
@@ -100,7 +103,10 @@ class Player:
 
 
 def _check(example: Example) -> None:
-    """Check configurations, words and instants of all steps, so that no story ends in its midst. Raises Fault."""
+    """Check configurations, words and instants of all steps, so that no story ends in its midst.
+
+    Raises Fault if one of them is invalid.
+    """
     last = 0
     for moment in example.moments:
         if moment.applied is not None:

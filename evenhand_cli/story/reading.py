@@ -221,7 +221,7 @@ def _examples(drafts: Iterable[_Draft], source: str) -> list[Example]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The value of a text with the line of each of its parts."""
+    """The value that a YAML text describes, and the line on which each part of the value stands."""
 
     value: object
     reporter: Reporter

@@ -213,7 +213,7 @@ class Known:
 
 
 def events(line: str, known: Known) -> Iterator[Event]:
-    """Yield the events of a line. Raises UnknownWordError."""
+    """Yield the events of a line. Raises UnknownWordError if a word of the line is unknown or has the wrong form."""
     verb, name_or_row = head(line)
     for name in row(name_or_row):
         words = Words.of(line)
@@ -229,7 +229,10 @@ def quoted(text: str) -> str:
 
 
 def head(line: str) -> tuple[str, str]:
-    """Return the verb of a line, and the name or the row of names after it. Raises UnknownWordError."""
+    """Return the verb of a line, and the name or the row of names after it.
+
+    Raises UnknownWordError if the verb is unknown, or if the line or the name is too long.
+    """
     if len(line) > LINE_MAX:
         raise UnknownWordError(f"a line has {len(line):,} characters, allowed are {LINE_MAX:,}")
     verb, *rest = line.split() or [""]
@@ -245,7 +248,10 @@ def head(line: str) -> tuple[str, str]:
 
 
 def row(name: str) -> list[str]:
-    """Return the names of a row such as `x1..x3`, or the one name. Raises UnknownWordError."""
+    """Return the names of a row such as `x1..x3`, or the one name.
+
+    Raises UnknownWordError if the row has no name, or more than ROW_MAX names.
+    """
     found = ROW.fullmatch(name)
     if not found:
         return [name]

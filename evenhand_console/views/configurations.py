@@ -1,4 +1,4 @@
-"""The configurations that were in force: who applied each, what it changed, what followed; one compared with the present one."""
+"""The configurations that were in force: who applied each, what it changed, and which evictions followed. One of them can be compared with the present configuration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ CHANGES_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of; None where the core keeps no history, or none was chosen."""
+    """The replies from which the page is built. A field is None if the core keeps no history, or if no configuration is chosen."""
 
     listed: history_pb2.ListConfigurationsResponse | None
     now: config_pb2.GetResponse | None
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One configuration: its text, and what it would change in the present one."""
+    """One configuration: its text, and what it would change in the present configuration."""
 
     found: history_pb2.PastConfiguration
     text: str
@@ -62,7 +62,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read a page of the history, and the chosen configuration with its differences from the present one. Raises Fault."""
+    """Read a page of the history, and the chosen configuration with its differences from the present one.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     history = history_pb2_grpc.HistoryServiceStub(core.channel)
     configuration = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     asked = history_pb2.ListConfigurationsRequest(page_size=ROWS_MAX, page_token=query["after"])

@@ -1,4 +1,4 @@
-"""One preemption decision rule by rule: the preemptor, the numbers, the victims, and what was protected and why."""
+"""One preemption decision, rule by rule: the preemptor, the numbers, the victims, and which pods were protected and why."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +23,7 @@ VICTIMS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The decision, from the core or from its history; both are None without an id."""
+    """The decision, from the core or from the history. Both fields are None if the address has no id."""
 
     answer: decisions_pb2.GetDecisionResponse | None
     past: history_pb2.GetPastDecisionResponse | None
@@ -60,7 +60,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read a decision, from the history if the core no longer has it. Raises Fault."""
+    """Read a decision, from the history if the core no longer has it.
+
+    Raises Fault if both lack the decision, or if the core does not answer or refuses.
+    """
     wanted = query["id"]
     if not wanted:
         return Read(None, None)

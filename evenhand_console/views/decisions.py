@@ -25,7 +25,7 @@ STATES: Final = (ALL, OPEN)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of."""
+    """The replies from which the page is built."""
 
     info: inspect_pb2.ServerInfoResponse
     partitions: Sequence[inspect_pb2.Partition]
@@ -34,7 +34,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A decision. The key of its only beneficiary links to why; it is empty if there is none or several."""
+    """A decision. The key of its only beneficiary links to the page Why. The key is empty if there is no beneficiary, or more than one."""
 
     decision_id: str
     at_ms: int
@@ -68,7 +68,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read the decisions of the choices in the address. Raises Fault."""
+    """Read the decisions that the choices in the address select.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = decisions_pb2.ListDecisionsRequest(

@@ -1,4 +1,4 @@
-"""The map of the nodes by partition and topology: what each uses, what is pledged, and which free capacity is fragmented."""
+"""The map of the nodes by partition and topology: used, pledged and fragmented capacity of each node."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ NO_GROUP: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the map is made of."""
+    """The replies from which the map is built."""
 
     nodes: Sequence[inspect_pb2.Node]
     partitions: Sequence[inspect_pb2.Partition]
@@ -91,7 +91,7 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read the nodes of a partition. Raises Fault."""
+    """Read the nodes of a partition. Raises Fault if the core does not answer or refuses."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     partition = query["partition"]
     request = inspect_pb2.ListNodesRequest(partition=partition)
@@ -136,7 +136,7 @@ def shape(found: Read, query: Query) -> Page:
 
 
 def _labels(nodes: Sequence[inspect_pb2.Node]) -> list[str]:
-    """Return the labels that several nodes share, those of topology first."""
+    """Return the labels that several nodes have, labels of topology first."""
     values: dict[str, set[str]] = {}
     for one in nodes:
         for name, value in one.labels.items():

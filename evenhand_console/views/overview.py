@@ -35,7 +35,7 @@ SEVERITIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the overview is made of."""
+    """The replies from which the overview is built."""
 
     info: inspect_pb2.ServerInfoResponse
     partitions: Sequence[inspect_pb2.Partition]
@@ -47,7 +47,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A problem: how severe, what, where, what to do, and the page that says more."""
+    """A problem: its severity, its message, its place, the advice, and the page with more details."""
 
     severity: str
     subject: str
@@ -58,7 +58,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Something that will happen at an instant if nothing else happens before."""
+    """An event that is due at an instant, if nothing else happens before."""
 
     at_ms: int
     in_ms: int
@@ -177,7 +177,7 @@ def _queue(finding: inspect_pb2.Finding) -> str:
 
 
 def _due(found: Read, now: int) -> list[Due]:
-    """Return what is due, the earliest first."""
+    """Return the events that are due, the earliest first."""
     due = [
         Due(
             one.queue.quota_due_ms,

@@ -1,4 +1,4 @@
-"""One queue: its amounts, its waits, the last hour, whom it took from and gave to, and its settings."""
+"""One queue: its amounts, its waits, the last hour, its settings, and the capacity that preemption took from other queues or gave to them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ DECISIONS_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of; the history is None where the core keeps none."""
+    """The replies from which the page is built. The history is None if the core keeps no history."""
 
     tree: inspect_pb2.QueueTree
     partitions: Sequence[inspect_pb2.Partition]
@@ -42,7 +42,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the queue took from another queue, or gave to it, by preemption since the core started."""
+    """The work that the queue took from another queue, or lost to it, by preemption since the core started."""
 
     other: str
     policy: str
@@ -90,7 +90,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read the tree, the settings, the lost work, the decisions and the history of a queue. Raises Fault."""
+    """Read the tree, the settings, the lost work, the decisions and the history of a queue.
+
+    Raises Fault if there is no such queue, or if the core does not answer or refuses.
+    """
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     reports = reports_pb2_grpc.ReportServiceStub(core.channel)
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)

@@ -1,4 +1,4 @@
-"""The tree of queues: each with its amounts and a bar, those with unmet guarantees first."""
+"""The tree of queues, each with its amounts and a bar. Queues with unmet guarantees come first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ DEPTHS: Final = ("1", "2", "3", "5", "all")
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the tree is made of."""
+    """The replies from which the tree is built."""
 
     tree: inspect_pb2.QueueTree
     partitions: Sequence[inspect_pb2.Partition]
@@ -108,7 +108,7 @@ def shape(found: Read, query: Query) -> Page:
 
 
 def _sorted(inside: Sequence[Placed], top: Placed) -> list[Placed]:
-    """Return the queues as a tree in which siblings with an unmet guarantee in or below them come first."""
+    """Return the queues as a tree. A sibling comes first if its own guarantee, or that of a queue below it, is unmet."""
     by_path = {one.queue.path: one for one in inside}
     unmet = {path for path, one in by_path.items() if unmet_of(one.queue)}
     for path in list(unmet):

@@ -1,4 +1,4 @@
-"""What the shadow settings would decide beside the live ones: only asks for which the two differ."""
+"""The comparison of decisions under the shadow settings with live decisions, for the asks for which the two differ."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ALL: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of."""
+    """The replies from which the page is built."""
 
     info: inspect_pb2.ServerInfoResponse
     decisions: Sequence[decisions_pb2.ShadowDecision]
@@ -74,7 +74,7 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read the comparisons and the shadows. Raises Fault."""
+    """Read the comparisons and the shadows. Raises Fault if the core does not answer or refuses."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = decisions_pb2.ListShadowDecisionsRequest(

@@ -1,4 +1,4 @@
-"""A tenant's page: what is mine, what my queue is entitled to, and who may take what from it."""
+"""A tenant's page: what the queue uses, what it is entitled to, and which queues may take what from it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ QUEUES_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of. Without a queue, there is the tree alone."""
+    """The replies from which the page is built. If no queue is chosen, the explanation, the applications and the lost work are left out."""
 
     info: inspect_pb2.ServerInfoResponse
     tree: inspect_pb2.QueueTree
@@ -70,7 +70,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What another queue took since the core started."""
+    """The work that another queue took since the core started."""
 
     queue: str
     policy: str
@@ -80,7 +80,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The values of the page. Without a queue there are the queues to choose from."""
+    """The values of the page. If no queue is chosen, `choices` has the queues to choose from."""
 
     partition: str
     partitions: tuple[str, ...]
@@ -102,7 +102,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read a queue: that of the address, or the one that the caller's role may see. Raises Fault."""
+    """Read the queue in the address, or else the queue that the caller's role may see.
+
+    Raises Fault if there is no such queue, or if the core does not answer or refuses.
+    """
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     partition = query["partition"]
     info = core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest())
@@ -178,7 +181,7 @@ def _share(one: Placed, kind: str) -> Share:
 
 
 def _claimants(rows: Sequence[Placed], paths: Sequence[str]) -> Iterator[Claimant]:
-    """Yield the queues that may claim, those first that lack something now."""
+    """Yield the queues that may claim from this queue. Queues that lack part of their entitlement now come first."""
     known = {one.queue.path: one.queue for one in rows}
     found = [
         Claimant(path, tuple(unmet_of(known[path]).items()) if path in known else ())

@@ -31,7 +31,7 @@ ROWS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of. The explanations are those of asks for which a node is kept."""
+    """The replies from which the page is built. There is an explanation for each ask for which a node is kept."""
 
     tree: inspect_pb2.QueueTree
     partitions: Sequence[inspect_pb2.Partition]
@@ -70,7 +70,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A node that is kept for an ask, and evicts no pod."""
+    """A reservation: a node that is kept for an ask, without an eviction."""
 
     key: str
     name: str
@@ -97,7 +97,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read the tree, the open decisions, and the asks for which nodes are kept. Raises Fault."""
+    """Read the tree, the open decisions, and the asks for which nodes are kept.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     partition = query["partition"]
@@ -128,7 +131,7 @@ def _kept_for(
 
 
 def shape(found: Read, query: Query) -> Page:
-    """Return the values of the page; what is due first comes first."""
+    """Return the values of the page, each list sorted by the instant at which an entry is due."""
     now = found.tree.taken_at_ms
     promises = sorted(
         _promises(found.decisions, now), key=lambda one: (one.until_ms or NEVER, one.decision_id)
@@ -178,7 +181,7 @@ def _promises(decisions: Sequence[decisions_pb2.Decision], now: int) -> Iterator
 
 
 def _kept(answers: Sequence[explain_pb2.ExplainResponse], now: int) -> Iterator[Kept]:
-    """Yield the reservations; what a decision keeps is a promise."""
+    """Yield the reservations, without the capacity that decisions keep, which is listed under promises."""
     for one in answers:
         held = one.waiting.reservation
         if held.node_id and not decision_of(held):

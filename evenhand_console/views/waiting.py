@@ -28,7 +28,7 @@ NOT_COUNTED: Final = "not-counted"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of."""
+    """The replies from which the page is built."""
 
     info: inspect_pb2.ServerInfoResponse
     partitions: Sequence[inspect_pb2.Partition]
@@ -39,7 +39,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A value of a facet, and the number of waiting pods with it under the other choices."""
+    """A value of a facet, and the number of waiting pods that have this value and fit the choices in the other facets."""
 
     value: str
     count: int
@@ -98,7 +98,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read the applications, and the waiting pods of those on the page. Raises Fault."""
+    """Read all applications, and the waiting pods of the applications on this page of the list.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     partition = query["partition"]
     listing = inspect_pb2.ListApplicationsRequest(partition=partition)
@@ -176,7 +179,7 @@ FACETS: Final[Mapping[str, Callable[[inspect_pb2.Application], dict[str, int]]]]
 
 
 def _matches(one: inspect_pb2.Application, query: Query, but: str = "") -> bool:
-    """Return whether an application has waiting pods that fit the choices, without that of one facet."""
+    """Return whether an application has waiting pods that fit the choices. The choice in one facet is ignored."""
     if not one.asks_waiting or query["application"] not in {"", one.application_id}:
         return False
     wanted = {name: query[name] for name in FACETS if name != but and query[name]}

@@ -38,7 +38,7 @@ RESERVED: Final = "C7"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the page is made of. The lists are empty where the answer needs none of them."""
+    """The replies from which the page is built. A list is empty if the answer does not need it."""
 
     answer: explain_pb2.ExplainResponse
     found: Sequence[inspect_pb2.Allocation]
@@ -82,7 +82,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class PodLine:
-    """A pod of a workload, or on the same page."""
+    """A link to a pod that belongs to the object in the address, such as a pod of a workload."""
 
     key: str
     name: str
@@ -93,7 +93,7 @@ class PodLine:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The values of the page. Without a key in the address it is a form alone."""
+    """The values of the page. If the address has no key, the page is only a form."""
 
     key: str
     kind: str
@@ -115,7 +115,10 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Ask for the explanation, and who holds what the ask lacks. Raises Fault."""
+    """Read the explanation, and the objects that hold the capacity that the ask lacks.
+
+    Raises Fault if the core does not answer or refuses.
+    """
     key, partition = query["key"], query["partition"]
     if not key:
         return Read(explain_pb2.ExplainResponse(), (), None, (), ())
@@ -158,7 +161,7 @@ def _allocations(
 
 
 def shape(found: Read, query: Query) -> Page:
-    """Return the values of the page. Raises Fault for a name that means nothing, or several pods."""
+    """Return the values of the page. Raises Fault if the name belongs to no object, or to several pods."""
     key, answer = query["key"], found.answer
     if not key:
         return Page("", "", "", query["partition"], 0)
@@ -213,7 +216,7 @@ def _verdict(answer: explain_pb2.ExplainResponse, name: str) -> str:
 
 
 def _blockers(found: Read, ask: explain_pb2.WaitingAsk) -> Iterator[Blocker]:
-    """Yield what is in the way: limits from the leaf to the root, then nodes, then what is kept for others."""
+    """Yield the blockers: limits from the leaf to the root, then nodes, then capacity that is kept for other asks."""
     if ask.HasField("gang"):
         yield from (_gang_limit(found, ask, one) for one in ask.gang.limits)
     else:
@@ -341,7 +344,7 @@ def _kept(ask: explain_pb2.WaitingAsk, one: explain_pb2.NodeReservation) -> Bloc
 
 
 def _of_queue(found: Read, path: str, kinds: Sequence[str]) -> tuple[tuple[Holder, ...], int]:
-    """Return who holds the usage of a queue, the largest first, and how many are left out: its child queues, or its applications."""
+    """Return the child queues or the applications that hold the usage of a queue, the largest first, and the number of those left out."""
     holders: list[Holder] = []
     root = found.tree.root if found.tree is not None else inspect_pb2.Queue()
     queue = next((one.queue for one in placed(root, {}) if one.queue.path == path), None)

@@ -1,4 +1,4 @@
-"""The part of a text that has the right shape. It is checked further, so that a fault in one place does not hide faults in others."""
+"""The part of a text that passes the schema check (`server.config.shape`). This part is checked further, so that a fault in one place does not hide faults in others."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

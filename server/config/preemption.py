@@ -116,7 +116,7 @@ def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) 
 def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Reporter) -> None:
     """Check that a list names no key twice.
 
-    It must also name none of the fixed keys with which the policy's order begins (V2).
+    The list must also name none of the fixed keys with which the policy's order begins (V2).
     """
     for what, keys in written.items():
         fixed = FIXED[what]

@@ -1,8 +1,8 @@
 """`placementrules`: the rules as model values, and checks of their fixed parts against the queues of the file.
 
-A rule and its parent rules form a chain, which is read from the outermost parent on. As long as the rules are fixed, the queue
-is known. That queue has to exist as a leaf at the end of the chain, and as a parent everywhere else. It may be missing if the
-rule creates it.
+A rule and its parent rules form a chain, which is read from the outermost parent on. As long as the rules are fixed,
+the queue is known. That queue has to exist as a leaf at the end of the chain, and as a parent everywhere else. The
+queue may be missing if the rule creates it.
 """
 
 from collections.abc import Callable, Mapping

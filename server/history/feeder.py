@@ -240,7 +240,7 @@ class Feeder:
             self._wake.wait(PAUSE_S)
 
     def _look(self, frame: Frame) -> None:
-        """Request a picture if the frame has the end of a manager's sync, to learn which pods ended since the previous run."""
+        """Request a picture (a list of all pods) if a manager's sync ends in the frame, to learn which pods ended since the previous run."""
         for row in frame.rows:
             if row[0] == Row.MANAGER and row[2] == Code.SYNC_COMPLETE:
                 self._queue.picture_wanted = True

@@ -42,7 +42,7 @@ The pod runs until the shim confirms its end.
 
 
 class Ledger:
-    """The live state, and the rows to write. ``name_of`` returns the name of a pod from its tags, "" if the tags have no name."""
+    """The state that the writing process derives from the rows that it reads (pods, applications, decisions, usage), and the rows that it still has to write. ``name_of`` returns the name of a pod from its tags, "" if the tags have no name."""
 
     def __init__(self, run: int, name_of: Callable[[Tags], str], sample_ms: int) -> None:
         self._name_of = name_of
@@ -272,9 +272,9 @@ class Ledger:
             self._gone[partition, name] = self._item
 
     def _picture(self, data: bytes) -> None:
-        """Compare the known pods with pictures, and correct them.
+        """Correct the known pods by pictures, which are lists of all pods of a partition.
 
-        A pod that was touched after a picture was taken is left as it is. Without data, only record that a picture is
+        A pod that changed after a picture was taken stays as it is. Without data, only record that a picture is
         awaited from now on.
         """
         if not data:

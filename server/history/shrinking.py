@@ -55,7 +55,7 @@ def shrink(
 
 
 def latest_cut(connection: Connection) -> str:
-    """Return what was deleted early, as a sentence. Return "" if nothing was."""
+    """Return a sentence that names the rows that were deleted early. Return "" if nothing was."""
     row = connection.execute(select(schema.GAPS).where(schema.GAPS.c.why == WHY)).mappings().first()
     if row is None:
         return ""
@@ -91,7 +91,7 @@ def _cut(connection: Connection, now: int, ages: Ages, next_number: Callable[[],
 def _note(
     connection: Connection, begin: int, before: int, lost: int, next_number: Callable[[], int]
 ) -> None:
-    """Add rows to the gap of the size limit: one row of `gaps`, which grows."""
+    """Record that `lost` rows were deleted because of the size limit. Table `gaps` has one row for the limit; its interval and its count grow."""
     table = schema.GAPS
     row = connection.execute(select(table).where(table.c.why == WHY)).mappings().first()
     if row is None:

@@ -1,7 +1,8 @@
-"""The durations that operators ask for, by queue: waits, preemptions, unmet guarantees, and lost work.
+"""Histograms of durations by queue: waits, preemptions, unmet guarantees, and lost work.
 
-The sources are decisions that have been made and the state after them, so that no decision depends on this module. Placements are
-only collected while decisions are made. They are counted when the pump is idle, or for a scrape, or when `COLLECTED_MAX` is reached.
+The sources are decisions that have been made and the state after them, so that no decision depends on this module.
+While decisions are made, placements are only collected. The collected placements are counted when the pump is idle, for
+a scrape, or when `COLLECTED_MAX` is reached.
 """
 
 from collections import Counter
@@ -208,7 +209,7 @@ class Durations:
         return self._waits.histogram, self._preemption, self._guarantees.histogram, self._lost
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Collect what the decisions of a slice show."""
+        """Collect the placements of a slice, watch the queues in which asks began to wait, and count the preemption decisions that ended."""
         self._waits.decided(decisions, now)
         self._guarantees.decided(decisions)
         for moved in decisions.of(DecisionMoved):
@@ -245,7 +246,7 @@ class Durations:
         return self._guarantees.unmet()
 
     def prepare(self) -> None:
-        """Count what was collected. If lines are lacking, free those of removed queues."""
+        """Count what was collected. If a histogram has no free line, free the lines of removed queues."""
         self.idle()
         full = [one for one in self.histograms if one.folded]
         if full:

@@ -1,6 +1,7 @@
 """The metrics endpoint: GET /metrics over plain HTTP or HTTPS.
 
-The endpoint is not a full web server. It has one request per connection, only this path, and small limits.
+The endpoint is not a full web server. The endpoint answers one request per connection, knows only this path, and has
+small limits.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ _REFUSALS: Final = {
 
 
 def _authorization(lines: list[bytes]) -> str:
-    """Return the value of the Authorization header, empty without one."""
+    """Return the value of the Authorization header, or "" if the request has no such header."""
     for line in lines:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"authorization":

@@ -34,7 +34,7 @@ Labels = tuple[str, ...]
 
 
 class _Line:
-    """The numbers of one line, and their text as long as it is up to date."""
+    """The numbers of one line, and the text of the line while this text is up to date."""
 
     __slots__ = ("buckets", "sum_ms", "text")
 
@@ -57,8 +57,8 @@ class _Line:
 class Histogram:
     """A histogram of durations with at most `LINES_MAX` lines for queues.
 
-    ``label`` is the name of the third label, "" if there is none. Values of further queues are added to lines of `OTHER`, of which
-    there is one for each partition and value of the third label. `folded` counts these values.
+    ``label`` is the name of the third label, "" if there is none. When all lines are in use, the values of further
+    queues are added to the line of queue `OTHER` with the same partition and third label. `folded` counts these values.
     """
 
     def __init__(self, name: str, description: str, label: str = "") -> None:
@@ -76,11 +76,11 @@ class Histogram:
         return self._names
 
     def __len__(self) -> int:
-        """Return the number of lines, without those of `OTHER`."""
+        """Return the number of lines, without the lines of `OTHER`."""
         return len(self._lines)
 
     def add(self, labels: Labels, duration_ms: int, times: int = 1) -> None:
-        """Add a duration, as often as it occurred. A negative duration counts as 0."""
+        """Add a duration that occurred `times` times. A negative duration counts as 0."""
         line = self._lines.get(labels)
         if line is None:
             line = self._made(labels, times)

@@ -247,11 +247,11 @@ class Metrics:
             self._events.add(events)
 
     def idle(self) -> None:
-        """Count what was only collected while decisions were made."""
+        """Count the placements that were only collected while decisions were made."""
         self._durations.idle()
 
     def prepare(self) -> None:
-        """Count what was only collected, and free lines of removed queues. `text` may then run in a copy of this process."""
+        """Count the placements that were only collected, and free the lines of removed queues. `text` may then run in a copy of this process."""
         self._durations.prepare()
 
     def text(self) -> bytes:
@@ -263,7 +263,7 @@ class Metrics:
     def refresh(self) -> None:
         """Recompute the gauges, for the next export. Call it in the event loop.
 
-        While the core is amid work in parts, the gauges stay as they are.
+        If the core has done only a part of a piece of work, the gauges stay as they are.
         """
         if not self._core.is_amid:
             self._gauges = self._observed()

@@ -25,7 +25,10 @@ def wanted(signal: str, environment: Mapping[str, str]) -> bool:
 
 
 def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
-    """Return the exporter of spans that is asked for, or None. Raise ExporterMissingError if it is not installed."""
+    """Return the exporter of spans that is asked for, or None.
+
+    Raise ExporterMissingError if this exporter is not installed.
+    """
     if not wanted("traces", environment):
         return None
     return BatchSpanProcessor(_load("trace_exporter", "OTLPSpanExporter"))

@@ -222,7 +222,7 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 
 
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
-    """Return what a priority of a leaf becomes at the queue ``top`` above the leaf (G5).
+    """Return the value that a priority of a leaf has at the queue ``top`` above the leaf (G5).
 
     The offsets and fences in between change the priority.
     """

@@ -102,8 +102,8 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
     """Judge a run without a mark.
 
-    The run is complete in three cases. It has its closing line, its version wrote no marks and no closing lines, or the log has
-    no line.
+    The run is complete in three cases: the log has the closing line, the version of the run wrote no marks and no
+    closing lines, or the log has no line.
     """
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:

@@ -41,7 +41,8 @@ def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, use
 def refused_folder(folder: Path) -> str:
     """Return why nothing should be kept in the folder: all users could replace its files. Return "" if the folder is safe.
 
-    The folders above are judged as well, up to the root of the volume, which `warned_mount` judges. Raise OSError.
+    The folders above are judged as well, up to the root of the volume, which `warned_mount` judges. Raise OSError if a
+    folder cannot be read.
     """
     at = folder.resolve(strict=True)
     for one in (at, *at.parents):
@@ -79,7 +80,7 @@ def shown(found: os.stat_result) -> str:
 
 
 def _exposed(path: Path, *, is_private: bool) -> str:
-    """Return what other users can do with the file, and the command that prevents it. Return "" if they can do nothing."""
+    """Return how other users can read or change the file, and the command that prevents this. Return "" if they can do nothing."""
     try:
         found = path.stat()
     except OSError:

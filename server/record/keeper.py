@@ -1,4 +1,4 @@
-"""The keeper of the configuration in force on disk: a thread writes it, and retries writes that fail."""
+"""The keeper, which keeps the configuration in force on disk: a thread writes the file, and retries writes that fail."""
 
 import asyncio
 import fcntl

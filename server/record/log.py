@@ -28,9 +28,10 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """A decision log that is open for writing.
 
-    ``failing`` says why the log cannot be written. It is empty if the log can be written. ``lost`` counts the lines that will
-    never be written, those that the run before lost included. ``gaps`` counts the rows of such lines. ``uncounted`` says why lines that a killed process loses cannot
-    be counted. It is empty if they can.
+    ``failing`` says why the log cannot be written. It is empty if the log can be written. ``lost`` counts the lines
+    that will never be written, including the lines that the previous run lost. ``gaps`` counts the series of
+    consecutive lost lines. ``uncounted`` says why lines that a killed process loses cannot be counted. It is empty if
+    these lines can be counted.
     """
 
     def __init__(
@@ -216,7 +217,7 @@ class DecisionLog:
         return ""
 
     def _rotated(self) -> str:
-        """Rename the file if it is full, and begin the next one. Return what prevents that, or "" if nothing does."""
+        """Rename the file if it is full, and begin the next one. Return the reason if this fails, else ""."""
         if not self._file.settled or self._file.size < self._file_max:
             return ""
         following = self._path.with_name(f"{self._path.name}.next")

@@ -80,7 +80,7 @@ def at_once(job: Job) -> None:
 
 
 class Recording:
-    """The recorder of a core from its first event on. ``in_force`` returns the revision of the core's configuration.
+    """The recorder of a core, which begins with the first event. ``in_force`` returns the revision of the core's configuration.
 
     The pump uses the recorder as its Scheduler.
     """
@@ -180,7 +180,7 @@ class Recording:
         return Unsafe(len(told), told[-1][1], partial(_write_safely, self._log, told))
 
     def leave(self, safe: Unsafe) -> None:
-        """Record that the decisions of these lines are sent."""
+        """Record that the decisions of these lines may be sent from now on."""
         assert self._log is not None
         self._log.hand(safe.lines, safe.now)
 

@@ -30,9 +30,9 @@ class CoreFailedError(Exception):
 class Summary:
     """The totals of a replay: its input and its decisions.
 
-    ``parted`` is about the first tick at which the replay and the recorded core had made different numbers of decisions. It has the
-    number of the tick's line, the recorded number, and the number made here. ``ended`` says why the trace ends. ``ended`` is None
-    if the core did not end in order, so that the trace has no line `End`.
+    ``parted`` is about the first tick at which the replay and the recorded core had made different numbers of
+    decisions. ``parted`` has the number of the tick's line, the recorded number, and the number made here. ``ended``
+    says why the trace ends. ``ended`` is None if the core did not end in order, so that the trace has no line `End`.
     """
 
     from_ms: int

@@ -1,7 +1,7 @@
-"""The configuration in force when a core starts. It is that of the configuration file, or the one that was in force before.
+"""The configuration in force when a core starts. This is the configuration of the file, or the configuration that was in force before.
 
-A source such as a file or a ConfigMap sends its text at each start. An operator may have applied another configuration in
-the meantime. The text replaces that configuration only if the text has changed since it was sent last.
+A source such as a file or a ConfigMap sends its text at each start. An operator may have applied another configuration
+in the meantime. The text replaces that configuration only if the text has changed since it was sent last.
 """
 
 from typing import NamedTuple

@@ -256,11 +256,11 @@ class Promise:
     form: Form
 
     def write(self, value: object) -> Plain:
-        """Return what the form's `write` returns."""
+        """Return the result of the form's `write`."""
         return self.form.write(value)
 
     def read(self, plain: Plain) -> object:
-        """Return what the form's `read` returns."""
+        """Return the result of the form's `read`."""
         return self.form.read(plain)
 
 

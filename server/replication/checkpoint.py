@@ -157,7 +157,7 @@ def _frames(core: Core, header: Header) -> Iterator[bytes]:
 
 
 class _Writer(pickle.Pickler):
-    """A pickler that writes objects with an identity empty. It collects these objects, so that their content can be written later."""
+    """A pickler that writes objects with an identity empty. The pickler collects these objects, so that their content can be written later."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)

@@ -76,7 +76,7 @@ class InputWriter:
         self._frames.append(_frame(_TICK, now, _packed(budget)))
 
     def take(self) -> bytes:
-        """Return what was packed since the last call."""
+        """Return the bytes that were packed since the last call."""
         taken = _ENCODER.encode(self._frames)
         self._frames.clear()
         return taken
@@ -118,7 +118,7 @@ class InputReader:
         self._now = 0
 
     def read(self, packed: bytes) -> list[Given | Ticked]:
-        """Return the steps of a slice, in order. Raise BadInputError."""
+        """Return the steps of a slice, in order. Raise BadInputError if the bytes are not a slice in this form."""
         try:
             return [step for frame in _FRAMES.decode(packed) for step in self._steps(frame)]
         except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:

@@ -175,7 +175,7 @@ def messages(one: Slice, term: str, most: int) -> Iterator[tuple[dict[str, str],
 
 
 class Assembly:
-    """The reader of the messages of a log, in their order. It joins the parts of a slice."""
+    """The reader of the messages of a log, in their order. The reader joins the parts of a slice."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -48,7 +48,10 @@ def read(path: Path) -> Saved:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename the file, so that no run begins with it, and return its new path. Do nothing if there is no file. Raise OSError."""
+    """Rename the file, so that no run begins with it, and return its new path. Do nothing if there is no file.
+
+    Raise OSError if the file cannot be renamed.
+    """
     aside = path.with_name(f"{path.name}.failed")
     with suppress(FileNotFoundError):
         path.replace(aside)

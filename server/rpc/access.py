@@ -97,7 +97,10 @@ class Access:
         return known(self, self.roles(), self.tokens())
 
     def roles(self) -> Roles:
-        """Return the roles of the roles file. Without a file there are none. Raise BadOptionError if the file cannot be used."""
+        """Return the roles of the roles file, or no roles if no file is given.
+
+        Raise BadOptionError if the file cannot be used.
+        """
         return Roles({}) if self.roles_file is None else _told(self.roles_file, roles)
 
     def tokens(self) -> Mapping[bytes, Caller]:

@@ -54,6 +54,6 @@ class Acknowledged:
         self.slices["late" if found is None else "acknowledged"] += 1
 
     def gauges(self) -> Iterator[Gauge]:
-        """Yield the number of slices with decisions, by what was known when they were sent."""
+        """Yield the number of slices with decisions, by the outcome of the wait for a follower."""
         for outcome, count in self.slices.items():
             yield "follower_waits", count, {"outcome": outcome}

@@ -29,7 +29,7 @@ class Acknowledgements:
 
     @property
     def is_asked(self) -> bool:
-        """Whether followers are to acknowledge what they get."""
+        """Whether followers have to acknowledge their input."""
         return self._waiting > 0
 
     @contextmanager
@@ -55,7 +55,7 @@ class Acknowledgements:
         self.look()
 
     def look(self) -> None:
-        """Let those who wait compare again, because a follower has acknowledged something or has left."""
+        """Wake the tasks that wait for an acknowledgement, because a follower has acknowledged something or has left."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -25,7 +25,7 @@ def calls(
     clock: Callable[[], int],
     looks: Iterable[Callable[[grpc.StatusCode], None]],
 ) -> Called:
-    """Return the observer of calls. It frees the memory of ended calls and, if spans are exported, makes a span for each call."""
+    """Return the observer of calls. The observer frees the memory of ended calls and, if spans are exported, makes a span for each call."""
 
     def call_ended(code: grpc.StatusCode) -> None:
         for look in looks:

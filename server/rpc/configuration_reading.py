@@ -1,13 +1,13 @@
 """The readings of configurations outside the event loop, so that a slow reading does not delay other calls for long.
 
-A separate process reads long texts. A thread is not enough, as measurements showed, because parts of PyYAML and of the check of the
-shape hold Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still
-for up to 297 ms with a thread, and for 5 ms with the process. This was measured with 2 processors. With a thread on a
-loaded machine, the loop stood still for 4.3 s. The process starts with the first long
+A separate process reads long texts. Measurements showed that a thread is not enough: parts of PyYAML and of the schema
+check (`server.config.shape`) hold Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was
+read, the event loop stood still for up to 297 ms with a thread, and for 5 ms with the process. This was measured with 2
+processors. With a thread on a loaded machine, the loop stood still for 4.3 s. The process starts with the first long
 text and ends with the server. Reading a short text on the loop costs less than sending it to the process.
 
-A text that takes longer than `FIRST_READING_S` is stopped. A second process, which reads such texts one after another, reads it
-again from its beginning.
+A text that takes longer than `FIRST_READING_S` is stopped. A second process, which reads such texts one after another,
+reads it again from its beginning.
 """
 
 import asyncio

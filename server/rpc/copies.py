@@ -1,9 +1,10 @@
 """The reads that are answered in copies of this process, so that no read delays a decision.
 
-A copy is a child process made by `fork` between two slices of the pump. A copy has the whole core as of that moment, and shares
-memory with its parent until one of them writes to it. It answers the questions that it was given, and ends. A fork stops the parent
-for 1.5 ms with 50,000 pods. A copy runs at a lower priority than its parent and has a time limit. When memory is short, the kernel
-ends a copy first. A copy uses nothing of gRPC, whose threads do not exist in the child. Answers are sent through a pipe.
+A copy is a child process made by `fork` between two slices of the pump. A copy has the whole core as of that moment,
+and shares memory with its parent until one of them writes to it. The copy answers the questions that it was given, and
+ends. A fork stops the parent for 1.5 ms with 50,000 pods. A copy runs at a lower priority than its parent and has a
+time limit. When memory is short, the kernel ends a copy first. A copy uses nothing of gRPC, whose threads do not exist
+in the child. Answers are sent through a pipe.
 """
 
 import asyncio

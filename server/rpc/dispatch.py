@@ -30,7 +30,7 @@ _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
 
 
 class _Letters:
-    """The encoded decisions of one batch for one manager on one stream."""
+    """The encoded decisions of one batch that go to one manager on one stream."""
 
     __slots__ = ("pieces", "placed", "states")
 

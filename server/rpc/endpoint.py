@@ -1,4 +1,4 @@
-"""The endpoint: all services, health, reflection and the guard on one gRPC server, and how it starts and stops."""
+"""The endpoint: all services, health, reflection and the interceptor on one gRPC server, and how it starts and stops."""
 
 import asyncio
 import enum
@@ -191,7 +191,7 @@ class Endpoint:
         self._add_services(core, feed, setting)
 
     def _waiting(self, seconds: float) -> Acknowledged | None:
-        """Let decisions wait for a follower, if they are to, and return what waits."""
+        """Let decisions wait for a follower for at most `seconds`, and return the object that waits. With 0 seconds nothing waits, and the result is None."""
         if not seconds:
             return None
         wait = Acknowledged(self.feed, self.handing.acknowledgements, seconds)

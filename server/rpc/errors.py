@@ -44,7 +44,7 @@ _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 class CallError(Exception):
-    """The error that ends a call with a status. Handlers raise it, and the guard sends it. A long message is shortened."""
+    """The error that ends a call with a status. Handlers raise it, and the interceptor sends the status. A long message is shortened."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ def reading_failed() -> CallError:
 def draining(follower: str = "", process: str = "") -> CallError:
     """Return the error that the server stops. A retry finds the next server.
 
-    If a follower has got everything, the facts have its name and that of its process.
+    If a follower has the whole input, the facts have the names of the follower and of its process.
     """
     facts = {"follower": follower, "process": process} if process else None
     message = "the server is stopping"
@@ -266,7 +266,7 @@ def not_yours(message: str) -> CallError:
 
 
 def silent(seconds: int) -> CallError:
-    """Return the error of a stream that never named its resource manager. It is ended so that another stream can open."""
+    """Return the error of a stream that never named its resource manager. The stream is ended so that another stream can open."""
     message = (
         f"this stream sent nothing for {seconds} s and another one needed its place: name your resource manager at once, "
         "in a first message that may be empty otherwise"

@@ -469,7 +469,7 @@ class Leaders:
         """Do nothing: followers read from this core themselves."""
 
     async def _asked(self, other: str) -> pb.GetReplicationResponse:
-        """Return what another core reports about itself, or an empty report if that core does not answer."""
+        """Return the report of another core about itself, or an empty report if that core does not answer."""
         async with self._channel(other) as channel:
             ask = channel.unary_unary(
                 REPLICATION,

@@ -174,7 +174,7 @@ class HandingOver:
         self._sessions.hand_over(handed_over(follower.name, follower.process))
 
     async def last_words(self) -> CallError:
-        """Return the error that ends the streams of a core that stops. It names a follower that has got everything, if there is one."""
+        """Return the error that ends the streams of a core that stops. The error names a follower that has got everything, if there is one."""
         if self._replica.state is not State.LEADER or not len(self._sessions):
             return draining()
         follower = await self._reached(self._candidates, LAST_S)

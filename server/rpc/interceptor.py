@@ -1,4 +1,4 @@
-"""The guard before every RPC. It checks the caller's role and the number of open calls, and gives errors their form."""
+"""The interceptor that every RPC passes first. The interceptor checks the caller's role and the number of open calls, and gives errors their form."""
 
 import asyncio
 import inspect
@@ -263,7 +263,7 @@ def _let_frames_go(error: BaseException | None) -> None:
 async def _send(context: Context, answer: object, *, headers: bool = False) -> None:
     """Write an answer. With ``headers``, send the headers first.
 
-    If the call has to end while the answer is written, end it afterwards.
+    If the call has to end while the answer is written, the call ends after the answer.
     """
     call = _CALL.get()
     if call is None:

@@ -1,4 +1,4 @@
-"""The preparation of a configuration beside other work, so that applying it hardly delays placements and health checks."""
+"""The preparation of a configuration between other work, so that applying it hardly delays placements and health checks."""
 
 import asyncio
 from collections.abc import AsyncIterator

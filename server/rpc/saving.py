@@ -30,9 +30,9 @@ SAVE_S: Final = 15.0
 def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
     """Give the core the state that an earlier run saved, and return whether there is one that can be used.
 
-    If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that state. The
-    core decides for the partitions for which it was started, whatever those of the earlier run were. Raise BadOptionError if the
-    earlier run had a newer table of cores.
+    If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that
+    state. The core decides for the partitions that its options name, even if the earlier run had other partitions.
+    Raise BadOptionError if the earlier run had a newer table of cores.
     """
     found = saved.read(path)
     if found.why_not:

@@ -11,7 +11,7 @@ _QUESTION = Question("GET /metrics", b"", Caller("metrics", Role.METRICS))
 
 
 def scrapes(reads: Reads, metrics: Metrics) -> Text:
-    """Return the function that computes the metrics through ``reads``. It raises BusyError."""
+    """Return the function that computes the metrics through ``reads``. The function raises BusyError."""
 
     async def text() -> bytes:
         metrics.prepare()

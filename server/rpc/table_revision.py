@@ -1,4 +1,4 @@
-"""The revision of a group in the table of cores, on the wire: in the metadata of registrations (design 7.6)."""
+"""The revision that a group has in the table of cores. Registrations carry the revision in their metadata (design 7.6)."""
 
 from typing import Final
 

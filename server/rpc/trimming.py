@@ -26,8 +26,8 @@ def give_back() -> None:
 class Trimming:
     """The return of memory after work.
 
-    The pump reports its slices, and the guard reports ended calls. Memory is returned once, `TRIM_S` after the first work since the
-    last return.
+    The pump reports its slices, and the interceptor reports ended calls. Memory is returned once, `TRIM_S` after the
+    first work since the last return.
     """
 
     def __init__(self, later: Later, trim: Callable[[], None] = give_back) -> None:

@@ -144,8 +144,8 @@ def _serve_reservations(
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
     """Return whether a pledged ask may fit now.
 
-    This is so if its node changed. It is also so if the ask is in a gang whose decision has no victims, because the gang may
-    lack only headroom (J8).
+    This is so if its node changed. This is also so if the ask is in a gang whose decision has no victims, because the
+    gang may lack only headroom (J8).
     """
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)

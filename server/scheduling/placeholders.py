@@ -1,9 +1,9 @@
 """The replacement of placeholders by real asks, after the placement of pledged asks and before ordinary placement.
 
-An ask that fits into a placeholder of its task group gets the placeholder's node, if the ask may run there. Otherwise the ask
-gets any node with free capacity. The ask is placed when the placeholder is gone. An ask that fits into none of the placeholders
-that it could replace now becomes an ordinary ask. One of these placeholders is then released without a replacement. An ask for
-which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
+An ask that fits into a placeholder of its task group gets the placeholder's node, if the ask may run there. Otherwise
+the ask gets any node with free capacity. The ask is placed when the placeholder is gone. If an ask fits into none of
+the placeholders that it could replace at this moment, the ask becomes an ordinary ask. One of these placeholders is
+then released without a replacement. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
 from collections.abc import Iterator
@@ -100,10 +100,11 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
     """Return the ask with the first placeholder into which it fits and on whose node it may run.
 
-    If the ask may run on none of these nodes, return it with the first placeholder into which it fits, and with another node.
+    If the ask may run on none of these nodes, return the ask with the first placeholder into which it fits, and with
+    another node.
 
-    If the ask fits into none of them, the swap has no node. Return None if there is no placeholder, or if no other node has
-    capacity now.
+    If the ask fits into none of them, the swap has no node. Return None if there is no placeholder, or if no other node
+    has capacity now.
     """
     first: Ask | None = None
     for one in ready:

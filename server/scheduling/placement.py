@@ -72,7 +72,7 @@ def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]
     """Return a node for each class in turn, until a class finds no node. No class may have a pledge or preferences.
 
     Each node is charged before the next one is chosen. In the usual case, the function does the work of `pick_node` and
-    `NodeIndex.fill` without calls. It is for tens of thousands of asks.
+    `NodeIndex.fill` without calls. Use the function for tens of thousands of asks.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing

@@ -1,10 +1,10 @@
-"""The offer of reserved capacity to asks of higher priority, once nothing else can be placed.
+"""The step that offers reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
-outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual, while all
-other asks stay parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because its set is at least
-as large. Afterwards gangs are tried in the same way, each as a whole. At the end the reservations get the capacity that is
-left. An owner that waited for these asks and gangs then takes its node, if the owner fits.
+All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks
+that outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual,
+while all other asks stay parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because
+its set is at least as large. Afterwards gangs are tried in the same way, each as a whole. At the end the reservations
+get the capacity that is left. An owner that waited for these asks and gangs then takes its node, if the owner fits.
 """
 
 from collections import Counter
@@ -217,8 +217,8 @@ def _offer(
 ) -> int:
     """Lift the reservations in ``below``, place asks of these groups, and return the steps spent.
 
-    An offer is always completed, whatever budget is left. It costs one step for each ask that takes capacity, and one for each
-    class of asks that finds none.
+    An offer is always completed, whatever budget is left. An offer costs one step for each ask that takes capacity, and
+    one for each class of asks that finds none.
     """
     woken, spent = _Woken(), 0
     with lifted(partition, below):

@@ -49,8 +49,9 @@ def _is_one_of(job: Job, ask: Ask) -> bool:
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
     """Write the size of the job to a placed ask.
 
-    The ask may have an old size, if it was releasing or waited outside the job when the size was set. If clients stated both
-    sizes, the ask keeps its own size. If no other member waits or is placed, the job first gets the size of a pledged member.
+    The ask may still have an earlier size of the job. While no member of the job is placed, `resize` misses a member
+    that is being released, and a member that waits as an ordinary ask. If clients stated both sizes, the ask keeps its
+    own size. If no other member waits or is placed, the job first gets the size of a pledged member.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None
@@ -99,7 +100,7 @@ def size_placeholders(partition: Partition, application: Application) -> None:
 
 
 def _beside(job: Job) -> list[Ask]:
-    """Return the placed members of a job, and the members that wait outside the job because enough members are placed."""
+    """Return the placed members of a job, and the members that wait as ordinary asks because enough members are placed."""
     if not job.placed:
         return []
     application = job.application

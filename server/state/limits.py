@@ -51,11 +51,11 @@ def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amount
 
 
 class Limiter:
-    """One limit. ``headroom`` is the limit less usage and promises, by type. The headroom of a type without a limit is NO_LIMIT.
+    """One limit. ``headroom`` is the limit less usage and promises, by type. For a type without a limit, NO_LIMIT is the limit, so that the headroom stays above NO_LIMIT / 2.
 
-    ``kind`` is queue, firm, user or group. Promises to other asks reduce the headroom only if the kind is queue or firm. A firm
-    limiter bounds the usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit
-    to its parked groups.
+    ``kind`` is queue, firm, user or group. Promises to other asks reduce the headroom only if the kind is queue or
+    firm. A firm limiter bounds the usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each
+    class that does not fit to its parked groups.
     """
 
     __slots__ = (

@@ -1,13 +1,14 @@
 """The work that preemption destroyed: the time for which victims had run when their eviction was ordered, and the cores that they used.
 
-The sums begin with the start of the core, by policy, claimant queue and victim queue. A second table also has the victim's user
-and application. A victim is added as soon as it has ended, for any reason. A victim that could not be released is not added.
-The time of a victim begins when its pod started or, if no start was reported, at placement. It ends with the order to evict the
-victim. Later time is left out, because the victim may have used it to save its work.
+The sums begin with the start of the core, by policy, claimant queue and victim queue. A second table also has the
+victim's user and application. A victim is added as soon as it has ended, for any reason. A victim that could not be
+released is not added. The time of a victim begins when its pod started or, if no start was reported, at placement. The
+time ends with the order to evict the victim. Later time is left out, because the victim may have used it to save its
+work.
 
-Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
-for which the table has no free line, share the line `OTHERS`. Once half of the table is used, further applications share a
-line, too.
+Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and
+queues for which the table has no free line, share the line `OTHERS`. Once half of the table is used, further
+applications share a line, too.
 """
 
 from collections.abc import Iterable

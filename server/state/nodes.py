@@ -90,7 +90,7 @@ class Node:
         self.freed = False
 
     def dying(self) -> "Iterator[Ask]":
-        """Yield the allocations of the node that are releasing."""
+        """Yield the allocations of the node that are being released."""
         return (ask for ask in self.allocations.values() if ask.releasing)
 
     def free_without(self, going: "Iterable[Ask]") -> Amounts:

@@ -143,8 +143,8 @@ class Partition:
 
         The id consists of the instant, a number and the partition, so that it is unique across restarts.
 
-        It names the partition only if the partition is not `default`. If the clock was set back, an id from before a restart
-        could occur again. The number of such an id is skipped.
+        The id names the partition only if the partition is not `default`. If the clock was set back, an id from before
+        a restart could occur again. The number of such an id is skipped.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"

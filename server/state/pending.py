@@ -234,8 +234,8 @@ def regroup(partition: Partition, job: Job) -> None:
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     """Remove a waiting ask from its group or job, because it was placed, released or changed.
 
-    If the ask is gone ``for_good``, it may stay in the list of its group. It is removed when it comes to the front. An ask that
-    may come back with another place in the order must be removed from the list at once.
+    If the ask is gone ``for_good``, it may stay in the list of its group. The ask is removed when it comes to the
+    front. An ask that may come back with another place in the order must be removed from the list at once.
     """
     group = ask.group
     ask.group = None
@@ -365,7 +365,7 @@ def wake(groups: list[Group]) -> None:
 
 
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
-    """Mark a class as dead, because no node can take it now. It stays dead until a node has more free capacity (design 6.5)."""
+    """Mark a class as dead, because no node can take it now. The class stays dead until a node has more free capacity (design 6.5)."""
     ask_class.dead = True
     partition.classes.dead.add(ask_class)
     partition.classes.live_asks -= ask_class.pending

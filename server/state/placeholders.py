@@ -93,7 +93,7 @@ class Hold(Job):
 
 
 def is_reserving(application: "Application") -> bool:
-    """Return whether the application still waits for placeholders. It does so if it has declared placeholders and is Accepted.
+    """Return whether the application still waits for placeholders. An application waits for placeholders if it has declared some and is Accepted.
 
     While it waits, only its placeholders are placed.
     """

@@ -91,7 +91,7 @@ class Prepared:
         return self.partition.types.names == self.names
 
     def has_measures(self) -> bool:
-        """Return whether the measures were computed from the partition's present capacity. It may be called only if `fits` is true."""
+        """Return whether the measures were computed from the partition's present capacity. Call this function only if `fits` is true."""
         return self.partition.capacity == self.capacity
 
     def has_queues(self) -> bool:
@@ -103,7 +103,7 @@ class Prepared:
         )
 
     def take_all(self) -> set[Queue]:
-        """Return all queues that were made, which the caller then adds. It may be called only if `fits` and `has_queues` are true."""
+        """Return all queues that were made, which the caller then adds. Call this function only if `fits` and `has_queues` are true."""
         self.used, self.made = set(self.made.values()), {}
         return self.used
 

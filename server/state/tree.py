@@ -164,7 +164,7 @@ def drain(queue: Queue) -> None:
 
 
 def stop(partition: Partition) -> None:
-    """Stop a partition that is no longer configured. It places nothing from now on."""
+    """Stop a partition that is no longer configured. The partition places nothing from now on."""
     partition.retired = True
     for queue in partition.queues.values():
         queue.state = QueueState.STOPPED

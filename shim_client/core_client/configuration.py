@@ -54,7 +54,10 @@ class ConfigurationPost:
         self._changed.set()
 
     async def deliver(self, channel: Channel, sink: Sink) -> None:
-        """Send the text to the core, if a text was set. Raises SessionLostError."""
+        """Send the text to the core, if a text was set.
+
+        Raises SessionLostError if the call fails; an answer that refuses the text goes to `sink`.
+        """
         self._changed.clear()
         if self._wanted is None:
             return
@@ -62,7 +65,7 @@ class ConfigurationPost:
         await sink([await self._apply(stub, self._wanted)])
 
     async def follow(self, channel: Channel, sink: Sink) -> None:
-        """Send every new text until cancelled. Raises SessionLostError."""
+        """Send every new text until cancelled. Raises SessionLostError if a call fails."""
         while True:
             await self._changed.wait()
             await self.deliver(channel, sink)

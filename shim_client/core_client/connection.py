@@ -217,10 +217,12 @@ class _Core:
         """Whether the core did not answer the last question about its health."""
 
     async def serves(self, service: str) -> bool:
-        """Return whether the core says that a service of its health service serves. Raises AioRpcError.
+        """Return whether the core says that a service of its health service serves.
 
-        If there was no answer, the next question has another channel: one whose attempts to connect failed refuses calls
-        for a moment, even if the core is there again.
+        Raises AioRpcError if the core does not answer or does not know the service.
+
+        If there was no answer, the next question has another channel: one whose attempts to connect failed refuses
+        calls for a moment, even if the core is there again.
         """
         if self._is_silent:
             await self.close()
@@ -275,8 +277,8 @@ class Connection:
     ) -> None:
         """Make a connection to one of the cores. The credentials of the first core are used for all of them.
 
-        `session_name` returns a name that no session had before, or "" for a session that no other core can continue. It is
-        not called if there is only one core.
+        `session_name` returns a name that no session had before, or "" for a session that no other core can continue.
+        `session_name` is not called if there is only one core.
         """
         self._addresses = tuple(addresses)
         self._registration = registration
@@ -408,7 +410,7 @@ class Connection:
         return self._break_off(session, "the session ended")
 
     def _break_off(self, session: Session, why: str) -> _Ended:
-        """Return how a session ended. If another core may continue it, keep it."""
+        """Return how a session ended. Keep the session if another core may continue it."""
         has_name = bool(session.progress.name)
         may_resume = has_name and session.heard and session.progress.is_whole()
         self._session = session if may_resume else None
@@ -416,7 +418,7 @@ class Connection:
         return _Ended(why, began=True, heard=session.heard, may_resume=may_resume)
 
     async def _lose(self, listener: Listener, why: str) -> None:
-        """Tell the listener that there is no session any more. Nothing can be sent for the old one after that."""
+        """Tell the listener that there is no session any more. After that, nothing can be sent for the old session."""
         self._session, self._broken = None, ""
         await listener.lost(why)
 

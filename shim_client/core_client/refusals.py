@@ -20,7 +20,7 @@ ANOTHER_LEADS: Final = frozenset({"FOLLOWER_BEHIND", "NOT_LEADER"})
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason of a refusal with its facts; empty for a status without details."""
+    """The reason of a refusal, with the facts about it. Both are empty for a status without details."""
 
     reason: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ def refusal_of(error: AioRpcError) -> Refusal:
 
 
 def refusal_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> Refusal:
-    """Return the reason in the metadata with which a stream ended; empty for metadata without one."""
+    """Return the reason in the metadata with which a stream ended, or "" if the metadata have no reason."""
     for key, value in metadata or ():
         if key == _DETAILS and isinstance(value, bytes):
             try:

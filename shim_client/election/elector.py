@@ -90,10 +90,12 @@ class Elector:
         return self._candidate.epoch if self.seconds_left() > 0 else 0
 
     async def raised(self, term: Term, above: int) -> Term:
-        """Raise the epoch of a term above the given epoch, which a core knows from an earlier lease. Raises LeaseLostError.
+        """Raise the epoch of a term above the given epoch, which a core knows from an earlier lease.
 
-        The store accepts the write only if no other process took the lease meanwhile. After a request that failed, wait as `run`
-        does.
+        Raises LeaseLostError if the lease ended or another process took it first.
+
+        The store accepts the write only if no other process took the lease meanwhile. After a request that failed, wait
+        as `run` does.
         """
         while self._candidate.seconds_left(term.number, self._clock()) > 0:
             async with self._one_request:

@@ -83,7 +83,10 @@ class LeaseStore(Protocol):
     """The store of one lease."""
 
     async def read(self) -> Lease | None:
-        """Return the lease as it is now, never an older version from a cache. Return None if there is no lease. Raises LeaseError."""
+        """Return the lease as it is now, never an older version from a cache. Return None if there is no lease.
+
+        Raises LeaseError if the request fails.
+        """
         ...
 
     async def write(self, change: LeaseWrite) -> Lease:

@@ -61,8 +61,8 @@ class Admission:
     def admit(self, item: Mapping[str, Any], now_ms: int, serial: int) -> dict[str, Any]:
         """Return the object in the form to store, with all defaults.
 
-        Raises InvalidError. `now_ms` (Unix milliseconds) becomes the creation time, and `serial` makes the uid unique,
-        where the object has none.
+        Raises InvalidError if an API server would refuse the object. `now_ms` (Unix milliseconds) becomes the creation
+        time, and `serial` makes the uid unique, where the object has none.
         """
         kind = _text(item.get("kind"), "kind")
         _check_size(item)
@@ -106,7 +106,7 @@ class Admission:
     def _priority(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Return priority, class name and preemption policy as the Priority admission plugin sets them.
 
-        Raises InvalidError.
+        Raises InvalidError if the class does not exist, or if the spec has other values than the class.
         """
         classes = self.classes()
         name = spec.get("priorityClassName") or _default_class(classes)

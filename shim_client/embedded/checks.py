@@ -53,7 +53,7 @@ def check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
 
 
 def warnings(item: Mapping[str, Any], schedulers: Iterable[str]) -> Iterator[Warned]:
-    """Yield what has no effect in an embedded cluster; `schedulers` are the names of the shim's scheduler."""
+    """Yield a warning for each part of the object that has no effect in an embedded cluster. `schedulers` are the names of the shim's scheduler."""
     spec = item.get("spec") if item.get("kind") == "Pod" else _template_spec(item)
     names = tuple(schedulers)
     if isinstance(spec, dict) and not spec.get("nodeName"):

@@ -232,7 +232,7 @@ class EmbeddedCluster:
     def admitted(self, item: KubeObject) -> dict[str, Any]:
         """Return a manifest as an object with all defaults, without storing it.
 
-        Raises InvalidError.
+        Raises InvalidError if an API server would refuse the object.
         """
         return self._admission.admit(item, self._now_ms(), self._serial)
 

@@ -144,7 +144,7 @@ def _is_healthy(pod: KubeObject) -> bool:
 def desired(spec: KubeObject, expected: int) -> int:
     """Return how many healthy pods a budget's spec requires, given the expected number of pods.
 
-    Raises BadObjectError.
+    Raises BadObjectError if the number in the spec is invalid.
     """
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - _share(spec["maxUnavailable"], expected, "maxUnavailable"))
@@ -154,7 +154,7 @@ def desired(spec: KubeObject, expected: int) -> int:
 def _share(value: object, expected: int, field: str) -> int:
     """Return a number of pods that is given as a number, or in percent of `expected` and rounded up.
 
-    Raises BadObjectError.
+    Raises BadObjectError if the value is neither.
     """
     if type(value) is int and value >= 0:
         return value

@@ -118,7 +118,7 @@ class Folder:
     def start(self, manifests: Manifests, saved: Saved) -> Report:
         """Restore the saved state, save every change from now on, and apply the differences between the files and that state.
 
-        The result says what was carried out. Raises NoStateError.
+        The result says what was carried out. Raises NoStateError if the state cannot be written.
         """
         self._stamps = self._seen = stamps(self.directory)
         self._cluster.restore(saved)
@@ -167,7 +167,7 @@ class Folder:
         return True
 
     def _read(self) -> Manifests | BadFileError:
-        """Return what the files say.
+        """Return the manifests that the files have.
 
         Return an error when there is no directory.
         """

@@ -88,7 +88,7 @@ class StateFile:
     def rewrite(self, saved: Saved) -> None:
         """Replace the file by one with this state.
 
-        Raises NoStateError.
+        Raises NoStateError if the file cannot be written.
         """
         new = self.path.with_suffix(".new")
         try:

@@ -137,7 +137,7 @@ def manifest_files(directory: Path) -> list[Path]:
 def read_manifests(texts: Iterable[tuple[str, str]]) -> Manifests:
     """Return the objects of several texts in creation order.
 
-    Each text comes with its name. Raises BadFileError.
+    Each text comes with its name. Raises BadFileError if a text cannot be read.
     """
     found = Manifests()
     for name, text in texts:
@@ -224,7 +224,7 @@ def _flattened(document: object) -> Iterator[tuple[int | None, object]]:
 def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
     """Return the documents of a file, each with its offset in characters (None for YAML).
 
-    Raises BadFileError.
+    Raises BadFileError if the text is neither JSON nor YAML.
     """
     if text.lstrip().startswith("{"):
         try:

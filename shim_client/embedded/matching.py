@@ -25,8 +25,8 @@ DAEMON_TAINTS = (
 def nodes_for(spec: Fields, nodes: Iterable[KubeObject]) -> list[str]:
     """Return the names of the nodes that match a DaemonSet's pod spec.
 
-    Raises BadObjectError. A node that cannot be read gets no DaemonSet pod. The shim's state machine records
-    an event on that node.
+    Raises BadObjectError if a field of the pod spec is invalid. A node that cannot be read gets no DaemonSet pod. The
+    shim's state machine records an event on that node.
     """
     wanted = node_constraints(spec) or NodeConstraints()
     readable = filter(None, map(_readable, nodes))

@@ -99,7 +99,7 @@ def delete(cluster: EmbeddedCluster, of: Id) -> None:
 def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
     """Cordon a node (`unschedulable`) or uncordon it; return whether that is a change.
 
-    Raises MissingError.
+    Raises MissingError if there is no such node.
     """
     node = _there(cluster, ("Node", "", name))
     spec = node.get("spec") or {}
@@ -131,8 +131,8 @@ def scale(cluster: EmbeddedCluster, of: Id, count: int) -> int:
 async def drain(cluster: EmbeddedCluster, name: str, *, force: bool = False) -> Drained:
     """Cordon a node and evict its pods one after the other, as their budgets allow.
 
-    Raises MissingError. The result says which pods were evicted and which stayed. A pod of a DaemonSet stays. A pod
-    without a controller is lost when it is evicted. For this reason only `force` evicts it.
+    Raises MissingError if there is no such node. The result says which pods were evicted and which stayed. A pod of a
+    DaemonSet stays. A pod without a controller is lost when it is evicted. For this reason only `force` evicts it.
     """
     cordon(cluster, name, unschedulable=True)
     evicted: list[tuple[str, str]] = []

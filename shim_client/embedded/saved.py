@@ -99,8 +99,8 @@ def line(record: Mapping[str, Any]) -> bytes:
 def fold(lines: Iterable[bytes]) -> Saved:
     """Return the state that the lines of a file describe.
 
-    Raises BadStateError. If the last line has no end, the process was killed while it wrote. The change that this
-    line describes did not happen.
+    Raises BadStateError if a line cannot be read. If the last line has no end, the process was killed while it wrote.
+    The change that this line describes did not happen.
     """
     saved = Saved()
     for number, text in enumerate(lines, 1):

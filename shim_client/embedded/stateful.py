@@ -40,9 +40,9 @@ class Steps:
 
 
 def steps(owner: KubeObject, pods: Mapping[int, KubeObject]) -> Steps:
-    """Return what to do next, given the existing pods by ordinal.
+    """Return the next pods to create and to delete, given the existing pods by ordinal.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if a field of the spec is invalid.
     """
     spec = owner.get("spec") or {}
     ordinals = _ordinals(spec, wanted(owner, "replicas"))
@@ -75,7 +75,7 @@ def name_of(owner: KubeObject, ordinal: int) -> str:
 def stateful_pod(owner: KubeObject, ordinal: int) -> dict[str, Any]:
     """Return a new pod of a StatefulSet with this ordinal.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the template is invalid.
     """
     pod = pod_of(owner, ordinal)
     name = name_of(owner, ordinal)
@@ -111,7 +111,8 @@ def _missing(ordinals: range, pods: Mapping[int, KubeObject], *, parallel: bool)
 def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]) -> list[int]:
     """Return the pod that is replaced next because its template is outdated.
 
-    Return [] if there is none, if another pod is not ready, or with OnDelete. Raises BadWorkloadError.
+    Return [] if there is none, if another pod is not ready, or with OnDelete. Raises BadWorkloadError if
+    `updateStrategy` is invalid.
     """
     strategy = (owner.get("spec") or {}).get("updateStrategy") or {}
     if not isinstance(strategy, Mapping):
@@ -131,7 +132,7 @@ def _one_of(
 ) -> str:
     """Return the text of a field, or the first allowed text when it is absent.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the text is none of the allowed texts.
     """
     value = fields.get(field) or words[0]
     if value not in words:

@@ -26,7 +26,7 @@ class BadWorkloadError(ValueError):
 def wanted(item: KubeObject, field: str, default: int = 1) -> int:
     """Return a count from a workload's spec, `default` when the field is missing.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the field is not a whole number from 0 to REPLICAS_MAX.
     """
     value = (item.get("spec") or {}).get(field)
     if value is None:
@@ -39,7 +39,7 @@ def wanted(item: KubeObject, field: str, default: int = 1) -> int:
 def replica_set(deployment: KubeObject) -> dict[str, Any]:
     """Return the ReplicaSet for the present template of a Deployment.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the template or the number of replicas is invalid.
     """
     template = _template(deployment)
     digest = letters(crc32(json.dumps(template, sort_keys=True, default=str).encode()), 9)
@@ -64,7 +64,7 @@ def replica_set(deployment: KubeObject) -> dict[str, Any]:
 def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
     """Return a new pod from the template of a workload, its owner.
 
-    Raises BadWorkloadError. `serial` makes the generated name unique.
+    Raises BadWorkloadError if the template is invalid. `serial` makes the generated name unique.
     """
     template = _template(owner)
     uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
@@ -85,7 +85,7 @@ def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
 def job_of(cron_job: KubeObject) -> dict[str, Any]:
     """Return the Job of one run of a CronJob.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the CronJob has no template of a Job.
     """
     spec = cron_job.get("spec")
     template = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
@@ -99,7 +99,7 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
     """Return a new pod of a Job.
 
-    Its containers are not restarted unless the template says so. Raises BadWorkloadError.
+    Its containers are not restarted unless the template says so. Raises BadWorkloadError if the template is invalid.
     """
     pod = pod_of(job, serial)
     marks = {**labels_of(pod), "job-name": job["metadata"]["name"]}
@@ -111,7 +111,7 @@ def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
 def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
     """Return a DaemonSet's pod for one node, which the pod's affinity names as with the real controller.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the template is invalid.
     """
     pod = pod_of(daemon, serial)
     spec = pod["spec"]
@@ -130,16 +130,16 @@ def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
 def pod_spec(owner: KubeObject) -> Mapping[str, Any]:
     """Return the pod spec of a workload's template.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the template is invalid.
     """
     spec: Mapping[str, Any] = _template(owner)["spec"]
     return spec
 
 
 def labels_of(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the labels of a pod that was made from a template, {} for none.
+    """Return the labels of a pod that was made from a template, or {} if the pod has no labels.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if the labels are not a map.
     """
     return _map(pod, "metadata", "labels")
 
@@ -167,7 +167,7 @@ def _owner(item: KubeObject) -> dict[str, Any]:
 def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
     """Return the map at a path, empty when absent.
 
-    Raises BadWorkloadError.
+    Raises BadWorkloadError if something else is there, or at the path of a parent.
     """
     value: Any = item
     for field in path:

@@ -33,7 +33,7 @@ class NoAccessError(Exception):
 
 
 def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
-    """Return the configuration that reaches the API server. Raises NoAccessError.
+    """Return the configuration that reaches the API server. Raises NoAccessError if none of them can be used.
 
     These sources are tried in order: the given file, `KUBECONFIG`, the pod's own service account, and the usual file in
     the home directory.
@@ -58,7 +58,7 @@ def _configuration(kubeconfig: Path | None) -> KubeConfig:
 
 
 def http_client(config: SingleConfig) -> httpx2.AsyncClient:
-    """Return a client for one API server. Raises NoAccessError."""
+    """Return a client for one API server. Raises NoAccessError if the certificates cannot be used."""
     assert config.user is not None
     try:
         trust = verify_cluster(config.cluster, config.user, config.abs_file)

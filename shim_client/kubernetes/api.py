@@ -109,7 +109,9 @@ class Api:
         return left
 
     async def _fence(self, step: str, _info: Mapping[str, Any]) -> None:
-        """Look at the lease immediately before a part of the request is written to the socket. Raises FencedError.
+        """Look at the lease immediately before a part of the request is written to the socket.
+
+        Raises FencedError if this process may no longer hold the lease.
 
         A request waits for a connection before that, perhaps for a long time.
         """

@@ -262,7 +262,7 @@ class KubernetesCluster:
     async def record_event(self, order: RecordEvent) -> None:
         """Record an event.
 
-        Raises ClusterError.
+        Raises ClusterError if the request fails.
         """
         await self._events.record(order)
 

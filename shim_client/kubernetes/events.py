@@ -49,7 +49,7 @@ class EventBook:
         self._serial = 0
 
     async def record(self, order: RecordEvent) -> None:
-        """Write an event, or increase its count. Raises ClusterError."""
+        """Write an event, or increase its count. Raises ClusterError if the request fails."""
         message = order.message
         if self._is_one_too_many(order):
             message = _COMBINED + message

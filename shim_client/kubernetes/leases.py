@@ -36,7 +36,7 @@ class KubernetesLease:
         request_seconds: float,
         now_ms: Clock,
     ) -> None:
-        """Open a connection of its own. Raises NoAccessError."""
+        """Open a connection of its own. Raises NoAccessError if the certificates cannot be used."""
         self._namespace, self._name = namespace, name
         self._now_ms = now_ms
         self._found: LeaseObject | None = None
@@ -56,7 +56,10 @@ class KubernetesLease:
         await self._client.close()
 
     async def read(self) -> Lease | None:
-        """Return the lease as the API server has it now; None when there is none. Raises LeaseError."""
+        """Return the lease as the API server has it now, or None if there is no lease.
+
+        Raises LeaseError if the request fails.
+        """
         try:
             self._found = await self._client.get(LeaseObject, self._name)
         except ApiError as error:

@@ -71,7 +71,7 @@ def drop(state: State, application: ApplicationRecord) -> None:
 def announce(state: State, application: ApplicationRecord) -> None:
     """Send an application to the core.
 
-    If another application with its id waits for an answer, send it after that answer.
+    If another application with the same id waits for an answer, the application is sent after that answer.
     """
     application.standing = Standing.SENT
     session = state.session_of(application.partition)

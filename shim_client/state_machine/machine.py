@@ -172,7 +172,7 @@ class Mirror:
         return self.state.listed.issuperset(KINDS)
 
     def configuration_said(self) -> ConfigurationAnswer | None:
-        """Return the core's last answer to a queue configuration; None before the first one."""
+        """Return the core's last answer to a queue configuration, or None before the first answer."""
         return self.state.configuration_said
 
     def identity_said(self) -> str | None:

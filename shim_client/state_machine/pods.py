@@ -1,6 +1,6 @@
 """Pods: observed, reported to the core when everything that they wait for exists, and reported again when they change.
 
-A pod is ready to be reported when its scheduling gates are gone, and its volume claims and PodGroup exist. The core
+A pod may be reported when its scheduling gates are gone, and its volume claims and PodGroup exist. The core
 must also have accepted its application and, if it has a node, that node (design 1.10). A pod on an unknown node is
 reported when the node appears.
 """
@@ -120,9 +120,10 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 def offer(state: State, pod: PodRecord) -> None:
     """Report a pod, or its change, to the core.
 
-    The pod has to be ready, and the session far enough. Without a session nothing is done. Within a session, a pod of
-    this scheduler that is ready joins its application and its job, even if it is not reported yet. A pod on a node
-    that the core has not accepted is withdrawn from the core.
+    The pod is reported once everything that it waits for exists and the session takes pods. Without a session nothing
+    is done. Within a session, a pod of this scheduler joins its application and its job as soon as everything that it
+    waits for exists, even before the pod is reported. A pod on a node that the core has not accepted is withdrawn from
+    the core.
     """
     session = state.session_for(pod)
     if session.phase is Phase.AWAY or not _is_ripe(state, pod):
@@ -142,7 +143,7 @@ def offer(state: State, pod: PodRecord) -> None:
 
 
 def enroll(state: State, pod: PodRecord) -> ApplicationRecord | None:
-    """Add a pod that is ready to its application, without reporting the pod yet."""
+    """Add a pod to its application without reporting the pod yet, if everything that the pod waits for exists."""
     if not pod.facts.ours or not _is_ripe(state, pod):
         return None
     return _join(state, pod)
@@ -243,7 +244,10 @@ def _read(state: State, item: KubeObject) -> PodFacts | None:
 
 
 def _known_names(state: State, item: KubeObject) -> ObjectRef:
-    """Return the pod's reference, as the object that is already stored if the two are equal. Raises BadObjectError."""
+    """Return the pod's reference, as the object that is already stored if the two are equal.
+
+    Raises BadObjectError if the object has no valid name, namespace or uid.
+    """
     ref = read_ref(item)
     pod = state.pods.get(ref.uid)
     return pod.facts.ref if pod is not None and pod.facts.ref == ref else ref

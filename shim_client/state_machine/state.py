@@ -213,13 +213,13 @@ class CoreSession:
     """Reports for the core that were not taken yet."""
 
     def may_tell_pods(self) -> bool:
-        """Return whether the session has come far enough to report pods."""
+        """Return whether pods may be reported in this session: its nodes and applications are reported first."""
         return self.phase in {Phase.TELLING, Phase.OPEN}
 
 
 @dataclass(slots=True)
 class Guard:
-    """The admission policy that guards the users of pods, as the cluster has it."""
+    """The admission policy that protects the annotations with the users of pods, as the cluster has it."""
 
     policy: PolicyFacts | None = None
     bindings: dict[str, BindingFacts] = field(default_factory=dict)
@@ -337,7 +337,7 @@ class State:
         return self.session_of(node.facts.partition if node else pod.facts.report.partition)
 
     def may_tell_pods(self) -> bool:
-        """Return whether a session has come far enough to report pods."""
+        """Return whether pods may be reported in at least one session."""
         return any(one.may_tell_pods() for one in self.sessions.values())
 
     def is_open(self) -> bool:

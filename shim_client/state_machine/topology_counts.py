@@ -261,7 +261,7 @@ def questions(demands: Demands) -> list[Question]:
 def question_of(preference: Preference) -> Question:
     """Return the question of a preference.
 
-    It counts the pods that the preference selects, except those that the core counts as a group.
+    The question counts the pods that the preference selects, except those that the core counts as a group.
     """
     return Question(
         (preference.who,), preference.topology_key, preference.staying, preference.group

@@ -148,7 +148,7 @@ def preferred_terms(spec: Fields) -> tuple[PreferredTerm, ...]:
 def selector_terms(selector: Fields, where: str) -> tuple[SelectorTerm, ...]:
     """Return the terms of a node selector.
 
-    A node must meet at least one term. Raises BadObjectError.
+    A node must meet at least one term. Raises BadObjectError if a field is invalid.
     """
     return tuple(_term(term) for term in items(selector, "nodeSelectorTerms", where))
 

@@ -30,7 +30,10 @@ class JobMarks(NamedTuple):
     trigger: JobTrigger
 
     def of_gang(self, maker: str, notes: Mapping[str, str]) -> JobMarks:
-        """Return the job of a placeholder: all placeholders that `maker` declares are one job. Raises BadObjectError."""
+        """Return the job of a placeholder: all placeholders that `maker` declares are one job.
+
+        Raises BadObjectError if the annotation with the gang's size is invalid.
+        """
         where = f"metadata.annotations[{labels.GANG_SIZE}]"
         members = _members_of(notes[labels.GANG_SIZE], where)
         return JobMarks(f"placeholders/{maker}", members, self.trigger)
@@ -73,7 +76,7 @@ def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
 
 
 def pods_wanted(owner: Fields) -> int:
-    """Return how many pods an owner wants to run now. Raises BadObjectError.
+    """Return how many pods an owner wants to run now. Raises BadObjectError if a number is invalid.
 
     A Job wants `parallelism` pods, or fewer if fewer completions are left. All other kinds want `replicas` pods.
     """

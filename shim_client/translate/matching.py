@@ -15,7 +15,7 @@ _OF_LABELS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 def read_selector(fields: Fields, where: str) -> Selector:
-    """Return a label selector (matchLabels and matchExpressions). Raises BadObjectError."""
+    """Return a label selector (matchLabels and matchExpressions). Raises BadObjectError if a field is invalid."""
     wanted = texts(fields, "matchLabels", where)
     plain = [Requirement(key, "In", (wanted[key],)) for key in sorted(wanted)]
     listed = items(fields, "matchExpressions", where)

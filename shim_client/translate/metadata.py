@@ -61,7 +61,9 @@ class MetadataFacts:
 def read_metadata(
     metadata: Fields, namespace: str, settings: Settings, *, ours: bool, group: str = ""
 ) -> MetadataFacts:
-    """Return the facts from a pod's metadata. Raises BadObjectError.
+    """Return the facts from a pod's metadata.
+
+    Raises BadObjectError if a field has another form than in the Kubernetes API.
 
     `ours` says that the pod names the shim's scheduler, `group` is the PodGroup that its spec names.
     """

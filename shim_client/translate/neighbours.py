@@ -88,7 +88,7 @@ class Demands:
 def demands(spec: Fields, namespace: str, labels: Labels) -> Demands | None:
     """Return the pod's demands and preferences, or None when it has neither.
 
-    Raises BadObjectError.
+    Raises BadObjectError if a field is invalid.
     """
     if "affinity" not in spec and "topologySpreadConstraints" not in spec:
         return None

@@ -32,7 +32,10 @@ class PodGroupFacts:
 
 
 def group_of(spec: Fields) -> str:
-    """Return the name of the PodGroup that a pod's spec names; "" for none. Raises BadObjectError."""
+    """Return the name of the PodGroup that a pod's spec names; "" for none.
+
+    Raises BadObjectError if the field is not a text.
+    """
     path = "spec.schedulingGroup."
     return text(mapping(spec, "schedulingGroup", "spec."), "podGroupName", path)
 

@@ -1,4 +1,4 @@
-"""The admission policy that guards the users of pods, and its binding (`deploy/admission/guards/user.yaml`)."""
+"""The admission policy that protects the annotations with the users of pods, and its binding (`deploy/admission/guards/user.yaml`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GUARD = "evenhand-user"
 
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
-    """The guard itself."""
+    """The facts of the admission policy itself."""
 
     created_ms: int
     flaw: str
@@ -22,7 +22,7 @@ class PolicyFacts:
 
 @dataclass(frozen=True, slots=True)
 class BindingFacts:
-    """A binding of the guard: since when, and in which namespaces, requests are refused."""
+    """A binding of the admission policy: since when, and in which namespaces, requests are refused."""
 
     created_ms: int
     flaw: str
@@ -32,12 +32,12 @@ class BindingFacts:
 
 
 def policy_name(binding: Fields) -> str:
-    """Return the name of the policy that a binding puts in force. Raises BadObjectError."""
+    """Return the name of the policy that a binding puts in force. Raises BadObjectError if the field is not a text."""
     return text(mapping(binding, "spec"), "policyName", "spec.")
 
 
 def read_policy(item: Fields) -> PolicyFacts:
-    """Return the facts of the guard. Raises BadObjectError."""
+    """Return the facts of the admission policy. Raises BadObjectError if a field is invalid."""
     spec = mapping(item, "spec")
     flaw = ""
     if text(spec, "failurePolicy", "spec.") not in ("", "Fail"):
@@ -48,7 +48,7 @@ def read_policy(item: Fields) -> PolicyFacts:
 
 
 def read_binding(item: Fields) -> BindingFacts:
-    """Return the facts of a binding of the guard. Raises BadObjectError."""
+    """Return the facts of a binding of the admission policy. Raises BadObjectError if a field is invalid."""
     spec = mapping(item, "spec")
     where = "spec.matchResources."
     matched = mapping(spec, "matchResources", "spec.")

@@ -22,7 +22,7 @@ def node_preferences(
 
 
 def shared(found: NodePreferences) -> NodePreferences | None:
-    """Return the common object for equal preferences; None for empty ones."""
+    """Return the common object for equal preferences, or None if there are no preferences."""
     return _shared(found) if found.terms or found.groups else None
 
 

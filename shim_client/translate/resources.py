@@ -21,7 +21,10 @@ _POD_LEVEL = ("vcore", "memory", "hugepages-")
 
 
 def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
-    """Return a list of quantities (`requests`, `allocatable`) in the core's units; cpu becomes vcore. Raises BadObjectError."""
+    """Return a list of quantities (`requests`, `allocatable`) in the core's units; cpu becomes vcore.
+
+    Raises BadObjectError if there are too many types, or if a type or a quantity is invalid.
+    """
     listed = mapping(fields, key, path)
     if len(listed) > RESOURCE_TYPES_MAX:
         raise BadObjectError(path + key, f"names more than {RESOURCE_TYPES_MAX} resource types")

@@ -189,7 +189,7 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 
 
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
-    """Return the fields of a task group for a pod's spec. Raises BadObjectError.
+    """Return the fields of a task group for a pod's spec. Raises BadObjectError if a field is invalid.
 
     Each field is read once here, as it will be read from the placeholder. In this way mistakes are found before pods
     are created.

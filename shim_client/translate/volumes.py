@@ -120,7 +120,10 @@ def read_volume(item: Fields) -> VolumeFacts:
 
 
 def _bytes(fields: Fields, key: str, path: str) -> int:
-    """Return the bytes of storage in a mapping of quantities, 0 without any. Raises BadObjectError."""
+    """Return the bytes of storage in a mapping of quantities, 0 without any.
+
+    Raises BadObjectError if the quantity is invalid.
+    """
     return amounts(fields, key, path).get("storage", 0)
 
 

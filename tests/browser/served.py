@@ -1,4 +1,4 @@
-"""Cores and consoles as processes, and a proxy between console and browser whose connections a test can cut."""
+"""Cores and consoles as processes, and a proxy between browser and console. A test can cut the connections of the proxy."""
 
 import select
 import socket
@@ -24,7 +24,7 @@ NAMES: Final = (*(one.name for one in VIEWS), "what-if")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A core, the address of its console, and the path of each page with what it shows there."""
+    """A core, the address of its console, and the path of each page with a text that the page shows."""
 
     core: str
     url: str
@@ -33,7 +33,7 @@ class Site:
 
 @contextmanager
 def claim_site(folder: Path) -> Iterator[Site]:
-    """Run a core on which pods run, others wait, and decisions are made, and its console."""
+    """Run a core and its console. Pods run and wait on the core, and decisions are made."""
     state = ["--state-dir", str(folder), "--history-sample", "1s"]
     with running(["serve", "--listen", ANY_PORT, *state], folder / "core.log") as core:
         address = address_of(core, folder / "core.log")
@@ -81,7 +81,7 @@ def console_beside(core: str, log: Path, *options: str) -> Iterator[str]:
 
 
 class Proxy:
-    """Connections of browsers, passed on to `target`; a test cuts those that are open, and refuses others."""
+    """A proxy that passes connections of browsers on to `target`. A test can cut open connections and refuse new ones."""
 
     def __init__(self) -> None:
         self._listens = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""A page that updates by itself: pods that are placed, a lost connection, a console that starts again, and the state of the page."""
+"""Pages that update by themselves: placed pods appear, lost connections resume, and updates keep the visitor's focus and choices."""
 
 import re
 from contextlib import ExitStack

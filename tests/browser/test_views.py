@@ -1,4 +1,4 @@
-"""Each page in a real browser: colours and widths, axe, keyboard, hostile names, and reading without JavaScript."""
+"""Each page in a real browser: both colour schemes, narrow and wide windows, axe, keyboard, hostile names, and no JavaScript."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_a_page_by_keyboard_alone(chromium: Browser, site: Site, name: str) -> N
 
 
 def _stops(page: Page) -> list[dict[str, Any]]:
-    """Return each place that has the focus, from the present one to the last."""
+    """Return each element that gets the focus, from the present element to the last."""
     found = []
     while (one := page.evaluate(FOCUSED)) is not None:
         found.append(one)

@@ -1,4 +1,4 @@
-"""Pages in the browser, and what a page must not do: fail, ask another host, or break its content security policy."""
+"""Pages in the browser, with a check for forbidden acts: an error, a request to another host, or a violation of the content security policy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +19,7 @@ AXE = Axe()
 
 @contextmanager
 def visit(browser: Browser, url: str, *, may_fail: bool = False, **options: Any) -> Iterator[Page]:
-    """Open a page for a new visitor; afterwards it must have done nothing that a page must not do.
-
-    With `may_fail`, requests may fail, which the browser reports as errors.
-    """
+    """Open a page for a new visitor. At the end, check that the page did nothing forbidden. With `may_fail`, requests may fail."""
     context = browser.new_context(viewport=WIDE, **options)
     context.set_default_timeout(WAIT_MS)
     page = context.new_page()
@@ -42,7 +39,7 @@ def visit(browser: Browser, url: str, *, may_fail: bool = False, **options: Any)
 
 
 def _watch(page: Page, wrong: list[str]) -> None:
-    """Collect what a page reports as wrong; the violations of its policy are among the messages of its console."""
+    """Collect the errors that a page reports. Violations of its content security policy are among the messages of the browser's console."""
 
     def message(one: ConsoleMessage) -> None:
         if one.type in {"error", "warning"}:
@@ -63,7 +60,7 @@ def live(page: Page) -> None:
 
 
 def findings(page: Page) -> list[str]:
-    """Return what axe finds wrong: rule, and for each place its selector and why."""
+    """Return the findings of axe: the rule, and for each element its selector and the reason."""
     found = AXE.run(page).response["violations"]
     return [
         f"{one['id']}: {node['target']} {node['failureSummary']}"

@@ -1,4 +1,4 @@
-"""Helm as the tests use it: the program that `make real` builds, with its files in a folder of the test."""
+"""The program helm for tests: `make real` builds it, and its files are in a folder of the test."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def rendered(
 
 
 def nested(values: Mapping[str, Any]) -> Object:
-    """Return values by their paths as one tree."""
+    """Return values that are given by their paths as one tree."""
     tree: Object = {}
     for path, value in values.items():
         *above, last = path.split(".")

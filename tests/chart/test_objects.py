@@ -1,4 +1,4 @@
-"""The objects of the chart: those of kustomize, hardened in the same way, for every way to install Evenhand."""
+"""The objects that the chart renders, for every way to install Evenhand: they equal the objects of kustomize, and are hardened in the same way."""
 
 import json
 import re
@@ -115,7 +115,7 @@ def test_cert_manager_makes_the_certificates_of_kustomize() -> None:
 
 @cache
 def objects_of(way: str) -> list[Object]:
-    """Return the objects of one way to install Evenhand, which tests do not change."""
+    """Return the objects of one way to install Evenhand. Tests do not change these objects."""
     return rendered(MATRIX[way])
 
 
@@ -241,7 +241,7 @@ def test_every_secret_that_is_mounted_is_made(mode: str, *, console: bool) -> No
 
 
 def test_a_changed_job_has_another_name() -> None:
-    """The API server refuses to change a Job, so that an upgrade replaces it."""
+    """The API server refuses to change a Job. An upgrade therefore needs a Job with another name."""
 
     def name(**values: object) -> str:
         [job] = [it for it in rendered(values) if it["kind"] == "Job"]

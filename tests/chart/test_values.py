@@ -1,4 +1,4 @@
-"""The values of the chart: all of them described, typed and used, and no others accepted."""
+"""The values of the chart: each value is described, typed and used, and unknown values are refused."""
 
 import json
 import re
@@ -177,7 +177,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def marked(leaf: Mapping[str, Any], number: int) -> Any:
-    """Return a value that the schema accepts and that is found in what the chart renders."""
+    """Return a value that the schema accepts, and that can be found in the rendered objects."""
     kinds = leaf["type"] if isinstance(leaf["type"], list) else [leaf["type"]]
     if "integer" in kinds:
         return number if leaf.get("maximum", number) >= number else leaf["maximum"]
@@ -208,7 +208,7 @@ def is_choice(leaf: Mapping[str, Any]) -> bool:
 
 
 def test_every_text_and_number_is_used(full: Path) -> None:
-    """All of them are set at once to marks that are found in what the chart renders, for each way to make certificates."""
+    """All texts and numbers are set to marks at once. The marks are found in the rendered objects, for each way to make certificates."""
     marks: dict[str, Any] = {}
     for number, (path, leaf) in enumerate(LEAVES.items(), 1001):
         if path not in UNUSED and not is_choice(leaf):
@@ -248,7 +248,7 @@ CHOICES = [
 
 
 def test_every_choice_changes_what_is_rendered(full: Path) -> None:
-    """For each choice there is a way to install Evenhand in which it makes a difference."""
+    """For each choice there is a way to install Evenhand in which the choice changes the rendered objects."""
 
     @cache
     def shown(way: int, path: str, choice: str) -> str | None:

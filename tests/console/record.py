@@ -18,9 +18,9 @@ from tests.console import replies
 
 CLUSTER: Final = ROOT / "examples" / "clusters" / "claim"
 WAITING_POD: Final = "WAITING-POD"
-"""Stands for the key of a pod that waits and for which no capacity is kept."""
+"""Placeholder for the key of a waiting pod for which no capacity is kept."""
 DECISION: Final = "DECISION"
-"""Stands for the id of the first decision."""
+"""Placeholder for the id of the first decision."""
 ADDRESSES: Final = {
     "tenant": {"queue": "root.batch"},
     "queue": {"queue": "root.shop"},
@@ -74,7 +74,7 @@ def _record(core: Core) -> None:
 
 
 def known(core: Core) -> dict[str, str]:
-    """Return what the names in ADDRESSES stand for."""
+    """Return the values for the placeholders in ADDRESSES."""
     return {WAITING_POD: _waiting_pod(core), DECISION: _decision(core)}
 
 

@@ -1,4 +1,4 @@
-"""What views read from a core, as files: `python -m tests.console.record` records them."""
+"""The replies that views read from a core, as files. `python -m tests.console.record` records these files."""
 
 import json
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ Read = TypeVar("Read")
 
 
 def save(name: str, read: Any) -> None:
-    """Write what a view read: a dataclass of messages, lists of messages, and None."""
+    """Write the replies that a view read: a dataclass of messages, lists of messages, and None."""
     values = {one.name: _packed(getattr(read, one.name)) for one in fields(read)}
     (FOLDER / f"{name}.json").write_text(json.dumps(values, indent=1, sort_keys=True) + "\n")
 
 
 def load(kind: type[Read], name: str) -> Read:
-    """Return what a view read."""
+    """Return the recorded replies of a view."""
     values = json.loads((FOLDER / f"{name}.json").read_text())
     return kind(**{key: _unpacked(value) for key, value in values.items()})
 

@@ -21,7 +21,7 @@ HOSTILE: Final = (MARKUP, CONTROLS, LONG)
 
 
 def core(name: str = "research") -> FakeCore:
-    """Return a core whose only busy queue has this name, and that names everything so."""
+    """Return a core on which the only busy queue, and every other object, has this name."""
     tree = queue_tree()
     queue = tree.root.children[1]
     queue.name, queue.path = name, f"root.{name}"

@@ -23,7 +23,7 @@ def console(
     token_file: str = "",
     share_identity: bool = False,
 ) -> Iterator[TestClient]:
-    """Serve the console of a core that runs meanwhile."""
+    """Run a core, and serve its console."""
     place = Place(ADDRESS, origins, token_header, share_identity)
     with running(core), console_of(core.address, place, token_file) as client:
         yield client

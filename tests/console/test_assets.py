@@ -1,4 +1,4 @@
-"""The vendored files are those of their packages, and the table beside them names each."""
+"""The vendored files equal the files of their packages, and the table in their folder names each file."""
 
 import hashlib
 import re

@@ -20,7 +20,7 @@ ANY_PORT = "127.0.0.1:0"
 
 
 class _Run:
-    """What the command would serve: it reads from the core once, and ends."""
+    """The server that the command would run: it reads from the core once, and ends."""
 
     def __init__(self) -> None:
         self.place = bootstrap.Place("")

@@ -1,4 +1,4 @@
-"""The console over HTTP: pages, hostile names, headers, hosts, forms, the log-in, and pages that say what is wrong."""
+"""The console over HTTP: pages, hostile names, headers, hosts, forms, the log-in, and pages that report an error."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One reader for all pages that show the same, and streams that go on where a client was."""
+"""One reader for all open pages with the same view, address and token, and streams that resume after the last fragment of the client."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ def _key(token: str = "") -> Key:
 
 
 class _Reads:
-    """Reads that end when the test says what they found."""
+    """Reads that end when the test sets their result."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The page of a tenant: what is mine, what I am entitled to, and who may take what from me."""
+"""The page of a tenant: the usage of the queue, its entitlement, and the queues that may take capacity from it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What views show, as pure functions of recorded replies and of the state in the address."""
+"""The values that views show, as pure functions of recorded replies and of the state in the address."""
 
 from dataclasses import replace
 

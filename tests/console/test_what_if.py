@@ -76,7 +76,7 @@ def _core(name: str = "research", *, valid: bool = True) -> FakeCore:
 
 @contextmanager
 def _opened(fake: FakeCore) -> Iterator[tuple[TestClient, dict[str, str]]]:
-    """Open the page, and give the fields of its form about the configuration."""
+    """Open the page, and return the fields of its form about the configuration."""
     with console(fake) as client:
         page = client.get("/what-if").text
         names = ("mark", "base_revision", "base_digest", "origin")

@@ -112,7 +112,7 @@ class Deployed:
 
     @contextmanager
     def running(self, name: str, *extra: str) -> Iterator[Process]:
-        """Hold a running container while the block runs, then print its log, which a failed test shows."""
+        """Yield a running container. At the end print its log, which pytest shows if the test failed."""
         self._mount(name)
         log = self._folder / f"{name}.log"
         process = Process([*self._arguments(name), *extra], log)

@@ -1,7 +1,8 @@
 """The Helm chart in deploy/chart on the API server: accepted, installed, upgraded, rolled back and removed.
 
 kubeconform and kubernetes-validate compare objects with published schemas. The API server does more: it refuses unknown
-fields, too (server-side apply), and applies its own rules and admission. So each way to install is a dry run here.
+fields, too (server-side apply), and applies its own rules and admission. For this reason, each way to install is a dry
+run on the API server here.
 """
 
 import base64
@@ -33,7 +34,7 @@ PROGRAM = CHART / "files" / "certificates.py"
 
 @pytest.mark.parametrize("way", MATRIX)
 def test_the_api_server_takes_it_without_a_warning(kube: Kube, way: str) -> None:
-    """The namespace warns of pods that do not keep the profile `restricted`."""
+    """The namespace makes the API server warn of pods that violate the profile `restricted`."""
     said = kube.kubectl("apply", "--server-side", "-f", str(DEPLOY / "namespace.yaml"))
     assert said.returncode == 0, said.stderr
     version = {"admissionPolicies.mutatingApiVersion": OLDER.get(provision.kubernetes(), "v1")}
@@ -78,7 +79,7 @@ class Release:
         return {key: base64.b64decode(text) for key, text in secret["data"].items()}
 
     def certify(self, folder: Path, *more: str) -> list[str]:
-        """Run the job's program with its arguments and its account, and return the Secrets that it wrote."""
+        """Run the program of the certificates' job with the arguments and the account of the job. Return the Secrets that the program wrote."""
         said = self.kube.kubectl("get", "jobs", "-o", "json", f"--namespace={self.namespace}")
         [job] = json.loads(said.stdout)["items"]
         spec = job["spec"]["template"]["spec"]
@@ -172,7 +173,7 @@ def test_the_job_renews_what_ends_and_what_has_other_names_and_keeps_the_rest(
 
 
 def meet(release: Release, client: str, host: str, folder: Path) -> set[str]:
-    """Let a client with its certificate meet the core in memory; return the names that the core sees.
+    """Connect a client to a core in memory, each with its certificate. Return the names that the core sees in the client's certificate.
 
     Raises SSLCertVerificationError when the core has another name.
     """

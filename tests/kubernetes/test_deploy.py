@@ -22,7 +22,7 @@ def test_the_api_server_takes_it_without_a_warning(kube: Kube) -> None:
 def test_its_pods_keep_the_strictest_standard(
     kube: Kube, manifests: list[Object], name: str
 ) -> None:
-    """The namespace enforces the profile `restricted`, so a pod that does not keep it is refused."""
+    """The namespace enforces the profile `restricted`, so that the API server refuses a pod that violates this profile."""
     kube.kubectl("apply", "--server-side", "-f", str(DEPLOY / "namespace.yaml"))
     template = pod_of(manifests, name)
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}
@@ -114,7 +114,7 @@ def test_all_that_a_pod_mounts_is_there(kube: Kube, manifests: list[Object], nam
 
 
 def test_cert_manager_would_make_the_same_secrets(manifests: list[Object]) -> None:
-    """Its kinds are not known to every API server: the names alone are looked at."""
+    """Not every API server knows the kinds of cert-manager, so that the test compares names only."""
     made = list(yaml.safe_load_all((DEPLOY / "cert-manager.yaml").read_text()))
     secrets = {it["spec"]["secretName"] for it in made if it["kind"] == "Certificate"}
     volumes = [volume for name in BOTH for volume in pod_of(manifests, name)["spec"]["volumes"]]

@@ -87,7 +87,7 @@ def test_all_else_is_as_in_the_plain_deployment(
 def test_probes_tell_leader_follower_and_joining_core_apart_and_a_drain_hands_over(
     kube: Kube, pair: list[Object], shim_kubeconfig: Path, tmp_path: Path
 ) -> None:
-    """Arguments, variables and files are those of the manifests. A SIGTERM is what a drain sends."""
+    """Arguments, variables and files are those of the manifests. The test sends SIGTERM, as a drain does."""
     deployed = Deployed(kube, pair, tmp_path, PAIR)
     first, second = CORES
     with ExitStack() as stack:

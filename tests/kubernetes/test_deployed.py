@@ -13,7 +13,7 @@ from tests.kubernetes.kube import Kube, Object, until
 def test_core_and_shim_meet_over_tls_as_deployed(
     kube: Kube, manifests: list[Object], shim_kubeconfig: Path, tmp_path: Path
 ) -> None:
-    """Arguments, variables, files and probes are those of the manifests; the operator looks on."""
+    """Arguments, variables, files and probes are those of the manifests. An operator reads the state meanwhile."""
     deployed = Deployed(kube, manifests, tmp_path)
     with deployed.running("evenhand-core"):
         until(lambda: deployed.is_ready("evenhand-core"))

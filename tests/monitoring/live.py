@@ -83,7 +83,7 @@ def _lowered() -> ConfigurationApplied:
 
 
 def _standing(served: Served) -> str:
-    """Return the metrics of one of two cores."""
+    """Return the metrics of one of two cores that follow each other."""
     endpoint = served.endpoint
     metrics = Metrics(served.core).add(gauges(endpoint.replica, endpoint.feed, served.clock.now))
     metrics.add(endpoint.gauges)

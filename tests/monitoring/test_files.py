@@ -1,4 +1,4 @@
-"""The files of deploy/monitoring are those that the scripts make, and each alert has a page with commands that exist."""
+"""The files of deploy/monitoring equal the output of the scripts, and each alert has a page with commands that exist."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_a_page_has_every_part_and_the_severity_of_its_alert(name: str) -> None:
 
 
 def commands() -> list[str]:
-    """Return every command that a page gives as evidence."""
+    """Return every command in the tables of a page."""
     row = re.compile(r"^\| [^|]+ \| `(evenhand [^`]+)` \|$", re.MULTILINE)
     pages = {path.stem: row.findall(path.read_text()) for path in PAGES.glob("Evenhand*.md")}
     assert all(pages.values()), "each page has a command"

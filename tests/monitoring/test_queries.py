@@ -1,4 +1,4 @@
-"""Every metric and label that a dashboard or an alert uses is exported by live cores and shims, and so is the table of the guide."""
+"""Live cores and shims export every metric and label that a dashboard, an alert or the table of the guide names."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def grouping(node: Any) -> Iterator[tuple[Any, list[str]]]:
 
 
 def unknown(text: str, live: Exported) -> list[str]:
-    """Return what a query uses and no core or shim exports."""
+    """Return the metrics and labels that a query uses, but no core or shim exports."""
     parsed = promql.parse(text)
     found = [one.name for one in selectors(parsed) if one.name not in live]
     if found:

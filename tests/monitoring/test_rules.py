@@ -1,4 +1,4 @@
-"""promtool reads the alert rules, and each alert fires on series that show its problem and not on series without it."""
+"""promtool accepts the alert rules. Each alert fires on series with its problem, and does not fire on series without the problem."""
 
 import subprocess
 from pathlib import Path
@@ -29,7 +29,7 @@ def ran(*command: object) -> "subprocess.CompletedProcess[str]":
 
 
 def trial(name: str, case: Any, *, fires: bool) -> dict[str, Any]:
-    """Return one test of promtool: after these series, exactly this alert fires, or none."""
+    """Return one test of promtool. With `fires`, exactly the named alert fires on the series of the case, else no alert fires."""
     series = case["fires" if fires else "silent"]
     if name != "EvenhandCoreAbsent":
         series = WELL | series

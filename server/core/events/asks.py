@@ -73,7 +73,8 @@ def _add_again(
 ) -> list[Decision]:
     """Take a further report of a known ask: compare it after a new registration, or update the ask in place.
 
-    A victim that its manager reports as a waiting ask never ran. It waits again, and its capacity becomes free.
+    A victim that its manager reports as a waiting ask never ran. Such an ask waits again, and its capacity becomes
+    free.
     """
     spec = comparison.same_spec(partition, known, spec)
     if comparison.waits_again(partition, known):

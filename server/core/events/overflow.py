@@ -16,12 +16,13 @@ CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
     """Return why an amount is refused.
 
-    It is empty, one of its quantities is out of range, or it would raise a total of the partition to 2^62.
+    An amount is refused if it is empty, if one of its quantities is out of range, or if it would raise a total of the
+    partition to 2^62.
 
     Return "" if the amount is valid.
 
-    ``of_ask`` says that the amount belongs to an ask. The number of asks is limited, so that small quantities of asks need no
-    check while the total is low.
+    ``of_ask`` says that the amount belongs to an ask. The number of asks is limited, so that small quantities of asks
+    need no check while the total is low.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"

@@ -82,7 +82,8 @@ def _take(
 def _is_quiet(ask: Ask) -> bool:
     """Return whether the allocation's end affects nothing but usage.
 
-    It does so if no decision waits for that end, the allocation is not firm, and its application and its class have other asks.
+    This is so if no decision waits for that end, the allocation is not firm, and its application and its class have
+    other asks.
     """
     application = ask.application
     return (

@@ -187,7 +187,7 @@ def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decisi
 def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iterator[Decision]:
     """Yield the core's order to release an allocation that was reported without the mark of that order.
 
-    A pod that was releasing without an order of the core, and that is now reported without a mark, stays.
+    A pod stays if it was being released without an order of the core, and is now reported without a mark.
     """
     if ask.going is not None:
         yield apply_plan.order_again(partition, ask)

@@ -87,7 +87,8 @@ class Claims:
     def _share_out(self, leaves: int) -> None:
         """Set the size of a chunk: at most two claims more than the budget has steps. If many leaves have claims, a chunk is smaller.
 
-        Further claims are read when the last claim of a chunk has its turn. The budget usually ends the round before that.
+        Further claims are read when the last claim of a chunk has its turn. The budget usually ends the round before a
+        further claim is read.
         """
         self._size = max(1, min(self._most, FIRST_MOST // max(1, leaves)))
 

@@ -199,7 +199,7 @@ def moved(
     reason: str,
     confirmed: tuple[str, ...],
 ) -> DecisionRecord:
-    """Return the record after a change of state. ``confirmed`` are the victims that have ended by then."""
+    """Return the record after a change of state. ``confirmed`` are the victims that have ended at that instant."""
     ended, why = (0, "") if state.is_open else (at_ms, reason)
     return DecisionRecord(  # `replace` takes three times as long, and each decision changes twice
         known.decision_id,

@@ -262,7 +262,7 @@ def _untried(partition: Partition, ask_class: AskClass, now: int) -> Iterator[As
 
 
 def _groups(partition: Partition, ask_class: AskClass) -> list[Group]:
-    """Return the groups of a class that are parked because no node takes it, or because a limit blocks it."""
+    """Return the groups of a class that are parked because no node takes the class, or because the limit of a queue blocks it."""
     groups = list(ask_class.waiting)
     for queue in partition.queues.values():
         if queue.limiter is not None:

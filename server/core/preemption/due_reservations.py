@@ -1,8 +1,9 @@
-"""The asks that are due for reservations, found in the live state group by group of equal asks (C7).
+"""The asks that are due for reservations (C7). The live state is searched one group of equal asks after another.
 
-The checks here are cheap, and they are necessary conditions only. The policy and the rules decide later. If at most SEARCH_MOST
-groups wait, each tick of a round checks all of them. If more groups wait, a *search* of all groups takes several ticks (see
-`_in_turns`). Without this limit, a tenant whose asks have many different sizes would make a tick long.
+The checks here are cheap, and they are necessary conditions only. The policy and the rules decide later. If at most
+SEARCH_MOST groups wait, each tick of a round checks all of them. If more groups wait, a *search* of all groups takes
+several ticks (see `_in_turns`). Without this limit, a tenant whose asks have many different sizes would make a tick
+long.
 """
 
 from collections import Counter
@@ -115,7 +116,7 @@ def is_stuck(partition: Partition, group: Group) -> bool:
 def reservable(group: Group, *, known_ineligible: bool) -> list[Ask]:
     """Return the first asks of the group that qualify for a reservation, at most one more than a leaf may have reservations.
 
-    A group in which no ask qualified is not searched again. Only asks that have joined the group since then are checked.
+    If no ask of a group qualified, the group is searched again only after an ask that qualifies has joined it.
     """
     if known_ineligible and not _is_plain_again(group):
         return []

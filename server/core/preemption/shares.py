@@ -22,7 +22,9 @@ NOT_SHARED: Final = 1 << 94
 def refresh(partition: Partition) -> bool:
     """Update order and bounds before placement, from demand, usage and capacity.
 
-    Return whether a bound changed. If so, promises may no longer have headroom. The call is cheap if nothing changed.
+    Return whether bounds changed while the partition shares by weight. If so, promises may no longer have headroom. If
+    the partition no longer shares by weight, its bounds are removed, and the result is False, because no headroom
+    shrinks. The call is cheap if nothing changed.
     """
     if not sharing.is_shared_out(partition):
         if partition.shared_for is not None or partition.deserved:

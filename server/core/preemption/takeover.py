@@ -1,24 +1,28 @@
 """The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask may use the capacity that a reservation of a lower priority keeps. That does not help an ask that is larger than any node's
-free capacity. If it had no reservation of its own, other asks of its priority would use all capacity that becomes free. Therefore
-the ask takes the reservation over, under these rules:
+An ask may use the capacity that a reservation of a lower priority keeps. That does not help an ask that is larger than
+any node's free capacity. If it had no reservation of its own, other asks of its priority would use all capacity that
+becomes free. Therefore the ask takes the reservation over, under these rules:
 
-1. Its priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no takeover,
+1. Its priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no
+takeover,
    because two asks could exchange a node forever.
-2. The ask may reserve. It has waited long enough, and no queue on its path is stopped. Its limits have headroom if the reservations
+2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. Its limits have headroom if
+the reservations
    that it outranks are not counted.
-3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally little,
-   it gets the node that arrived first. If a node without pledges would suit the ask, and only reservations that the ask outranks use
-   up its limits, the ask reserves that node and takes no reservation over.
-4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more reservations than
+3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack
+equally little,
+   it gets the node that arrived first. If a node without pledges would suit the ask, and only reservations that the ask
+   outranks use up its limits, the ask reserves that node and takes no reservation over.
+4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more
+reservations than
    before.
 
-Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be reserved for
-a later ask, and this ask would take the node over at the same instant.
+Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be
+reserved for a later ask, and this ask would take the node over at the same instant.
 
-A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a class are
-computed once, until nodes or reservations change.
+A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a
+class are computed once, until nodes or reservations change.
 """
 
 from collections import Counter

@@ -1,10 +1,10 @@
 """The forecast of a configuration change. A copy of the core runs under the new configuration until nothing more happens.
 
-The copy (see `state.copying`) has everything that the live core knows. Examples are open decisions, quota timers, waiting
-times, back-offs, the pace, frozen pairs, reservations, gangs that gather, and disruption budgets. The copy takes the
-configuration as an event at ``now`` and ticks at each instant that `queries.settling` finds. Its decisions come from the code
-that also makes those of the live core. The behaviour of the cluster in that time is assumed (ASSUMPTIONS). The copy has no
-shadow, because a shadow changes nothing.
+The copy (see `state.copying`) has everything that the live core knows. Examples are open decisions, quota timers,
+waiting times, back-offs, the pace, frozen pairs, reservations, gangs that gather, and disruption budgets. The copy
+takes the configuration as an event at ``now`` and ticks at each instant that `queries.settling` finds. The decisions of
+the copy come from the code that also makes the decisions of the live core. The behaviour of the cluster in that time is
+assumed (ASSUMPTIONS). The copy has no shadow, because a shadow changes nothing.
 """
 
 from collections import Counter
@@ -88,10 +88,10 @@ _CHANGES: Final = (
 
 
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
-    """Return what would follow if the configuration were applied now. The live core is not changed.
+    """Return the forecast of the effects that the configuration would have if it were applied now. The live core is not changed.
 
-    If pods would be evicted, a second copy runs without the change. The second copy shows which victims would be evicted
-    anyway.
+    If pods would be evicted, a second copy runs without the change. The second copy shows which victims would be
+    evicted anyway.
     """
     captured = Captured(core)
     copy = captured.rebuild()
@@ -154,7 +154,7 @@ class _Found:
 
 
 class _Course:
-    """The run of one copy from ``now`` on. The only events, apart from the change, are the ends of pods that were ordered to end."""
+    """The run of one copy of the core that begins at ``now``. The only events, apart from the change, are the ends of pods that were ordered to end."""
 
     def __init__(self, copy: Core, now: int) -> None:
         self._core = copy

@@ -1,4 +1,4 @@
-"""The nodes that are large enough for an ask but excluded by its constraints, and the text about these nodes. Read-only. Read-only."""
+"""The nodes that are large enough for an ask but excluded by its constraints, and the text about these nodes. Read-only."""
 
 from collections.abc import Sequence
 from typing import Final

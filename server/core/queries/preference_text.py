@@ -1,4 +1,4 @@
-"""The sentence that says whether the preferences of an allocation decided on its node. Read-only. Read-only."""
+"""The sentence that says whether the preferences of an allocation decided on its node. Read-only."""
 
 from collections.abc import Iterator
 

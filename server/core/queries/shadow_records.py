@@ -34,10 +34,10 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 
 
 def would(core: Core, key: str, now: int) -> Verdict | None:
-    """Return what the shadow would do for a waiting ask, or the rule that forbids it.
+    """Return the shadow's plan for a waiting ask, or the rule that forbids a plan.
 
-    Return None if no ask with the key waits, if it waits for a placeholder, or if no shadow of the present configuration has
-    begun.
+    Return None if no ask with the key waits, if it waits for a placeholder, or if no shadow of the present
+    configuration has begun.
     """
     for partition in core.state.partitions.values():
         ask, known = partition.asks.get(key), partition.shadow

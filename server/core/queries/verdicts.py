@@ -228,7 +228,7 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """Return the verdict with the instant of the next round that may act (P1, P5). If a rule forbids the plan, return it unchanged."""
+    """Return the verdict with the instant of the next round that may act (P1, P5). Return the verdict unchanged if a rule already forbids the plan, or if a round may act now."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

@@ -59,7 +59,7 @@ def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
 
 
 def yield_to_live(partition: Partition, known: Shadow) -> None:
-    """Drop the shadow's decisions for asks for which the live side has decided as well."""
+    """Drop each decision of the shadow if the live side has decided for one of its asks, too."""
     for name, one in list(known.held.items()):
         if any(_of_place(partition, place) == SERVED for place in one.places):
             del known.held[name]

@@ -1,4 +1,4 @@
-"""The number of nodes for each reason why nodes do not take a waiting ask, and the node that lacks least. Read-only. Read-only."""
+"""The number of nodes for each reason why nodes do not take a waiting ask, and the node that lacks least. Read-only."""
 
 from collections import Counter
 from dataclasses import dataclass, replace

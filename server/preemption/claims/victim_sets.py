@@ -25,11 +25,12 @@ Key = tuple[int, int, int, int, int]
 class Candidate(NamedTuple):
     """A candidate with the amounts that its eviction frees.
 
-    ``gives`` has, for each need, the amount that the candidate frees. ``frees`` has the amounts that it frees on its node, by
-    type. ``takes`` has the amounts of the caps that the candidate uses up, as pairs of the index of a cap and a quantity.
-    ``place`` is its place in claim order. ``row`` is its row in the snapshot. ``over`` is used in partitions in which one
-    victim may bring its queues below their shares. It lists the ways in which this candidate may be that victim. A way is a
-    list of caps, by index. The other victims must leave at least one unit of each of these caps (W8).
+    ``gives`` has, for each need, the amount that the candidate frees. ``frees`` has the amounts that it frees on its
+    node, by type. ``takes`` has the amounts of the caps that the candidate uses up, as pairs of the index of a cap and
+    a quantity. ``place`` is its place in claim order. ``row`` is its row in the snapshot. ``over`` is used in
+    partitions in which one victim may bring its queues below their shares. ``over`` lists the ways in which this
+    candidate may be that victim. A way is a list of caps, by index. The other victims must leave at least one unit of
+    each of these caps (W8).
     """
 
     place: int
@@ -171,10 +172,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return the excess: the amount that is freed beyond the amount that the node lacks.
-
-    It is the largest share of the partition's capacity over all types.
-    """
+    """Return the excess, which is freed beyond the amount that the node lacks, as the largest share of the capacity over all types."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:

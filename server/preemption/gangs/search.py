@@ -321,7 +321,7 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return what the gang would lack if ``unit``, which runs in another queue, were not evicted.
+        """Return the amounts that the gang would lack if ``unit``, which runs in another queue, were not evicted.
 
         The gang would lack capacity on a node, or headroom below a maximum.
 

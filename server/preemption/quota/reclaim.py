@@ -1,19 +1,22 @@
 """Surplus reclaim: while usage exceeds the capacity of the nodes, queues give back their usage above their shares (W3).
 
-1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Such an excess arises when two
-   schedulers place pods at the same time, or when a node's capacity is reduced. The capacity of drained nodes is included, so that
-   pods on them are no excess.
+1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Such an excess arises
+when two
+   schedulers place pods at the same time, or when a node's capacity is reduced. The capacity of drained nodes is
+   included, so that pods on them are no excess.
 2. The rule applies only with `entitlement: proportional`. No ask gets the capacity.
-3. A candidate holds a type of the target, and runs on a node on which more of that type is used than the node has. If capacity were
-   freed on another node, the next pod would use it and would have to be evicted in turn, without end. DaemonSet, firm, untouchable
-   and terminating pods are not candidates. Pods that have run for less than `preemption.minruntime`, and pods of a queue with
-   `preemption.policy: disabled`, are not candidates either. With `disruptionbudgets: respect`, the same is true of pods without a
-   disruption left (V5).
-4. Every queue below the root keeps its deserved share of each type of which too much is used. It also keeps its entitlement to every
-   other type that the victim uses.
-5. Opted-out pods come last, and originators just before them. Within each group, lower priority comes first, then pods that do not
-   run yet, then shorter running time. `preemption.order` may replace these last two keys (V2). The pod's key comes last (W8). At the
-   end, victims that are not needed are given back.
+3. A candidate holds a type of the target, and runs on a node on which more of that type is used than the node has. If
+capacity were
+   freed on another node, the next pod would use it and would have to be evicted in turn, without end. DaemonSet, firm,
+   untouchable and terminating pods are not candidates. Pods that have run for less than `preemption.minruntime`, and
+   pods of a queue with `preemption.policy: disabled`, are not candidates either. With `disruptionbudgets: respect`, the
+   same is true of pods without a disruption left (V5).
+4. Every queue below the root keeps its deserved share of each type of which too much is used. Such a queue also keeps
+its entitlement to every other type that the victim uses.
+5. Opted-out pods come last, and originators just before them. Within each group, lower priority comes first, then pods
+that do not
+   run yet, then shorter running time. `preemption.order` may replace these last two keys (V2). The pod's key comes last
+   (W8). At the end, victims that are not needed are given back.
 """
 
 from collections import Counter

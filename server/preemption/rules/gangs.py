@@ -47,7 +47,7 @@ def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan for a gang for which policies may not plan (J3, J4), or for an ask that may not replace pods of its queue (I2)."""
+    """Refuse a plan if its gang may not preempt (J3, J4), or if its ask may not replace pods of its queue (I2)."""
     refusal = None
     if plan.facts.gang:
         refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
@@ -266,11 +266,11 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a gang below its minimum (J12).
 
-    A gang that was already below its minimum, or that is evicted whole, is exempt. With `job.victimgang: avoid` no gang is
-    evicted whole.
+    A gang that was already below its minimum is exempt. A plan for a gang may evict a whole gang, unless
+    `job.victimgang` is `avoid`. The rule does not apply to quota runs and surplus reclaim.
 
-    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. Its victims run
-    on one node, while a gang runs on several (G8).
+    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. Its
+    victims run on one node, while a gang runs on several (G8).
     """
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None

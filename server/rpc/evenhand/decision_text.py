@@ -125,7 +125,7 @@ def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.Decidin
 
 
 def held(levels: Sequence[pb.DecidingLevel]) -> str:
-    """Return what the queues of these levels used: `queue root.a held 8 cores of 2 cores guaranteed`.
+    """Return the usage of the queues of these levels as text: `queue root.a held 8 cores of 2 cores guaranteed`.
 
     Queues are separated by semicolons. The queue with the longest path comes first.
     """

@@ -175,9 +175,9 @@ class Preempted:
             response.lines.append(f"When that was decided, {held(own)}.")
 
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
-        """Add to the answer about a waiting ask what preemption would do for the ask, or the rule that forbids preemption.
+        """Add the outcome that preemption would have for a waiting ask to the answer, or the rule that forbids preemption.
 
-        Return the verdict with only what the caller may read. Return None if there is no verdict on the ask.
+        Return the verdict, limited to what the caller may read. Return None if there is no verdict on the ask.
         """
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:

@@ -74,7 +74,7 @@ class Pictures:
 
 
 def _leader(replica: Replica, *, named: bool) -> str:
-    """Return whose state the answer shows, as text. Return "" for a core that decides."""
+    """Return, as text, the core whose state the answer shows. Return "" for a core that decides."""
     if replica.state is State.LEADER:
         return ""
     if replica.state is State.RESTORED and not replica.heard_ms:

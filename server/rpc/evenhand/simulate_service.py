@@ -40,7 +40,7 @@ class SimulateService:
         self._log = log
 
     def simulate_asks(self, request: pb.SimulateAsksRequest) -> pb.SimulateAsksResponse:
-        """Return what would happen to each ask, after the asks that precede it in the request. A viewer simulates in its own queues."""
+        """Return the simulated outcome of each ask. Each ask is simulated after the asks that precede it in the request. A viewer simulates in its own queues."""
         caller, now = CALLER.get(), self._pump.now()
         partition = Reader(self._core, caller).partition_name(request.partition)
         if not 0 < len(request.asks) <= SIMULATED_ASKS_MAX:

@@ -31,7 +31,7 @@ class Batch:
 
 
 class Reader:
-    """The reader that turns asks and allocations of both generations into events. Equal specs become one object."""
+    """The reader that turns asks and allocations of both generations of the interface into events. Equal specs become one object."""
 
     def __init__(self) -> None:
         self._specs = Specs()
@@ -47,14 +47,14 @@ class Reader:
         return self._specs.sized(message, "resourcePerAlloc", self._specs.of_allocation)
 
     def add_ask(self, batch: Batch, head: AskHead, raw: bytes, template: Template) -> None:
-        """Add an ask of the ask generation to the batch, or its refusal."""
+        """Add an ask that arrived as an `AllocationAsk`, the older message, to the batch. If the ask is refused, add its refusal."""
         try:
             batch.events.append(self._ask(batch.rm_id, head, raw, template, Generation.ASK))
         except RefusedError as refused:
             batch.refuse(head.key, head.application, str(refused), Generation.ASK)
 
     def add_allocation(self, batch: Batch, head: Head, raw: bytes, template: Template) -> None:
-        """Add an ask, existing allocation or foreign allocation of the newest generation to the batch, or its refusal."""
+        """Add an ask, existing allocation or foreign allocation that arrived as an `Allocation` to the batch. If it is refused, add its refusal."""
         try:
             batch.events.append(self._allocation(batch.rm_id, head, raw, template))
         except RefusedError as refused:
@@ -86,7 +86,7 @@ class Reader:
         )
 
     def _existing(self, rm_id: str, head: Head, raw: bytes, template: Template) -> AllocationAdded:
-        """Return the event for an allocation that already runs, from a message of the newest generation of the interface."""
+        """Return the event for an allocation that already runs, from an `Allocation` of an `AllocationRequest`."""
         _check(head, template)
         return AllocationAdded(
             rm_id,
@@ -102,7 +102,10 @@ class Reader:
         )
 
     def reported(self, rm_id: str, message: si_pb2.Allocation, node_id: str) -> AllocationAdded:
-        """Return the event for a running allocation of a node (ask generation). Raise RefusedError for a wrong field."""
+        """Return the event for a running allocation that a node's message lists, as in the older interface.
+
+        Raise RefusedError for a wrong field.
+        """
         template = self._specs.of_allocation(message)
         if template.refusal:
             raise RefusedError(template.refusal)

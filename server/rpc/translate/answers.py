@@ -31,7 +31,7 @@ _NANOSECONDS: Final = 1_000_000
 
 
 def released(decision: Released) -> si_pb2.AllocationResponse:
-    """Return the message of an allocation that ends. The ask generation identifies it by a UUID, which in Evenhand is the key."""
+    """Return the message of an allocation that ends. A client that sent an `AllocationAsk` identifies the allocation by a UUID, which in Evenhand is the key."""
     return si_pb2.AllocationResponse(
         released=[
             si_pb2.AllocationRelease(

@@ -90,7 +90,10 @@ def _requirement(path: str, message: si_pb2.NodeSelectorRequirement) -> Requirem
 
 
 def _check_values(path: str, operator: Operator, values: tuple[str, ...]) -> None:
-    """Check the number of values of an operator as the Kubernetes API does. Raise RefusedError."""
+    """Check the number of values of an operator as the Kubernetes API does.
+
+    Raise RefusedError if the operator does not take these values.
+    """
     if operator in _PRESENCE and values:
         raise RefusedError(f"{path}: {operator} takes no values")
     if operator in _COMPARE and (len(values) != 1 or not _is_whole(values[0])):

@@ -1,4 +1,4 @@
-"""The translation of nodes of both generations from the wire to events (design 1.1 and 1.10)."""
+"""The translation of nodes from the wire to events, in both generations of the interface (design 1.1 and 1.10)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -142,7 +142,7 @@ def _occupied(rm_id: str, node: si_pb2.NodeInfo, where: str) -> list[Event]:
 def _add_existing(
     batch: Batch, node_id: str, allocation: si_pb2.Allocation, reader: Reader
 ) -> None:
-    """Add an allocation that already runs on the node (ask generation) to the batch, or its refusal."""
+    """Add an allocation that a node's message lists as running to the batch, as in the older interface. If it is refused, add its refusal."""
     try:
         one_of("nodeID", allocation.nodeID, ("", node_id))
         batch.events.append(reader.reported(batch.rm_id, allocation, node_id))

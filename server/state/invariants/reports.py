@@ -1,4 +1,4 @@
-"""Checks of data for guards and reports: bounded tables, integer sums, and a mark for each ordered eviction."""
+"""Invariants of the thrashing monitor, the lost-work tables and the shadow: tables are bounded, sums agree, and each pod with an eviction order is releasing."""
 
 from server.state import lost_work, shadow, thrashing
 from server.state.partition import Partition

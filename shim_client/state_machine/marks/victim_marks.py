@@ -65,7 +65,7 @@ def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
 def veto(state: State, key: str, decision: str, why: str) -> None:
     """Report to the core that a victim stays.
 
-    Without a session there is no report.
+    Without a session nothing is reported.
     """
     pod = state.pods.get(key)
     session = state.session_for(pod) if pod is not None else state.session_of("")

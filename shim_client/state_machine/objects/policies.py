@@ -1,4 +1,4 @@
-"""The admission policy that guards the users of pods, and its bindings: recorded, and reported when it comes or goes."""
+"""The admission policy that protects the annotations with the users of pods, and the bindings of this policy. Both are recorded, and reported when they appear or disappear."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLICIES = frozenset({"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBin
 
 
 def observe_policy(state: State, item: KubeObject) -> None:
-    """Record the guard when it is new or has changed. An unreadable guard counts as absent."""
+    """Record the admission policy when it is new or has changed. An unreadable policy counts as absent."""
     if _name(item) == GUARD:
         state.guard.policy = None
         try:
@@ -23,14 +23,14 @@ def observe_policy(state: State, item: KubeObject) -> None:
 
 
 def forget_policy(state: State, item: KubeObject) -> None:
-    """Record that the guard was deleted."""
+    """Record that the admission policy was deleted."""
     if _name(item) == GUARD:
         state.guard.policy = None
         tell(state)
 
 
 def observe_binding(state: State, item: KubeObject) -> None:
-    """Record a binding of the guard when it is new or has changed. An unreadable binding counts as absent."""
+    """Record a binding of the admission policy when it is new or has changed. An unreadable binding counts as absent."""
     name = _name(item)
     state.guard.bindings.pop(name, None)
     try:

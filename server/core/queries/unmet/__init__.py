@@ -1,1 +1,1 @@
-"""The unmet-guarantee report: the queues below their entitlement, what keeps them below it, and what would change that."""
+"""The unmet-guarantee report: the queues below their entitlement, the cause for each, and the smallest change that helps."""

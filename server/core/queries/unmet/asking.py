@@ -89,7 +89,7 @@ class Planner:
         raise OutOfPlansError
 
     def then(self, snapshot: Snapshot, claimant: Claimant) -> Plan | Refusal | None:
-        """Return the planner's answer on a snapshot with one change.
+        """Return the planner's answer on `snapshot`, in which the caller made one change.
 
         Return None if the claimant fits on that snapshot. Raise OutOfPlansError if the budget is spent.
         """
@@ -101,7 +101,7 @@ class Planner:
         return None if fits(trial, claimant) else _plan(trial, claimant)
 
     def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
-        """Return whether the claimant gets capacity, or a plan that frees capacity, on a snapshot with one change.
+        """Return whether the claimant fits, or has a plan that frees capacity, on `snapshot`. The caller made one change in this snapshot.
 
         Raise OutOfPlansError if the budget is spent.
 

@@ -193,8 +193,8 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
     The queues with these guarantees may then claim again (G2).
 
-    A queue whose guarantee of a type is met decides that its asks may not claim the type. It does not matter what the ancestors
-    of that queue lack.
+    A queue whose guarantee of a type is met decides that its asks may not claim the type. The amounts that the
+    ancestors of that queue lack do not matter.
     """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
@@ -338,7 +338,7 @@ def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tu
 def _rounded_down(
     planner: Planner, need: Need, path: str, kept: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the lowered guarantee. It is lowered by whole cores and GiB if that helps as well, else by the exact amount."""
+    """Return the lowered guarantee. The guarantee is lowered by whole cores and GiB if that helps as well, else by the exact amount."""
     snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
 
     def left(less: dict[int, int]) -> tuple[int, ...]:

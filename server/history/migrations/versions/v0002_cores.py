@@ -1,4 +1,4 @@
-"""The name of the core in the rows of fail-overs, because several cores may write one history in turn."""
+"""A column for the name of the core in the rows of fail-overs, because several cores may write one history in turn."""
 
 import sqlalchemy as sa
 from alembic import op
