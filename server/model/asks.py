@@ -231,6 +231,14 @@ def values(spec: AskSpec) -> tuple[object, ...]:
     return found
 
 
+def is_same(one: AskSpec, other: AskSpec) -> bool:
+    """Return whether two specs have equal values.
+
+    A follower, and a core that was made from a checkpoint, may have another object than the leader for equal values.
+    """
+    return one is other or _ALL_VALUES(one) == _ALL_VALUES(other)
+
+
 def resized(spec: AskSpec, resource: Resource) -> AskSpec:
     """Return the spec with another resource. This function is faster than `dataclasses.replace`."""
     _, *others = _ALL_VALUES(spec)

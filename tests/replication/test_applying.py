@@ -8,8 +8,16 @@ import pytest
 from evenhand_cli.story.form import Example
 from evenhand_cli.story.play import Player
 from server.core.core import Core
+from server.model.asks import AskSpec
 from server.model.decisions import Decision, Tick
-from server.model.events import Event, ManagerRegistered, NodeAdded
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
 from server.model.quota import DEFAULT_CONFIGURATION
 from server.replication import feed as feeding
 from server.replication.applying import PIECE_EVENTS, Applier, LostError
@@ -203,3 +211,29 @@ def test_a_large_slice_is_applied_in_parts_that_end_as_the_whole() -> None:
     assert found.applier.difference == ""
     assert found.mine.position == whole.mine.position == leader.position
     assert found.mine.decided == whole.mine.decided == leader.decided
+
+
+def test_a_pod_that_is_reported_again_unchanged_changes_nothing_at_a_follower_either() -> None:
+    """The leader has the same object for the template of the ask and of the allocation. The follower reads another one."""
+    spec = AskSpec((("vcore", 1),))
+    leader = Feed(core := Core(), "v")
+    events: list[Event] = [
+        REGISTERED,
+        NodeAdded("rm", "n", (("vcore", 10),)),
+        ApplicationAdded("rm", "app", "root.a"),
+        AskAdded("rm", "first", "app", spec),
+        AskAdded("rm", "second", "app", spec),
+        AskAdded("rm", "waits", "app", AskSpec((("vcore", 20),))),
+    ]
+    leader.take(events, 1)
+    leader.tick(1, 100)
+    both = pair(leader)
+    leader.take([AllocationAdded("rm", "first", "app", "n", spec, started_ms=2)], 2)
+    leader.take([events[-1]], 2)
+    leader.tick(2, 100)
+    both.pass_on()
+    assert both.applier.difference == ""
+    assert both.mine._core.digest() == core.digest()
+    mine, others = (one.state.partitions["default"] for one in (core, both.mine._core))
+    assert (mine.relief, mine.placements) == (others.relief, others.placements)
+    assert [*mine.index.nodes["n"].allocations] == [*others.index.nodes["n"].allocations]

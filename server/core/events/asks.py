@@ -14,7 +14,7 @@ from server.core.events import (
 )
 from server.core.preemption import due_quota, open_decisions
 from server.core.state import REGISTER_FIRST, State
-from server.model.asks import PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
+from server.model.asks import PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation, is_same
 from server.model.decisions import (
     ApplicationState,
     AskRejected,
@@ -189,10 +189,10 @@ def _update(
 ) -> list[Decision]:
     """Update a known ask or allocation in place. A waiting ask keeps its place in the order (design 6.3), but loses its pledge.
 
-    Only an ask that can still replace its placeholder keeps its pledge. If the event has the spec that the ask already has, nothing
+    Only an ask that can still replace its placeholder keeps its pledge. If the event has the values that the ask already has, nothing
     changes.
     """
-    if ask.spec is spec:
+    if is_same(ask.spec, spec):
         return []
     if spec.constraints != ask.spec.constraints:
         # The nodes on which the ask failed to bind may suit the changed ask. They are therefore allowed again
@@ -226,7 +226,7 @@ def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
     """Apply the resize of a running pod. The new size is charged even if usage then exceeds a limit (Q7)."""
-    if ask.spec is spec:
+    if is_same(ask.spec, spec):
         return
     node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
     assert node is not None

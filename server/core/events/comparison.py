@@ -5,7 +5,7 @@ If a pod is reported as before, nothing changes. If it is reported differently, 
 
 from server.core.events import lifecycle, recovery
 from server.core.state import State
-from server.model.asks import AskSpec, ReleaseMark, values
+from server.model.asks import AskSpec, ReleaseMark, is_same
 from server.model.events import AllocationAdded
 from server.model.records import DecisionState
 from server.state import journal
@@ -47,7 +47,7 @@ def clear_key(
 
 def same_spec(partition: Partition, known: Ask, spec: AskSpec) -> AskSpec:
     """Return the pod's known spec if its first report after a new registration has equal values. Else return the reported spec."""
-    same = is_unreported(partition, known) and values(known.spec) == values(spec)
+    same = is_unreported(partition, known) and is_same(known.spec, spec)
     return known.spec if same else spec
 
 
@@ -82,7 +82,7 @@ def leave_node(partition: Partition, ask: Ask) -> None:
 def is_as_before(partition: Partition, known: Ask, event: AllocationAdded) -> bool:
     """Return whether the first report of an allocation after a new registration has the node and the spec that the core knows."""
     is_there = known.node is not None and known.node.node_id == event.node_id
-    return is_there and known.spec is event.spec and is_unreported(partition, known)
+    return is_there and is_same(known.spec, event.spec) and is_unreported(partition, known)
 
 
 def compare_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
