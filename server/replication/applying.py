@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from server.core.core import TAKEN_IN_PARTS
+from server.model.assignment import Assignment
 from server.model.decisions import Decision
 from server.model.events import Event
 from server.model.parts import Parts, whole
 from server.record.recording import Scheduler
 from server.replication import checkpoint
-from server.replication.checkpoint import Header
+from server.replication.checkpoint import BadCheckpointError, Header
 from server.replication.feed import Feed, Slice, digest_of
 from server.replication.input_form import BadInputError, Given, InputReader, Ticked
 
@@ -39,6 +40,8 @@ class Applier:
         self._feed = feed
         self._scheduler = scheduler
         self._reader: InputReader | None = None
+        self._assignment = feed.assignment
+        """The table of cores with which this core was started."""
         self.difference = ""
         """The first difference between the decisions of this core and those of its leader, or "" while there is none."""
 
@@ -48,12 +51,23 @@ class Applier:
         return self._feed.position
 
     def begin(self, data: bytes) -> Header:
-        """Take over the state of a checkpoint. Raise BadCheckpointError if it cannot be used."""
+        """Take over the state of a checkpoint. Raise BadCheckpointError if it cannot be used, or has another table of cores."""
         header, core = checkpoint.read(io.BytesIO(data))
+        self._check_table(core.state.assignment)
         self._feed.adopt(core, header)
         self._reader = None
         self.difference = ""
         return header
+
+    def _check_table(self, theirs: Assignment | None) -> None:
+        """Raise BadCheckpointError for another revision of the table. A core without a table takes that of its leader."""
+        mine = self._assignment
+        revision = 0 if theirs is None else theirs.revision
+        if mine is not None and mine.revision != revision:
+            raise BadCheckpointError(
+                f"this core has revision {mine.revision} of its group in the table of cores, the leader has {revision}: "
+                "start what is older with the newer table"
+            )
 
     def apply(self, one: Slice) -> Applied | None:
         """Do `apply_in_parts` without a pause."""

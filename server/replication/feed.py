@@ -14,6 +14,7 @@ import msgspec
 
 from server.core.core import Core
 from server.core.state import Manager
+from server.model.assignment import Assignment
 from server.model.decisions import Decided, Decision, Decisions, Placed, ShadowDecided, Tick
 from server.model.events import Event
 from server.model.parts import Parts, whole
@@ -155,6 +156,11 @@ class Feed:
     def managers(self) -> Mapping[str, Manager]:
         """The registered managers of the core by id."""
         return self._core.managers
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """The partitions for which the core decides, None if it decides for all."""
+        return self._core.state.assignment
 
     def header(self) -> CheckpointHeader:
         """Return the header of a checkpoint of this moment."""

@@ -17,7 +17,7 @@ from server.rpc.saving import restore
 from server.rpc.table_revision import METADATA_KEY
 from shim_client.core_client.connection import TABLE_KEY
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, Served, refusal, serving
+from tests.rpc.harness import RM, Served, refusal, serving, until
 from tests.rpc.test_following import following, level, replication
 
 OTHER = (grpc.StatusCode.FAILED_PRECONDITION, "OTHER_TABLE")
@@ -84,3 +84,15 @@ def test_a_core_that_comes_back_with_an_older_table_does_not_start(
     assert restore(path, Feed(again, "v"), again, None)
     assert again.state.assignment is not None
     assert again.state.assignment.revision == given
+
+
+async def test_a_core_with_another_revision_does_not_follow_and_keeps_its_own_table() -> None:
+    async with serving(core=core(3)) as leader:
+        await registration(leader, "3")
+        joins = leader.endpoint.feed.followers
+        async with serving(core=core(4), leaders=(f"127.0.0.1:{leader.port}",)) as newer:
+            await until(lambda: bool(joins))
+            await until(lambda: not joins)
+            assert (await replication(newer)).state == State.JOINING
+            await registration(newer, "4")
+            assert (await replication(newer)).state == State.LEADER
