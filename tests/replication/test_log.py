@@ -136,6 +136,7 @@ async def test_a_former_leader_is_refused_and_ends_the_streams_of_its_manager(
 ) -> None:
     async with serving(log=nats.url) as first, serving(log=nats.url) as second:
         stream = await first.ready()
+        await writes(first)
         await place(stream)
         await in_state(second, State.FOLLOWER)
         await second.ready()
@@ -177,6 +178,7 @@ async def test_a_leader_that_is_cut_off_stops_leading_once_it_can_see_the_other_
 ) -> None:
     async with proxied(nats, tmp_path) as (url, fault), serving(log=url) as first:
         stream = await first.ready()
+        await writes(first)
         await place(stream)
         async with serving(log=nats.url) as second:
             await in_state(second, State.FOLLOWER)
