@@ -1,4 +1,4 @@
-"""One browser for all tests of this folder, a core with pods that run and wait, and consoles beside cores."""
+"""One browser for all tests of a module, a core with pods that run and wait, and consoles beside cores."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +16,8 @@ HOSTILE = samples.MARKUP + samples.CONTROLS + samples.LONG
 """All hostile names in one."""
 
 
-# Not for the session: while the browser is open, an event loop runs, and tests elsewhere run theirs.
-@pytest.fixture(scope="package")
+# For one module: while the browser is open, an event loop runs, and tests elsewhere run theirs.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Provide the browser."""
     path = browser.find() or absent("Chromium is not here (`make real` installs it)")
@@ -27,7 +27,7 @@ def chromium() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def site(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Provide a core with running and waiting pods and a decision, and the console beside it."""
     del chromium  # Without a browser, no core is started.
@@ -35,7 +35,7 @@ def site(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def hostile(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Provide the address of the console of a core whose objects all have a hostile name."""
     del chromium
