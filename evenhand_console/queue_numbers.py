@@ -1,6 +1,6 @@
 """The amounts of a queue in one resource type: used, guaranteed, deserved, lent, promised, max and unmet."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evenhand.v1 import inspect_pb2
@@ -37,6 +37,11 @@ class Placed:
     limits: Mapping[str, int]
     """The smallest max of the queue and of all queues above it."""
     lent: Mapping[str, int]
+
+
+def capacity_in(partitions: Iterable[inspect_pb2.Partition], name: str) -> Mapping[str, int]:
+    """Return the capacity of the partition with this name by resource type. Return an empty table if there is none."""
+    return next((dict(one.capacity) for one in partitions if one.name == name), {})
 
 
 def placed(root: inspect_pb2.Queue, capacity: Mapping[str, int]) -> Iterator[Placed]:

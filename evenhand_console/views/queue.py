@@ -21,7 +21,7 @@ from evenhand_cli.render.queue_settings import Line as Setting
 from evenhand_cli.render.queue_settings import setting_lines
 from evenhand_console.lines import Chart, chart
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import Numbers, at_path, kinds_of, numbers
+from evenhand_console.queue_numbers import Numbers, at_path, capacity_in, kinds_of, numbers
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 
@@ -117,9 +117,7 @@ def read(core: Core, query: Query) -> Read:
 
 def shape(found: Read, query: Query) -> Page:
     """Return the values of the page of a queue. Raises Fault for a queue that does not exist."""
-    capacity = next(
-        (dict(one.capacity) for one in found.partitions if one.name == found.tree.partition), {}
-    )
+    capacity = capacity_in(found.partitions, found.tree.partition)
     one = at_path(found.tree.root, capacity, query["queue"])
     path = one.queue.path
     parts = path.split(".")

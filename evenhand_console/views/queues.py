@@ -14,6 +14,7 @@ from evenhand_console.queue_numbers import (
     Numbers,
     Placed,
     at_path,
+    capacity_in,
     kinds_of,
     numbers,
     placed,
@@ -78,9 +79,7 @@ def read(core: Core, query: Query) -> Read:
 
 def shape(found: Read, query: Query) -> Page:
     """Return the values of the tree. Raises Fault for a queue that does not exist."""
-    capacity = next(
-        (dict(one.capacity) for one in found.partitions if one.name == found.tree.partition), {}
-    )
+    capacity = capacity_in(found.partitions, found.tree.partition)
     every = list(placed(found.tree.root, capacity))
     top = at_path(found.tree.root, capacity, query["under"])
     under = top.queue.path

@@ -20,6 +20,7 @@ from evenhand_console.queue_numbers import (
     Numbers,
     Placed,
     at_path,
+    capacity_in,
     kinds_of,
     numbers,
     placed,
@@ -132,9 +133,7 @@ def read(core: Core, query: Query) -> Read:
 
 def shape(found: Read, query: Query) -> Page:
     """Return the values of the page. Raises Fault for a queue that does not exist."""
-    capacity = next(
-        (dict(one.capacity) for one in found.partitions if one.name == found.tree.partition), {}
-    )
+    capacity = capacity_in(found.partitions, found.tree.partition)
     rows = list(placed(found.tree.root, capacity))
     paths = [one.queue.path for one in rows]
     partitions = tuple(one.name for one in found.partitions)
