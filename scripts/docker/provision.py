@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from scripts import children
 from scripts.docker import base_image, compose, engine
 from scripts.docker.engine import Engine, EngineError
+from scripts.packages import InstallError, install
 
 PACKAGES = {
     "dockerd": "docker.io",
@@ -20,11 +21,6 @@ PACKAGES = {
     "debootstrap": "debootstrap",
 }
 """The Debian package that contains each program; docker.io contains the client too."""
-INSTALL_S = 300.0
-"""Seconds to wait for an installation that is asked to stop.
-
-A half-installed package would be worse than a delay.
-"""
 NOT_HERE = """not installed: {}; {}.
 Install the packages {}
 (or start Docker, or set DOCKER_HOST to an engine that you may use), and say it again.
@@ -88,16 +84,10 @@ def _install(programs: Sequence[str]) -> None:
     if os.geteuid() != 0 or not engine.has("apt-get"):
         raise EngineError(NOT_HERE.format(", ".join(missing), why, " ".join(packages)))
     _say(f"installing {', '.join(packages)} (once; half a minute) ...")
-    _apt("update")
-    _apt("install", "--no-install-recommends", *packages)
-
-
-def _apt(*words: str) -> None:
-    command = [engine.program("apt-get"), "-qq", "-y", *words]
-    quietly = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    done = children.run(command, env=quietly, end_s=INSTALL_S)
-    if done.returncode != 0:
-        raise EngineError(f"failed: {' '.join(command)}\n{done.stdout.strip()}")
+    try:
+        install(*packages)
+    except InstallError as error:
+        raise EngineError(str(error)) from error
 
 
 def _tell(borrowed: Engine, *, stays: bool) -> None:

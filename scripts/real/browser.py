@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from scripts import children
+from scripts.packages import InstallError, install
 
 PACKAGE: Final = "chromium"
-INSTALL_S: Final = 300.0
-"""Seconds to wait for an installation that is asked to stop."""
 NOT_HERE: Final = (
     f"install the package {PACKAGE} ({{}}). Until then the tests of tests/browser are skipped."
 )
@@ -32,19 +31,13 @@ def provide() -> Path:
         why = "only root may install it" if has_apt else "there is no apt-get"
         raise SystemExit(f"browser: {NOT_HERE.format(why)}")
     _say(f"installing {PACKAGE} (once; a minute) ...")
-    _apt("update")
-    _apt("install", "--no-install-recommends", PACKAGE)
+    try:
+        install(PACKAGE)
+    except InstallError as error:
+        raise SystemExit(f"browser: {error}") from error
     found = find()
     assert found is not None, "the package has the program"
     return found
-
-
-def _apt(*words: str) -> None:
-    command = ["apt-get", "-qq", "-y", *words]
-    quietly = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    done = children.run(command, env=quietly, end_s=INSTALL_S)
-    if done.returncode != 0:
-        raise SystemExit(f"browser: failed: {' '.join(command)}\n{done.stdout.strip()}")
 
 
 def main() -> None:
