@@ -80,7 +80,7 @@ class Stack:
     def evenhand(self, *words: str) -> Any:
         """Return the JSON output of the command line inside the core's container."""
         done = self.try_evenhand(*words, "--output", "json")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr or done.stdout
         return json.loads(done.stdout)
 
     def _compose(self) -> tuple[str, ...]:
