@@ -80,12 +80,14 @@ def test_it_has_what_the_job_of_the_chart_needs(docker: Docker, image: str) -> N
         "from pathlib import Path; names = {'__name__': 'job'}\n"
         f"exec({JOB.read_text()!r}, names)\n"
         "folder = Path('/tmp'); authority = names['new_authority'](folder)\n"
-        "made = names['issue'](folder, authority, ['core', '127.0.0.1'], 'serverAuth', 90)\n"
+        "given = ['core', '127.0.0.1', 'fd00::0:1']\n"
+        "made = names['issue'](folder, authority, given, 'serverAuth', 90)\n"
         "(folder / 'made').write_bytes(made['tls.crt'])\n"
-        "print(sorted(names['names_of'](folder / 'made')), names['lasts'](folder / 'made', 89))\n"
+        "print(sorted(names['names_of'](folder / 'made')))\n"
+        "print([names['is_valid'](folder, made, authority, given, days) for days in (89, 90)])\n"
     )
     memory = ("--tmpfs", "/tmp:mode=1777")  # noqa: S108 -- within the container.
     said = docker.said(
         *("docker", "run", "--rm", *NO_RIGHTS, *memory, "--entrypoint", "python", image, "-c", look)
     )
-    assert said.strip() == "['127.0.0.1', 'core'] True"
+    assert said.splitlines() == ["['127.0.0.1', 'core', 'fd00::1']", "[True, False]"]

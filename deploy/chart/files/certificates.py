@@ -87,11 +87,16 @@ def is_address(name: str) -> bool:
     return True
 
 
+def one_form(name: str) -> str:
+    """Return a name in the form that is compared: openssl writes an IPv6 address in full and in capital letters."""
+    return str(ipaddress.ip_address(name)) if is_address(name) else name
+
+
 def names_of(certificate: Path) -> set[str]:
     """Return the subject alternative names of a certificate."""
     said = openssl("x509", "-in", str(certificate), "-noout", "-ext", "subjectAltName").stdout
     line = said.splitlines()[-1]
-    return {one.partition(":")[2].strip() for one in line.split(",")}
+    return {one_form(one.partition(":")[2].strip()) for one in line.split(",")}
 
 
 def lasts(certificate: Path, days: int) -> bool:
@@ -132,7 +137,7 @@ def is_valid(folder: Path, found: Files, authority: Files, names: list[str], day
         return False
     file = folder / "present"
     file.write_bytes(found[CRT])
-    return names_of(file) == set(names) and lasts(file, days)
+    return names_of(file) == {one_form(name) for name in names} and lasts(file, days)
 
 
 def kept_authority(secrets: Secrets, name: str, days: int) -> Files:
