@@ -73,7 +73,7 @@ class Row:
         return [kind for kind in share.standing if share.entitled[kind] == share.deserved[kind]]
 
     def bar(self, kind: str, width: int) -> Bar:
-        """Return a bar that shows how much of its limit of a type the queue uses."""
+        """Return a bar for one type: the queue's usage, compared with the queue's limit."""
         queue = self.queue
         limit = self.limits.get(kind, 0)
         return Bar(queue.usage.get(kind, 0), limit, queue.guaranteed.get(kind, 0), width)

@@ -105,7 +105,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A step in its file.
+    """A step of a story, with the lines of the file in which it is written.
 
     ``applied`` is the configuration that is applied before the step's events, and ``lines`` are the lines of `do`.
     """

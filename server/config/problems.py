@@ -123,7 +123,10 @@ class Reporter:
         return found
 
     def lacks(self, path: Path) -> bool:
-        """Return whether something was left out of the mapping at this path, directly below it."""
+        """Return whether the mapping at this path has an entry that is not checked further, because it is faulty.
+
+        Entries deeper in the mapping do not count.
+        """
         where = self.original(path)
         return where in self.incomplete
 

@@ -57,7 +57,8 @@ class Drained:
 def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
     """Create or change an object, and return CREATED, CONFIGURED or UNCHANGED.
 
-    Raises InvalidError, ConflictError. An object that is being deleted is a conflict.
+    Raises InvalidError for a kind that has no effect here, for a malformed object, and for a change of a field that cannot be
+    changed. Raises ConflictError if the object is being deleted.
     """
     if not is_kept(item):
         raise InvalidError(f"kind: an embedded cluster has no use for {item.get('kind')!r:.80}")
