@@ -62,7 +62,7 @@ PLANNING: Final = 1_100
 These steps take longer than steps of placement.
 """
 CATCH_UP_ALLOCATIONS: Final = 2_000
-"""The number of changed allocations from which they are written to the columns before a sync ends.
+"""If at least this many allocations have changed during a sync, they are written to the columns before the sync ends.
 
 Writing this many allocations takes about 6 ms.
 """
@@ -241,7 +241,7 @@ class Core:
         return decisions
 
     def _catch_up(self) -> None:
-        """Write changed allocations to the columns during a sync, when there are many.
+        """During a sync, write changed allocations to the columns of snapshots if many have changed.
 
         The end of the sync then takes less time.
         """

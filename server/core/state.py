@@ -19,7 +19,7 @@ REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterRes
 class Session:
     """A session that can be resumed: the progress of its three streams since its registration (design 7.5).
 
-    The keys are the words of `server.core.events.sessions`.
+    The keys of ``taken`` and ``sent`` are the names of the streams (`server.core.events.sessions`).
     """
 
     name: str
@@ -63,7 +63,7 @@ class Manager:
 
 
 Timer = tuple[int, int, str, str, str]
-"""A timer: the instant at which it is due, its number, its kind, the name of its partition, and the key or id of its subject."""
+"""A timer: the instant at which it is due, its serial number, kind, partition name, and the key or id of its subject."""
 
 
 class State:
@@ -163,7 +163,7 @@ class State:
     def due(self, now: int) -> list[Timer]:
         """Remove and return the timers that are due, in order of their instants.
 
-        Among equal instants, return them in the order of setting.
+        Timers of the same instant come in the order in which they were set.
         """
         timers = []
         while self.timers and self.timers[0][0] <= now:
@@ -177,8 +177,8 @@ class State:
     def disruptions(self, partition: Partition) -> dict[str, int]:
         """Return how many pods of each disruption group may be evicted, as the partition's manager reported.
 
-        The answer is empty if no registered manager owns the partition. The caller must not change the answer, which belongs to
-        the manager.
+        The answer is empty if no registered manager owns the partition. The caller must not change the answer, because it is
+        the mapping in which the manager's numbers are stored.
         """
         manager = self.managers.get(partition.owner)
         return {} if manager is None else manager.disruptions_allowed

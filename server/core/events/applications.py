@@ -95,8 +95,8 @@ def _compare(
 ) -> list[Decision]:
     """Accept an application that is reported again. Changed tags are handled as in a separate report of tags (design 1.10).
 
-    The tag that forces the acceptance of an application is not compared, because a manager sends it only once pods of the
-    application run.
+    The tag that forces the acceptance of an application is not compared, because a manager sends this tag only after pods of
+    the application have started.
     """
     assert partition.resumption is not None, f"no sync of {event.rm_id} is in progress"
     del partition.resumption.applications[known.application_id]

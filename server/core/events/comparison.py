@@ -86,7 +86,7 @@ def is_as_before(partition: Partition, known: Ask, event: AllocationAdded) -> bo
 
 
 def compare_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
-    """Compare the other facts of an allocation that is reported again: its start and its mark."""
+    """Compare the other facts of an allocation that is reported again: the instant of its start, and its release mark (C8)."""
     journal.set_started(partition, ask, event.started_ms)
     _compare_mark(partition, ask, event.releasing)
 

@@ -26,12 +26,12 @@ from server.state.prepared import Prepared
 
 PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
-"""The limits on earlier configurations that are kept for comparisons: their number, and the length of all their texts."""
+"""The limits on the earlier configurations that are kept for comparisons: their number, and their total length in characters."""
 GIVEN_MAX: Final = 256
 """The largest number of managers for which the digest of their last text is stored. The oldest digest is dropped first."""
 
 PUT_OFF_FROM: Final = 5_000
-"""The number of queues and applications of a partition from which the first tick after a configuration only places asks.
+"""If a partition has at least this many queues and applications, the first tick after a configuration only places asks.
 
 A search for claims among this many takes 20 ms.
 """

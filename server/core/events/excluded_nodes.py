@@ -14,7 +14,7 @@ TIMER: Final = "avoid"
 
 
 def note(state: State, partition: Partition, ask: Ask, node_id: str, now: int) -> None:
-    """Record that an ask avoids a node from now on. The caller gives the ask its new class."""
+    """Record that an ask avoids a node from now on. The caller gives the ask its new equivalence class."""
     avoided = partition.avoided.setdefault(ask.key, {})
     avoided.pop(node_id, None)
     while len(avoided) >= AVOIDED_NODES_MAX:

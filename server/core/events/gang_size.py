@@ -147,7 +147,10 @@ def next_due(partition: Partition) -> int | None:
 
 
 def resumed(partition: Partition) -> None:
-    """Complete every gang with an open decision, once all pods are known after a restart (J10). Each of them was complete before."""
+    """Complete every gang with an open decision, once all pods are known after a restart (J10).
+
+    Each of these gangs was complete before the restart.
+    """
     for marks in partition.decisions.marks.values():
         for mark in marks.values():
             ask = partition.asks.get(mark.released_for)

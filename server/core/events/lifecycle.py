@@ -80,7 +80,7 @@ def become(
 
 
 def for_held(partition: Partition, application: Application) -> None:
-    """Make the next tick test the asks that wait for placeholders of the application."""
+    """Make the next tick check again the asks that wait for placeholders of the application."""
     if application.holds:
         partition.gangs.holding[application] = None
 

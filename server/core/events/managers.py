@@ -184,9 +184,9 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
     """Complete a shim's sync, so that placement may start. Reopen its decisions from before a restart, and start quota timers.
 
-    If the shim's earlier objects were kept, those that it did not report again end now, and timers go on (Q7). If the numbers
-    of objects that the shim sends differ from the core's, report this and accept the sync. A shim that sends only zeros does
-    not state its numbers, so nothing is compared.
+    If the shim's earlier objects were kept, those that it did not report again end now, and the timers of quota runs go on
+    (Q7). If the numbers of objects that the shim sends differ from the core's, report this and accept the sync. A shim that
+    sends only zeros does not state its numbers, so nothing is compared.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None:
@@ -234,10 +234,10 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
 
 
 class _Resumed(NamedTuple):
-    """The decisions at the end of comparisons.
+    """The result of the comparisons that ended: the decisions to report, and facts about the objects of one manager.
 
-    ``unseen`` is the number of allocations that the manager reported as waiting asks. ``keeps_quota`` contains the names of the
-    partitions whose timers of quota runs went on during the sync.
+    ``unseen`` is the number of placements that are sent again, because the manager reported these allocations as waiting asks.
+    ``keeps_quota`` contains the names of the partitions whose timers of quota runs went on during the sync.
     """
 
     decisions: list[Decision]

@@ -7,7 +7,7 @@ from server.state.partition import Partition
 def adopt(state: State, former: State) -> list[str]:
     """Take the partitions that this core owns and does not have yet from the state of their former core. Return their names.
 
-    Asks keep their ages and back-offs, and queues their timers; open decisions stay open. The former core must not decide for
+    Asks keep their ages and back-offs. Queues keep their timers. Open decisions stay open. The former core must not decide for
     these partitions any more, and its state must not be used afterwards, because the objects are moved.
     """
     taken = []
@@ -29,7 +29,7 @@ def _is_empty(partition: Partition | None) -> bool:
 
 
 def _add_manager(state: State, former: State, rm_id: str) -> None:
-    """Add what the former core knew of a manager. What this core knows of it stays."""
+    """Add the former core's facts about a manager. Facts that this core already has about the manager are kept."""
     there = former.managers.get(rm_id)
     if there is None:
         return

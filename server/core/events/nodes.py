@@ -197,7 +197,10 @@ def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) 
 
 
 def _stands(partition: Partition, node: Node, *, enabled: bool) -> bool:
-    """Return whether a node that was reported again already has the state that a drain or enable event sets. If so, nothing changes."""
+    """Return whether a drain or enable event changes nothing, because the node already has the state that the event sets.
+
+    This is possible for a node that its manager reported again.
+    """
     resumption = partition.resumption
     if resumption is None or node.node_id not in resumption.announced:
         return False

@@ -82,7 +82,7 @@ def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAd
 
 
 def resized(ask: Ask, spec: AskSpec) -> None:
-    """Update the sum of existing placeholders after one changed its size."""
+    """Update the total size of the existing placeholders after one of them changed its size."""
     reserve = ask.application.reserve
     if reserve is not None and ask.spec.placeholder and spec.placeholder:
         reserve.came.subtract(dict(ask.spec.resource))
@@ -152,8 +152,8 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
     """Return whether a changed ask still replaces its placeholder. If so, the ask has its new spec afterwards.
 
-    This is so if its size and priority are unchanged and the node of its pledge still suits it. Other nodes do not matter, because
-    there the ask would not use the capacity that its placeholder frees.
+    The ask still replaces the placeholder if the size and the priority of the ask are unchanged, and the node of its pledge
+    still suits it. Other nodes do not matter, because there the ask would not use the capacity that its placeholder frees.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (

@@ -142,7 +142,7 @@ def _do_later(
 ) -> Iterator[Decision]:
     """Do the work that waited for the end of the sync: orders, replacements, checks of promised capacity, and timers of quota runs.
 
-    Orders of soft evictions come last, because a victim stays if no pod waits for its capacity any more (J11).
+    Orders of soft evictions come last, because such an eviction is withdrawn if no pod waits for its capacity any more (J11).
     """
     unordered = list(still_there(resumption.unordered, partition.asks))
     marked = [one for one in unordered if one.key in partition.decisions.marked]
@@ -187,7 +187,8 @@ def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decisi
 def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iterator[Decision]:
     """Yield the core's order to release an allocation that was reported without the mark of that order.
 
-    A pod stays if it was being released without an order of the core, and is now reported without a mark.
+    An allocation may count as releasing only because an earlier report had a mark. If it is now reported without a mark, it
+    counts as running again.
     """
     if ask.going is not None:
         yield apply_plan.order_again(partition, ask)

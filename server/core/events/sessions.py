@@ -1,7 +1,7 @@
 """Sessions that can be resumed: the count of messages and decisions on each stream, and the continuation (design 7.5).
 
-A core that replays the input of another one counts the same. So it can tell a manager which messages are missing, and knows which
-decisions the manager has not received.
+A core that replays the input of another core arrives at the same counts. The replaying core can therefore tell a manager which
+messages are missing, and knows which decisions the manager has not received.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ STREAMS: Final[Mapping[type, str]] = {
     AskReleased: ALLOCATION,
     AskRejected: ALLOCATION,
 }
-"""The stream of each decision that is counted. States of asks are sent on a stream, too, but only the last one of each ask."""
+"""The stream of each kind of decision that is counted. States of asks are not counted: only the latest one is sent."""
 
 _MANAGER: Final = attrgetter("rm_id")
 
@@ -90,7 +90,7 @@ def _add(counts: dict[str, int], stream: str, number: int) -> None:
 
 
 def resume(state: State, event: SessionResumed, now: int) -> list[Decision]:
-    """Continue a session: its manager counts as synced again, and what waited for the end of a sync is done.
+    """Continue a session: its manager counts as synced again, and the work that waited for the end of a sync is done.
 
     Do nothing if the session cannot be resumed.
     """

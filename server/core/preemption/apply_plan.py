@@ -117,7 +117,7 @@ def _subject(plan: Plan) -> str:
 def _content(plan: Plan) -> tuple[str, ...]:
     """Return the policy, the node of each preemptor, and the victims.
 
-    They identify a plan when it is compared with the plan that was shown.
+    These values identify the plan when it is compared with a plan that was shown before.
     """
     places = (f"{pledge.ask.key} on {pledge.node_id}" for pledge in plan.pledges)
     return (plan.policy, *places, *(release.key for release in plan.releases))

@@ -83,7 +83,7 @@ def _is_needed(partition: Partition) -> bool:
 
 
 def _stuck(partition: Partition) -> list[Group]:
-    """Return the groups that wait for preemption, by leaf and application."""
+    """Return the groups that wait for preemption, one leaf after another."""
     leaves = due_claims.open_leaves(partition)
     return [group for leaf in leaves for group in due_claims.stuck_groups(leaf)]
 

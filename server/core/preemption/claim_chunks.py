@@ -22,7 +22,7 @@ from server.state.rounds import ClaimSearch, InTurn
 SEARCH_MOST: Final = 5_000
 """The largest number of groups of equal asks that one tick checks before it plans claims.
 
-The same limit holds for the found asks that it checks again.
+A tick also checks at most this many of the asks that earlier ticks found.
 """
 CHUNK_MOST: Final = 256
 """The largest number of claims of one leaf that are read at once. With a thousand nodes, a claim costs several steps."""

@@ -54,7 +54,7 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """Return two instants: the next one at which an ask may reserve, and the next one at which an ask may claim, both without an event.
+    """Return the next instant at which an ask may reserve, and the next one at which an ask may claim, if no event comes first.
 
     None means that there is no such instant.
     """
@@ -64,8 +64,8 @@ def instants(partition: Partition) -> tuple[int | None, int | None]:
 def begin(partition: Partition) -> None:
     """Begin a round.
 
-    The round's masks keep refused asks from being tried again. They are cleared if no round is open, or if something has changed
-    since the open round began.
+    The round's masks keep refused asks from being tried again. These masks are cleared if no round is open, or if something has
+    changed since the open round began.
     """
     state, now = partition.round, counters(partition)
     state.claims_ms = None
@@ -102,7 +102,7 @@ def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> sn
 def may_trim(partition: Partition, now: int) -> bool:
     """Return whether surplus may be reclaimed now (P1): the partition shares by weights, and usage exceeds capacity (W3).
 
-    If only the pace forbids it, schedule a call in the next round.
+    If only the pace forbids it, schedule the next round.
     """
     settings = partition.spec.preemption
     shared_out = settings.enabled and sharing.is_shared_out(partition)

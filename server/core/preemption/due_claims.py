@@ -21,7 +21,7 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return the asks that may claim now, of each group as many as the deficits of its queues admit.
+    """Return the asks that may claim now. From each group, return as many asks as the deficits of its queues admit.
 
     If some asks may claim only later, schedule a round for the first of them.
     """
@@ -150,8 +150,8 @@ def _instants(
 def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
     """Return the instant at which preemption was last refused to a group, 0 for never.
 
-    For replacements within a queue, a refusal since the present search began is ignored: it refused a claim of this round, and
-    the ask may still replace pods of its queue.
+    For replacements within a queue, a refusal since the present search began is ignored. That refusal was about a claim of this
+    round, and the ask may still replace pods of its queue.
     """
     refused_ms, search = partition.round.tries.refused_ms(group), partition.round.group_search
     is_of_search = (

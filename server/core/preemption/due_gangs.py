@@ -104,7 +104,7 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 
 
 def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[Ask]:
-    """Return asks of ``groups`` that may replace pods of their queue: asks that fit nowhere and whose delay is over (I5)."""
+    """Return asks of ``groups`` that may replace pods of their queue: asks that fit on no node, and whose delay is over (I5)."""
     settings = partition.spec.preemption
     asks = [
         ask
@@ -212,9 +212,9 @@ def _foremost(group: Group) -> list[Ask]:
 def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
     """Return a node for every member of a gang whose decision was open before a restart (J10). Return [] if a member gets no node.
 
-    Members for which pods are evicted get the nodes that the victims' annotations name. All other members get the first node by
-    name that will have capacity for them. This includes members whose node in the annotation lacks capacity. All ordered
-    releases count as done in this computation.
+    Members for which pods are evicted get the nodes that the victims' annotations name. Each other member gets the first node,
+    in the order of node names, that will have capacity for it. If the node in an annotation lacks capacity, its member gets a
+    node in the same way. All ordered releases count as done in this computation.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

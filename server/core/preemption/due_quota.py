@@ -44,7 +44,7 @@ def configured(
 ) -> Parts[list[Decision]]:
     """Update the timers, in parts, after a configuration was applied, and return notes.
 
-    Before the sync is complete, no timer changes (Q7), unless timers go on during this sync.
+    Before the sync is complete, no timer changes (Q7). An exception is a sync during which the timers go on.
     """
     resumption = partition.resumption
     if not state.synced(partition) and (resumption is None or not resumption.keeps_quota):
@@ -125,7 +125,7 @@ def is_due(partition: Partition, now: int) -> bool:
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
     """Yield the runs that continue, then the runs that start now (Q6).
 
-    Of runs that start at the same instant, that of the deepest queue comes first.
+    If several runs start at the same instant, the run of the deepest queue comes first.
 
     Notes about runs that do not start are added to ``told``.
     """

@@ -79,7 +79,10 @@ def _refresh_hopeless(partition: Partition) -> None:
 
 
 def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
-    """Yield groups whose limits have headroom and whose class no node can take, in leaves below their limit of reservations."""
+    """Yield groups whose limits have headroom and whose class no node can take.
+
+    Leaves that have as many reservations as a leaf may have are skipped.
+    """
     for leaf in _open_leaves(partition, held):
         for application in leaf.applications.values():
             for group in application.groups.values():
@@ -114,7 +117,9 @@ def is_stuck(partition: Partition, group: Group) -> bool:
 
 
 def reservable(group: Group, *, known_ineligible: bool) -> list[Ask]:
-    """Return the first asks of the group that qualify for a reservation, at most one more than a leaf may have reservations.
+    """Return the first asks of the group that qualify for a reservation.
+
+    The number of returned asks is at most the largest number of reservations of a leaf, plus one.
 
     If no ask of a group qualified, the group is searched again only after an ask that qualifies has joined it.
     """
@@ -172,8 +177,9 @@ def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
     """Remove the asks that the round tried from the search. Return whether the next tick has to continue the search or begin another.
 
     ``all_tried`` says that the round tried every ask of the search: neither the budget nor a takeover stopped it early. An ask
-    that the snapshot did not have counts as tried only if no more nodes may be reserved. In other cases the asks before it used
-    up the budget. When a reservation ends, the masks are cleared, because its end counts as relief.
+    that was left out of the snapshot counts as tried only if no more nodes may be reserved. Otherwise the asks before it used
+    up the budget, and it is still to be tried. When a reservation ends, the round's masks are cleared, because the end of a
+    reservation may make a decision possible.
     """
     state = partition.round
     search = state.reservation_search
@@ -198,7 +204,7 @@ def _in_turns(
     """Return the search after this tick's share of the work. Begin another search if the last one has ended and something has changed.
 
     One comparison excludes the groups that are larger than every node. When all other groups are checked, the round tries the
-    found asks in order, over as many ticks as its budget requires. Each ask is checked again before it is tried. With this many
+    found asks in order, over as many ticks as its budget requires. Each ask is checked again before it is tried. With so many
     groups, a reservation may therefore be made some ticks later than with fewer groups. An ask may become old enough, or able
     to reserve, after its group was checked. The next search finds such an ask.
     """

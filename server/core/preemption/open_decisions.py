@@ -29,7 +29,7 @@ Over = Set[tuple[Queue, int]]
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """Let a victim that the shim could not evict continue to run. During one back-off, no plan chooses it (C6, V6).
+    """Let a victim that the shim could not evict run on. Until the end of a back-off, no plan chooses this victim (C6, V6).
 
     Another plan is sought for quota runs, and for decisions whose pledges no longer fit. If the pod is not being released for
     the decision that the veto names, only a note is returned.
@@ -194,7 +194,7 @@ def check_pledges(
 ) -> list[Decision]:
     """End the pledges that no longer fit because a node has ``changed`` or lost capacity to a pod (G10), and return notes.
 
-    In a sync in which objects are compared, this waits for the end of the sync, because pods that still seem to use the
+    In a sync in which objects are compared, the check waits for the end of the sync, because pods that still seem to use the
     capacity may be gone.
     """
     if not (changed or node.pledges):

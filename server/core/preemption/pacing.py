@@ -1,9 +1,9 @@
 """The pace of rounds: when the next round of claims may begin, and how much the rounds so far have released (P1, P5).
 
-The record starts when the core starts. After a restart the first round may thus begin at once, with its whole budget. Claims,
-gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not wait for a
-round. A decision for which a new plan is sought, after a veto or after its manager agreed, does not wait either. Such a
-decision belongs to the round that made it.
+The record of released amounts starts when the core starts. After a restart the first round may thus begin at once, with its
+whole budget. Claims, gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and
+reservations do not wait for a round. A decision for which a new plan is sought, after a veto or after its manager agreed, does
+not wait either. Such a decision belongs to the round that made it.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether policies may plan for the ask, or its gang, now. If not, schedule a call in the next round."""
+    """Return whether policies may plan for the ask, or its gang, now. If not, schedule the next round."""
     if is_between(partition, now):
         decisions = partition.decisions
         found = ask.key in decisions.suspended or decisions.checks.is_granted(ask.key)
@@ -60,7 +60,7 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 def last_served(partition: Partition) -> int | None:
     """Return the arrival number of the last ask that the round serves, None if it serves all asks.
 
-    A round that continues only serves asks that waited when it began. Otherwise it might never end.
+    A round that continues serves only asks that already waited when the round began. Otherwise the round might never end.
     """
     state = partition.round
     bounded = state.goes_on and partition.spec.preemption.rounds_interval_ms
@@ -68,13 +68,13 @@ def last_served(partition: Partition) -> int | None:
 
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
-    """Schedule a call in the next round for an ask that was put off earlier in this round (P5), if its policy waits for rounds."""
+    """Schedule the next round for an ask that was put off earlier in this round (P5), if its policy waits for rounds."""
     if facts(policy).waits_for_rounds and earliest_ms(partition) > now:
         due_claims.call_again(partition, now)
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now. If not, schedule a call in the next round (P1)."""
+    """Return whether surplus may be reclaimed now. If not, schedule the next round (P1)."""
     known = partition.decisions.suspended.values()
     if not is_between(partition, now) or any(
         one.facts.shrinks is Shrinks.PARTITION for one in known
@@ -89,7 +89,7 @@ def begin(partition: Partition, now: int) -> None:
 
     Do nothing if a round is being continued, or if the next round may not begin yet.
 
-    Plans that are made before the instant at which the next round may begin count as releases of the last round.
+    The releases of plans that are made before the next round may begin count as releases of the last round.
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):

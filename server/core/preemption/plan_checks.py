@@ -23,7 +23,7 @@ TIMER: Final = "plan-check"
 def is_needed(partition: Partition, plan: Plan) -> bool:
     """Return whether a manager has to agree before the plan is carried out.
 
-    This is so if the plan evicts pods for an ask with `rmCheck`.
+    A manager has to agree if the plan evicts pods for an ask with `rmCheck`.
     """
     if partition.spec.preemption.observe_only or not plan.releases:
         return False
@@ -99,8 +99,8 @@ def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
 
     A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
 
-    ``all_planned`` says that since the last answer the policies have planned for every claim again. A plan that its manager
-    agreed to and that was not made again is then out of date.
+    ``all_planned`` says that the policies have planned for every claim again since the last answer. If a manager agreed to a
+    plan, and the policies did not make that plan again, the plan is then out of date.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []

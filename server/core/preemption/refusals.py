@@ -1,4 +1,4 @@
-"""Refused preemption attempts (G1, G12): when each is tried again, and which refusals are reported because they differ from the last one."""
+"""Refused preemption attempts (G1, G12): the instant of the next attempt, and a note if a refusal differs from the last one."""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
@@ -15,8 +15,8 @@ def remember(
 ) -> list[Decision]:
     """Record a refused intent. Return a note if its rule or node differs from the last refusal of the group.
 
-    All due asks of the group then wait for the end of the back-off. If a budget put the ask off, they wait for the next round (P5).
-    If the ask requires a node by name, it waits for a change of that node (G11).
+    All due asks of the group then wait for the end of the back-off. If a budget put the ask off, these asks wait for the next
+    round (P5). If the refused ask requires a node by name, it waits for a change of that node (G11).
     """
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None

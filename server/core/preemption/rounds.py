@@ -60,7 +60,7 @@ class RoundResult:
 
     - ``cut`` says that the round goes on in the next tick, because its budget of steps ended or one of its plans waits for an
       answer.
-    - ``refused`` counts intents by the rule that refused them.
+    - ``refused`` has, for each rule, the number of intents that it refused.
     - ``moves`` is the takeover of a reservation that was found before planning. If the round made plans, the takeover is
       searched for again. The takeover is not made while ``more`` is set, or while a search for asks that may reserve is in
       progress.
@@ -119,8 +119,8 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
 
     The caller calls this function when placement can place nothing more.
 
-    No attempt begins after ``budget`` steps. The last attempt may exceed this number. ``beside`` plans on the same state, after
-    this round has planned and before anything is written.
+    No attempt begins after ``budget`` steps. The last attempt may exceed this number. ``beside`` is called after this round has
+    made its plans and before they are written, so that a shadow plans on the same state.
     """
     result = RoundResult()
     partition.thrashing.forget_old(now)
@@ -234,7 +234,7 @@ def _due(
 
 
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
-    """Return the first asks, as many as a budget of steps can try to reserve for. A snapshot then needs only these.
+    """Return the first asks, as many as a budget of steps can try to reserve for. A snapshot then needs only these asks.
 
     The first ask of each class that was not refused in this round costs at least one step. The other asks of its class cost no
     step once the class is known to fit no node. The result ends as soon as it has more classes than the budget has steps.
@@ -308,7 +308,7 @@ def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, t
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
     """Plan the due quota runs, each as if the runs before it were carried out.
 
-    An ancestor counts the releases of its descendants (Q6).
+    The run of an ancestor counts the releases of the runs of its descendants (Q6).
 
     A run that continues is planned once a round, however many ticks the round takes.
     """
@@ -401,7 +401,7 @@ def _attempt(
 ) -> Refusal | None:
     """Plan an intent, check the plan, and count a valid plan as carried out. Return the refusal, or None for success.
 
-    A budget may put the ask off, which is a refusal, too (P5).
+    If a budget puts the ask off, that is also a refusal (P5).
     """
     result.spent += 1
     refusal = gate.admit(trial, intent)

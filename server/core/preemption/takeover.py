@@ -4,16 +4,14 @@ An ask may use the capacity that a reservation of a lower priority keeps. That d
 any node's free capacity. If it had no reservation of its own, other asks of its priority would use all capacity that
 becomes free. Therefore the ask takes the reservation over, under these rules:
 
-1. Its priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no
-takeover,
-   because two asks could exchange a node forever.
+1. The ask's priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no
+   takeover, because two asks could exchange a node forever.
 2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. Its limits have headroom if
 the reservations
    that it outranks are not counted.
-3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack
-equally little,
-   it gets the node that arrived first. If a node without pledges would suit the ask, and only reservations that the ask
-   outranks use up its limits, the ask reserves that node and takes no reservation over.
+3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
+   little, the ask gets the node that arrived first. If a node without pledges would suit the ask, and only reservations that
+   the ask outranks use up its limits, the ask reserves that node and takes no reservation over.
 4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more
 reservations than
    before.
@@ -47,7 +45,10 @@ SCALE: Final = 2**20
 
 
 class Takeover(NamedTuple):
-    """The ask, its node, and the reservation that moves to it. The reservation is None if the node is not reserved."""
+    """A takeover: the ask, the node that it gets, and the reservation that the ask takes over.
+
+    The reservation is None if the node is not reserved.
+    """
 
     ask: Ask
     node: Node
@@ -57,7 +58,7 @@ class Takeover(NamedTuple):
 def find(partition: Partition, now: int) -> Takeover | None:
     """Return the first takeover that is possible now, or None. Set the instant at which the next ask may reserve.
 
-    The caller must have called `due_reservations.reserving` before, and placement can place nothing more.
+    The caller must have called `due_reservations.reserving` first, and placement must have nothing left to place.
     """
     if not partition.decisions.reservations:
         return None
@@ -81,7 +82,7 @@ def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
 
 
 class _Search:
-    """The facts that one search computes once: ranks, and the number of nodes reserved for each leaf."""
+    """A search for a takeover. It computes each fact once, such as ranks and the number of nodes reserved for each leaf."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -102,7 +103,7 @@ class _Search:
         self._others: dict[AskClass, bool] = {}
 
     def contenders(self, now: int) -> Iterator[Ask]:
-        """Yield the oldest ask of each group that waits for a node and may take a reservation over."""
+        """Yield the oldest ask of each group that waits for a node, if the ask may take over a reservation."""
         unsuited = self.unsuited
         for leaf in self.partition.queues.values():
             if not (leaf.leaf and leaf.pending_asks):
@@ -222,7 +223,10 @@ def _ports(ask_class: AskClass) -> Demand:
 
 
 def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
-    """Return a sort key: how much the node lacks without the reservation, relative to its capacity, and then the node's arrival number."""
+    """Return a sort key of the node: the amount that it lacks, relative to its capacity, and then its arrival number.
+
+    The node's reservation does not count as used.
+    """
     lacking = 0
     for at, wanted in ask_class.demand:
         missing = max(0, wanted - max(node.free[at], 0))

@@ -46,7 +46,8 @@ DECIDING: Final = "deciding"
 def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal | None:
     """Return a refusal if one of the plan's pairs is frozen now. Return None if the plan may be carried out.
 
-    Claims do not consider victims of frozen pairs at all (`ClaimEligibility`). This check is for plans of other policies.
+    Claims do not consider victims of frozen pairs at all (`ClaimEligibility`). This check is needed for the plans of other
+    policies.
     """
     if not plan.facts.may_thrash or not frozen:
         return None

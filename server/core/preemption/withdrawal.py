@@ -1,8 +1,8 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
-With `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`, victims are only marked. The check runs at the
-end of a tick, when asks that lost a decision have had the chance to get a new plan. A marked victim counts as leaving, so that a
-new decision may use its capacity. A mark stays in each of these cases:
+With `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`, victims are only marked. The check runs at
+the end of a tick, when asks whose decision ended have had the chance to get a new plan. A marked victim counts as leaving, so
+that a new decision may use its capacity. A mark stays in each of these cases:
 
 1. A new plan is being sought for the decision that ordered the eviction.
 2. The decision that ordered the eviction expired, and one of its asks waits for a new plan.
@@ -68,7 +68,7 @@ class _Needs:
 
 
 def withdraw(partition: Partition) -> list[Withdrawn]:
-    """Withdraw soft evictions whose capacity no decision needs, the newest orders first. Return the withdrawals to send."""
+    """Withdraw soft evictions whose capacity no decision needs, the newest eviction first. Return the withdrawals to send."""
     needs: _Needs | None = None
     found: list[Withdrawn] = []
     for together in _units(partition) if partition.decisions.marked else ():
@@ -94,7 +94,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """Write into the records of decisions which victims stay, with one update for each decision.
+    """Record, for each decision, the victims whose eviction was withdrawn. The record of a decision is updated once.
 
     Decisions whose records were dropped are skipped.
     """
@@ -123,8 +123,8 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units that stay or leave together.
 
-    A unit consists of the victims of one quota run, of the marked members of a broken gang, or of one pod. First come the units
-    without a victim of an open decision for asks, so that these may stay first.
+    A unit consists of the victims of one quota run, of the marked members of a broken gang, or of one pod. Units without a
+    victim of an open decision for asks come first, so that their evictions are withdrawn first.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -155,8 +155,8 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
     """Return the keys of the victims that may stay, unless a pledge or a queue needs their capacity.
 
-    For the victims of an ended decision, the asks that may still need their capacity are checked once. An open decision for
-    asks needs the victims that it ordered until other capacity is freed.
+    The asks that may still need the capacity of an ended decision's victims are checked once for all these victims. An open
+    decision for asks needs all its victims until other capacity is freed.
     """
     moved = partition.round.looked != partition.relief
     free: set[str] = set()

@@ -23,11 +23,11 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 WAITING_MS: Final = 600_000
-"""The waiting time after which an ask is reported."""
+"""The time for which an ask must have waited before it is reported."""
 NAMED_MAX: Final = 10
 """The largest number of objects of one kind that a finding names."""
 RESERVATION_MS: Final = 3_600_000
-"""The age from which a reservation is reported, because it keeps capacity from other asks for too long."""
+"""The age from which a reservation is reported, because it has kept capacity from other asks for too long."""
 RELEASE_MS: Final = 60_000
 """The time within which an evicted pod normally ends after its grace period."""
 SYNC_MS: Final = 300_000
@@ -40,7 +40,7 @@ UNSCHEDULABLE_SHARE: Final = 5
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
 CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource managers")
-"""The names of the checks. Checks of age, which compare durations, are made only if the caller passes the instant."""
+"""The names of the checks that compare durations. These checks are made only if the caller passes the instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
     """Yield a finding for each node with victims that should have ended by now.
 
-    Victims should end within their grace period and RELEASE_MS.
+    After the order, a victim should end within the sum of its grace period and RELEASE_MS.
     """
     late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.records.values():
@@ -255,7 +255,7 @@ def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Findi
 
 
 def _waiting(state: State, partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Yield a finding for each reason code: the asks that have waited for longer than WAITING_MS for this reason."""
+    """Yield a finding for each reason code, about the asks that have waited for longer than WAITING_MS for this reason."""
     obstacles = Obstacles(state, partition)
     late: dict[Code, list[Ask]] = {}
     for ask in partition.asks.values():
@@ -354,7 +354,7 @@ def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _unmet_guarantees(state: State, partition: Partition, now: int) -> Iterator[Finding]:
-    """Yield a finding about queues below their entitlement in which an ask has waited for longer than WAITING_MS."""
+    """Yield a finding about the queues below their entitlement that have an ask with a wait longer than WAITING_MS."""
     if not partition.ask_count:
         return
     found = needs.read(state, partition, "", now).queues

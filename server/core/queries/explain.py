@@ -81,7 +81,7 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 def near_matches(partition: Partition, key: str) -> list[str]:
     """Return up to NEAR_MAX known keys that resemble this one.
 
-    These are the shortest keys that contain ``key``. If no key contains it, they are the most similar of NEAR_AMONG keys.
+    These are the shortest keys that contain ``key``. If no key contains it, the most similar of NEAR_AMONG keys are returned.
     """
     if not key:
         return []
@@ -214,7 +214,7 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 def _gang_member(partition: Partition, named: Application) -> str:
     """Return the key of the first member of the gang that has the application's name, waiting members first. Return "" if there is none.
 
-    A gang of the application itself comes first. A gang of another application is found only while members of that gang wait.
+    A gang in this application is preferred. A gang in another application is found only while members of that gang wait.
     """
     name = named.application_id
     for application in (named, *partition.applications.values()):

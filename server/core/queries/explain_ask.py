@@ -63,7 +63,8 @@ class Answer:
 def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     """Return the explanation of a waiting ask: why it waits, its queues and limits, the nodes, and its place in the order.
 
-    The explanation is for callers that may see the whole cluster. Only ``brief`` leaves out information about others.
+    The explanation is for callers that may see the whole cluster. Its field ``brief`` is the summary without information about
+    other users.
     """
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)
@@ -204,7 +205,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how many waiting members of the ask's gang would fit now, and how much the other members lack.
+    """Return how many waiting members of the ask's gang would fit now, and the amounts that the other members lack.
 
     Return None if the ask does not wait, or has no gang.
     """
@@ -356,7 +357,7 @@ def _user_limits(partition: Partition, ask: Ask) -> Iterator[UserLimitReport]:
 
 
 def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str, ...]:
-    """Return the types in which a limit has too little headroom for an ask, or for all waiting members of its gang."""
+    """Return the types in which a limit has too little headroom for an ask, or for all waiting members of its gang together."""
     job = ask.group
     if not isinstance(job, Job) or isinstance(job, Hold):
         return tuple(short_of(partition, ask, limiter))
@@ -371,7 +372,7 @@ def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str,
 
 
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
-    """Return sentences about further limits without headroom, besides the first one."""
+    """Return sentences about all limits without headroom except the first one."""
     full = [
         one
         for one in ask.application.limits_of(ask.ask_class)
@@ -456,7 +457,8 @@ def _asks_before(ask: Ask) -> int:
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
     """Return a sentence with the rank of a queue by share alone among siblings with waiting asks.
 
-    Priorities come before the share in the order. They are ignored here, because they change with every placement.
+    In the order of queues, priorities come before shares. Priorities are ignored here, because they change with every
+    placement.
     """
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}

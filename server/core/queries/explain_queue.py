@@ -167,9 +167,9 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _no_claims(settings: PreemptionSettings) -> str:
-    """Return the reason why no queue of the partition claims, or why its claims are not carried out.
+    """Return the reason why no queue of the partition claims, or why claims are not carried out.
 
-    Return "" if the partition claims, and its claims are carried out.
+    Return "" if queues may claim, and their claims are carried out.
     """
     if not settings.enabled:
         return "Preemption is off in this partition: preemption.enabled is false."

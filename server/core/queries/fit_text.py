@@ -22,7 +22,10 @@ def fit_text(fit: GroupFit) -> str:
 
 
 def _tightest_text(fit: GroupFit) -> str:
-    """Return a text about the limit with headroom for the fewest members: what it lacks, and how many other limits lack something."""
+    """Return a text about the limit with headroom for the fewest members.
+
+    The text has the amounts that the limit lacks, and the number of other limits that lack an amount.
+    """
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
     return (
@@ -57,7 +60,7 @@ _NONE = "no node that it may run on is large enough"
 
 
 def none_large_enough(excluded: Sequence[Excluded]) -> str:
-    """Return which nodes are large enough and why an ask may not run on them. Return "" if no node is large enough."""
+    """Return a text that names the nodes that are large enough, and says why an ask may not run there. Return "" if none is."""
     return f"{_NONE}; {excluded_text(excluded)}" if excluded else ""
 
 

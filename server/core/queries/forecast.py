@@ -62,9 +62,7 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""The assumption for partitions in which reservations end and are made again forever.
-
-They repeat in one pattern (see `queries.settling`).
+"""The assumption for partitions in which reservations end and are made again forever, in one pattern (see `queries.settling`).
 """
 AGREEING: Final = "resource managers agree to evictions for pods that they have to check first"
 """The assumption for forecasts in which evictions follow plan checks (design 1.8)."""
@@ -145,7 +143,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """The instants of decisions that end a wait that began before the change, by decision id."""
+    """The instants of decisions that end a wait that began before the change. The keys are the ids of these decisions."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -246,9 +244,9 @@ class _Course:
                 self._note(one)
 
     def _is_repeated(self, one: Decision) -> bool:
-        """Return whether the decision repeats an earlier one of a partition in observe mode.
+        """Return whether the decision repeats an earlier decision of a partition in observe mode.
 
-        No decision changes the state of a partition in observe mode.
+        In observe mode a decision changes no state, so that it may be made again.
         """
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False

@@ -67,7 +67,7 @@ def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
 
 
 def gang_name(job: Job) -> str:
-    """Return the name of a gang for people: its key, or for placeholders the application."""
+    """Return the name by which users know a gang: its key, or for placeholders the id of the application."""
     if is_of_placeholders(job):
         return f"placeholders of application {job.application.application_id}"
     return f"gang {job.key}"
@@ -133,7 +133,7 @@ def free_row(trial: Trial, ask: WaitingAsk) -> int:
 class _Assignment:
     """The tentative assignment of members to nodes.
 
-    Each node has two numbers: the members that it takes, and the members that are charged to it.
+    For each node it counts the members that the node takes, and the members that are charged to the node.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -152,14 +152,17 @@ class _Assignment:
         return row >= 0
 
     def owe(self, kind: ClassFacts) -> bool:
-        """Charge one ask to the node that lacks least. Return False if no node could ever hold the ask beside the other asks."""
+        """Charge one ask to the node that lacks least.
+
+        Return False if no node, even when empty, could hold the ask together with the asks that were assigned or charged to it.
+        """
         row = self._tentative.owe(kind)
         if row >= 0:
             self._owed[row] += 1
         return row >= 0
 
     def missing(self) -> dict[str, int]:
-        """Return the sum that the nodes lack for the members that are charged to them, by type."""
+        """Return, by type, the sum of the amounts that the nodes lack for the members that are charged to them."""
         total = Counter[str]()
         for row in self._owed:
             total.update(self._lacks(row))

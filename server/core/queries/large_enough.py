@@ -13,7 +13,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 GROUPS_MAX: Final = 2
-"""The largest number of groups of nodes that are reported. The same parts of the constraints exclude all nodes of a group."""
+"""The largest number of groups of nodes that are reported. The same parts of the constraints exclude each node of a group."""
 NAMED_MAX: Final = 3
 SEVERAL: Final = 2
 TAINT: Final = "taint"
@@ -104,7 +104,7 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return for each group the change of the ask that lets it run on the nodes of the group.
+    """Return, for each group, the change of the ask after which it may run on the nodes of the group.
 
     Without node names, the text says "a node".
     """

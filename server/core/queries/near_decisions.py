@@ -26,8 +26,8 @@ class NotEvicted:
     ``rule`` is the rule that protected the allocation, or "" if the rule is not known any more. ``place`` is the allocation's
     rank among ``total`` candidates, 0 if the allocation is not ranked. ``key`` is the first sort key in which the allocation
     differs from ``victim``, or in which its node differs from the chosen ``node``. ``own`` and ``other`` are the two values of
-    that key. ``before`` says that the allocation ranks before every victim. No sort key decided in that case: a set of victims
-    without the allocation was better.
+    that key. ``before`` says that the allocation ranks before every victim. In that case no sort key decided, because a set of
+    victims without the allocation was better.
     """
 
     record: DecisionRecord
@@ -110,7 +110,7 @@ def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
-    """Return the reason that another node was chosen. If both nodes are known, name the first sort key in which they differ."""
+    """Return the reason why another node was chosen, with the first sort key in which the nodes differ if the order has both."""
     chosen = ranking.nodes[0]
     found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
     rivals = {one.node_id: one for one in ranking.rivals}
@@ -125,7 +125,7 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
 def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
     """Return a comparison of the allocation with the last victim that ranks before it.
 
-    If no victim does, compare it with the first victim.
+    If every victim ranks after the allocation, the result names the first victim, and no sort key.
     """
     victims = {one.key for one in record.victims}
     at = place - 1 - ranking.start

@@ -66,7 +66,7 @@ def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, 
 
 
 def of_fit(fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
-    """Return the next steps for asks that were examined together."""
+    """Return the next steps for the asks of a simulated group, the best first."""
     helped = _by_preemption(verdict, now)
     if helped:
         return (helped,)
@@ -160,7 +160,7 @@ def _of_missing(fit: GroupFit) -> str:
 
 
 def _of_maxima(limits: Sequence[LimitFit]) -> str:
-    """Return the step that gives a group headroom below the maxima of these queues."""
+    """Return the step that gives a group headroom under the maxima of these queues."""
     raised = listed([f"of queue {one.name} by {quantities(one.missing)}" for one in limits])
     return f"raise the max {raised}, or wait until pods there end"
 

@@ -13,8 +13,8 @@ from server.state.partition import Partition
 def preference_lines(partition: Partition, ask: Ask, node: Node) -> Iterator[str]:
     """Yield a sentence about the present preference score of the allocation's node. Yield nothing without preferences.
 
-    The node is compared with the nodes that take placements and that the constraints allow. In the groups that its rules
-    select, the allocation itself is not counted.
+    The node is compared with the nodes that take placements and that the constraints allow. If a preference counts pods on a
+    node, the allocation itself is not counted.
     """
     if ask.ask_class.preferred is None:
         return

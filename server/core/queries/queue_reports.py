@@ -148,7 +148,7 @@ def dominant_type(partition: Partition, queue: Queue) -> str:
 
 
 def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
-    """Return a text that names the amount by which the usage of a type is divided to get its share (O2, W5)."""
+    """Return a text that names the divisor of a share: the amount by which the usage of a type is divided (O2, W5)."""
     if partition.shared_for is not None:
         return "what it is entitled to by weight"
     if kind in dict(queue.spec.guaranteed):

@@ -45,7 +45,7 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
     """Return the effects of quota runs on an allocation, in the order of the runs, up to the first run that evicts the allocation.
 
     The runs are those of queues on the allocation's path whose timers have started. For each run, the runs before it count as
-    finished, and the victims of these runs as gone.
+    finished, and their victims count as gone.
     """
     path = [queue.path for queue in ask.application.leaf.path_up()]
     armed = [queue for queue in path if queue in partition.quota_due]

@@ -12,9 +12,9 @@ from server.state.queues import Queue
 
 
 class _Claimant(NamedTuple):
-    """The leaves whose asks may claim from the same queues.
+    """The facts that decide from which queues a leaf may claim. Leaves with equal facts may claim from the same queues.
 
-    ``scope`` is the scope root of these leaves (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside
+    ``scope`` is the scope root of the leaves (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside
     that queue are no victims (G2). ``around`` is None if a leaf itself is that queue, or if leaves share by weight. ``leaf`` is
     set if priority fences fix the priorities of the leaf (G5).
     """

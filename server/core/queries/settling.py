@@ -6,9 +6,9 @@ back-off while it waits. Reservations, which evict nothing, end after `reservati
 
 A repeat has the same result as the one before it if the state is unchanged and no *opening* came in between. An opening is an
 instant at which time alone changes something: the end of an ask's delay or pause, of a candidate's `preemption.minruntime`, of
-a window of the pace, or of a freeze of the thrashing monitor. Therefore a core is settled when no due is left, and one whole
-period has passed since the last change and the last opening. The period is the sum of the longest back-off and one interval of
-rounds. If an ask reserves, twice `reservations.timeout` is added.
+a window of the pace, or of a freeze of the thrashing monitor. Therefore nothing more happens in a core when no due is left, and
+one whole period has passed since the last change and the last opening. The core is then *settled*. The period is the sum of the
+longest back-off and one interval of rounds. If an ask reserves, twice `reservations.timeout` is added.
 """
 
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def _ticks(state: State, partition: Partition) -> bool:
 
 
 def _dues(state: State, known: list[Partition]) -> Iterator[int]:
-    """Yield the instants of dues. Timers of partitions that ticks leave out, such as unsynced partitions, are included."""
+    """Yield the instants of dues. Timers of partitions without ticks, such as unsynced partitions, are included."""
     for due, _, kind, name, subject in state.timers:
         partition = state.partitions.get(name)
         if partition is not None and (kind != _EXPIRY or _expires(partition, subject)):

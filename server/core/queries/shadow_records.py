@@ -36,7 +36,7 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 def would(core: Core, key: str, now: int) -> Verdict | None:
     """Return the shadow's plan for a waiting ask, or the rule that forbids a plan.
 
-    Return None if no ask with the key waits, if it waits for a placeholder, or if no shadow of the present
+    Return None in three cases: no ask with the key waits, the ask waits for a placeholder, or no shadow of the present
     configuration has begun.
     """
     for partition in core.state.partitions.values():

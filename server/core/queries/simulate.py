@@ -61,7 +61,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
     """Return the asks with unique keys.
 
-    A key is the name that the caller gave. If that name is missing or in use, it gets a number.
+    The key of an ask is the name that the caller gave. If that name is missing or in use, the key is a name with a number.
     """
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
@@ -133,7 +133,10 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
-    """Yield a host port in the form in which nodes count it. A port that no pod has requested is free on every node."""
+    """Yield a host port as pairs of a type index and an amount, as nodes count ports.
+
+    A port that no pod has requested is free on every node.
+    """
     for name, quantity, _ in port_units(port):
         if name in partition.types.index:
             yield partition.types.index[name], quantity

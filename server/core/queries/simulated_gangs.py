@@ -103,9 +103,10 @@ class _Alike(NamedTuple):
 
 
 class Simulation:
-    """The answers to simulated asks, each given after the asks before it. Once all asks are answered, it also has the groups of asks.
+    """The answers to simulated asks. Each answer assumes that the asks before it in the list are placed, if they can be.
 
-    A group is a gang, or a set of equal asks that wait. The state is not read.
+    Once all asks are answered, `groups` has their groups. A group is a gang, or a set of equal asks that wait. The state is not
+    read.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Simulation:
 
     @property
     def groups(self) -> list[GroupSimulation]:
-        """Return the groups by the numbers that answers name. The groups are complete once the last ask is answered."""
+        """Return the groups, sorted by the numbers that answers name. The list is complete once the last ask is answered."""
         return [self._groups[number] for number in sorted(self._groups)]
 
     def _next_number(self) -> int:

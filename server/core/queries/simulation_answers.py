@@ -1,4 +1,4 @@
-"""The answers to simulated asks, one after another on one Trial, with sentences for people (design 6.12)."""
+"""The answers to simulated asks, one after another on one Trial, with sentences that users read (design 6.12)."""
 
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ class SimulatedAsk(NamedTuple):
     application_id: str
     spec: AskSpec
     key: str = ""
-    """The name that people use. If it is empty, the simulation gives the ask a name with a number."""
+    """The name of the ask as users see it. If it is empty, the simulation gives the ask a name with a number."""
 
 
 def answer(

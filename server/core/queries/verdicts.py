@@ -47,7 +47,9 @@ Lay = Callable[[Trial], object]
 def of_ask(
     partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """Return the verdict on one waiting ask, after ``lay`` has applied other decisions. Return None if the ask waits for a placeholder.
+    """Return the verdict on one waiting ask, after ``lay`` has applied other decisions.
+
+    Return None for an ask that waits for a placeholder.
 
     If a decision frees capacity for the ask already, the verdict names that decision. If the ask's manager was asked about a plan
     and has not answered, the verdict says so.
@@ -125,7 +127,7 @@ def _checked(check: PlanCheck, key: str) -> Verdict:
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
     """Return the first plan that a policy finds for the ask.
 
-    If there is none, return the answer of the first policy that serves it (P3).
+    If no policy finds a plan, return the refusal of the first policy that serves the ask (P3).
     """
     first = None
     for policy in serving(trial.snapshot.settings, ask):
@@ -137,7 +139,7 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
 
 
 def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
-    """Return a clause that names the setting by which a policy is off. The policy must be off."""
+    """Return a clause that names the setting that switches a policy off. The policy must be off."""
     if not settings.enabled:
         return "preemption.enabled is false in this partition"
     return f"preemption.policies of this partition does not list {policy.name}"
@@ -228,7 +230,10 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """Return the verdict with the instant of the next round that may act (P1, P5). Return the verdict unchanged if a rule already forbids the plan, or if a round may act now."""
+    """Return the verdict with the instant of the next round that may act (P1, P5).
+
+    Return the verdict unchanged if a rule already forbids the plan, or if a round may act now.
+    """
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

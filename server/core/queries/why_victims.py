@@ -9,13 +9,13 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The comparison of a victim with the candidate that stays: the next candidate in the order that was not evicted.
+    """The comparison of a victim with the next candidate in the order that was not evicted, the *candidate that stays*.
 
     ``place`` is the victim's rank among ``total`` candidates. ``place`` is 0 if the victim comes before the part of the order
     that is kept. ``stays`` is the key of the candidate that stays, "" if there is none. ``stays_place`` is the rank of that
     candidate. ``key`` is the first sort key in which the two differ. ``own`` is the value of the candidate that stays, and
-    ``other`` is the value of the victim. ``before`` says that the candidate that stays comes before the victim. No sort key
-    decided in that case: a set of victims without that candidate was better.
+    ``other`` is the value of the victim. ``before`` says that the candidate that stays comes before the victim. In that case no
+    sort key decided, because a set of victims without that candidate was better.
     """
 
     victim: str

@@ -1,1 +1,1 @@
-"""The shadow: other settings of the partition, which are evaluated beside the settings in force and never carried out."""
+"""The shadow: other settings of a partition, evaluated at the same time as the settings in force, without effect on any pod."""

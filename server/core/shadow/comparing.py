@@ -74,7 +74,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
     """Return why one side made no decision for a subject, while the other side made one under this policy.
 
-    ``side`` is the live partition or the shadow's copy of it. ``key`` is the ask, or the queue for surplus reclaim.
+    ``side`` is the live partition, or the shadow's copy of the partition. ``key`` is the ask, or the queue for surplus reclaim.
     """
     settings = side.spec.preemption
     if facts(policy).shrinks is Shrinks.PARTITION:
@@ -89,7 +89,10 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 
 
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
-    """Return the ask's last refusal if it came at this instant, or if the back-off after it is not over yet. Else return None."""
+    """Return the last refusal of the ask.
+
+    Return None if the refusal came at an earlier instant and the back-off after it is over, or if there was no refusal.
+    """
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Job):
         return None

@@ -1,7 +1,8 @@
 """The partition as its shadow sees it: the live objects under other settings, with a round of its own.
 
-Planning code reads settings and rounds from the partition that it is given. A shadow passes a copy of the partition, which
-shares everything else with the original. Thus the same code finds due asks, takes snapshots and checks rules for both.
+Planning code reads settings and rounds from the partition that it is given. A shadow passes a copy of the partition that has
+its own settings and rounds, and shares everything else with the original. Thus the same code finds due asks, takes snapshots
+and checks rules for both.
 """
 
 import copy

@@ -121,7 +121,8 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
     """Return the names of the next decisions to check, at most CHECKED_MAX, and remember the last of them.
 
-    The first of them follows the decision that was checked last. After the last decision of the list comes the first one.
+    The first returned decision follows the decision that was checked last. After the last decision of the list comes the first
+    one.
     """
     known.checked_ms = now
     names = list(known.held)

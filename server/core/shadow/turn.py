@@ -1,4 +1,6 @@
-"""The turn of a shadow. The shadow plans beside a live round, on the state at the start of that round, and reports the differences.
+"""The turn of a shadow. After a live round has planned, the shadow makes plans under its own settings, and reports the differences.
+
+Both sides plan on the state at the start of that round.
 
 Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out. Only the shadow's own
 memory changes. The live side thus decides as it would without a shadow, byte for byte.
@@ -126,7 +128,7 @@ class Turn:
         return any(one.key not in served for one in due)
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
-        """Store a decision of the shadow. In observe mode it is only recorded as shown, as decisions of the live side are (P8)."""
+        """Store a decision of the shadow. In observe mode the decision is only recorded as shown, as on the live side (P8)."""
         other, names = self._seen, comparing.subjects(plan)
         if not names:
             return
@@ -167,9 +169,9 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """Return the record of a subject as of this turn. Return None if there is nothing new to report.
+        """Return the record of a subject in this turn. Return None if there is nothing new to report.
 
-        If one side decided nothing now, its last decision is used as long as it stands.
+        If one side decided nothing now, its last decision is used while that decision stands.
         """
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
@@ -287,7 +289,7 @@ def _lay_runs(trial: Trial, live: Trial | None) -> None:
 
 
 def _ids(notes: list[Decision] | tuple[Decision, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each subject of the live side's decisions with the id of its decision."""
+    """Yield each subject of the live side's decisions, with the id of the decision about it."""
     for one in notes:
         if isinstance(one, Decided):
             record = one.record

@@ -106,7 +106,10 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Return a sort key, and the node. Nodes that could hold the ask when empty come first. Otherwise nodes that lack less come first."""
+    """Return a sort key, and the node.
+
+    Nodes that could hold the ask when empty come before other nodes. Of both kinds, nodes that lack less come first.
+    """
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
     # If pledges exceed the free capacity, the excess is missing as well.

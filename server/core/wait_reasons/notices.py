@@ -21,13 +21,13 @@ TELL_MAX = 2_500
 TELL_BESIDE_MAX = 1_000
 """The largest number of asks that a tick with placements reports. Placements are sent when the tick ends, and must not wait for texts."""
 RETELL_MS = 60_000
-"""Within this many milliseconds, a group of asks gets at most one report that a different reservation now keeps it waiting."""
+"""The time, in milliseconds, in which a group of asks gets at most one report that another reservation now keeps it waiting."""
 
 
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Report the reasons that the shim has not received yet, for about ``most`` asks. Return whether any reports are left."""
+    """Report the reasons that the shim has not received yet, for about ``most`` asks. Return whether any are left to report."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:

@@ -18,7 +18,7 @@ from server.state.queues import QueueState
 from server.state.snapshotting import first_blocker
 
 FEW_SIZES: Final = 16
-"""The number of distinct node capacities up to which a loop over single capacities is faster than arrays."""
+"""If the nodes have at most this many distinct capacities, a loop over these capacities is faster than arrays."""
 
 
 class Obstacles:
@@ -35,7 +35,7 @@ class Obstacles:
         self._sizes: dict[NodeMask, list[Amounts]] = {}
 
     def code(self, ask: Ask) -> Code:
-        """Return why a waiting ask waits. The answer is that of the first ask of its group. Return NOT_TRIED if no obstacle is known."""
+        """Return why an ask waits, NOT_TRIED if no obstacle is known. All asks of a group get the answer of the first one."""
         if not self._synced:
             return Code.NOT_SYNCED
         group = ask.group

@@ -1,4 +1,4 @@
-"""The time limits of reservations, the effect of changed settings on them, and the texts for asks that wait because of them.
+"""The reservations: their time limits, the effect of changed settings, and the texts for asks that wait because of reservations.
 
 A reservation that has lasted for `reservations.timeout` ends. After that, its application reserves nothing for the same length of
 time, in which other asks can use the node's free capacity. Thus no ask blocks others without end.
@@ -89,7 +89,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
     """Return the lowest limit without headroom for a reservation, or None.
 
-    The reservations that its owner outranks are not counted.
+    Reservations that the owner of this reservation outranks are not counted.
     """
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)

@@ -1,8 +1,6 @@
 """The questions to the planner about unmet guarantees.
 
-The planner answers for the present state, or for a snapshot with one change.
-
-Every answer of the report comes from the planner.
+Every answer of the report comes from the planner, for the present state, or for a snapshot with one change.
 """
 
 from collections.abc import Callable
@@ -25,7 +23,7 @@ from server.snapshot.waiting import WaitingAsk, WaitingJob
 STEPS_MAX: Final = 150_000
 """The cost limit of one report, in steps.
 
-Each question costs one step, one more for each queue, and one more for every ROWS_A_STEP allocations.
+Each question costs one step, one more step for each queue, and one more step for every ROWS_A_STEP allocations.
 """
 ROWS_A_STEP: Final = 64
 PLANS_LEAST: Final = 60
@@ -33,10 +31,10 @@ PLANS_LEAST: Final = 60
 PLANS_A_NEED: Final = 150
 """The number of questions that may be asked about one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""Each time a gang has this many members, a question about the gang counts as one more question."""
+"""For each group of this many members, a question about a gang counts as one more question."""
 
 SERVED_MAX: Final = 8
-"""The largest number of equal asks for which one change is tried."""
+"""The largest number of equal asks that are tried, one after another, with one change."""
 
 _NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
 
@@ -65,7 +63,7 @@ class Planner:
         self._helped: tuple[Snapshot, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Begin the questions about another kind of asks. Each kind has its own share of the budget."""
+        """Begin the questions about a claimant. Each claimant has its own share of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
@@ -101,11 +99,10 @@ class Planner:
         return None if fits(trial, claimant) else _plan(trial, claimant)
 
     def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
-        """Return whether the claimant fits, or has a plan that frees capacity, on `snapshot`. The caller made one change in this snapshot.
+        """Return whether the claimant fits, or has a plan that frees capacity, on `snapshot`, in which the caller made one change.
 
-        Raise OutOfPlansError if the budget is spent.
-
-        If so, the next call of `served` tries further equal asks on that snapshot.
+        If the result is True, the next call of `served` tries further equal asks on that snapshot. Raise OutOfPlansError if the
+        budget is spent.
         """
         found = not isinstance(self.then(snapshot, claimant), Refusal)
         if found:
@@ -211,7 +208,7 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """Return the cost of one question about the claimant. The unit is a question about a single ask.
+    """Return the cost of one question about the claimant, in questions about a single ask.
 
     A gang costs more, because its members are placed one by one.
     """

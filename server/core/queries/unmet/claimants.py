@@ -40,7 +40,7 @@ def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Clai
 
 
 def saying(claimant: Claimant, **fields: Any) -> Claimant:  # noqa: ANN401 - fields of AskSpec
-    """Return the claimant with the given fields of `AskSpec` changed in every ask."""
+    """Return a copy of the claimant, with the given fields of `AskSpec` changed in every ask."""
     return each(claimant, lambda one: what_if.saying(one, **fields))
 
 

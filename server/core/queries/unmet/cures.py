@@ -1,7 +1,7 @@
 """The single changes that may cure an unmet guarantee, the smallest kind first. The planner is asked whether a change helps.
 
-The order is: to wait, an amount of one queue, an on/off setting of one queue, a setting of the partition, a field of the ask, a
-node. For an amount, the cure is the smallest change that helps.
+The kinds of changes are, in this order: waiting, an amount of one queue, an on/off setting of one queue, a setting of the
+partition, a field of the ask, another node. For an amount, the cure is the smallest change that helps.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ Try = Callable[[Planner, Need, Refusal], Iterator[Cure]]
 
 
 def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
-    """Return the first single change that helps. Return None if none helps. Raise OutOfPlansError if the budget is too small."""
+    """Return the first single change that helps, None if none helps. Raise OutOfPlansError if the budget is too small."""
     return next((found for one in TRIES for found in one(planner, need, refusal)), None)
 
 
@@ -209,7 +209,7 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of adding a node with exactly the capacity that the ask requests.
 
-    For a gang, the node has the capacity for as few members as suffice, taken largest first.
+    For a gang, the node has capacity for as few members as suffice. The largest members are taken first.
     """
     largest = _by_size(planner.snapshot, need)
 

@@ -48,7 +48,7 @@ def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
 
 
 def _needs(snapshot: Snapshot, path: str, at: int) -> int:
-    """Return the amount that a queue needs of its parent's guarantee: its own guarantee, or if that is 0 the sum over the queues below it."""
+    """Return the part of its parent's guarantee that a queue needs: its own guarantee, or if that is 0 the sum below it."""
     return snapshot.queues[path].guaranteed[at] or _below(snapshot, path, at)
 
 

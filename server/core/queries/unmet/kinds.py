@@ -51,8 +51,7 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 def _together(known: Kind, kind: Kind) -> Kind:
     """Return two kinds with equal keys as one kind.
 
-    For a gang, the numbers of members are not added up. A member with a pledge has a group of its own, but the number of its
-    kind already includes all members.
+    The numbers of single asks are added up. The numbers of a gang are not, because each of them already includes all members.
     """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number

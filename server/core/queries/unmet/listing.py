@@ -37,8 +37,8 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
     """Return two amounts of firm pods for each queue.
 
-    The first is the amount that the queue holds when all ordered evictions are done. The second is the first with the amounts
-    of the waiting firm asks added.
+    The first is the amount that firm pods of the queue hold when all ordered evictions are done. The second is the first amount
+    plus the requests of the waiting firm asks.
     """
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}

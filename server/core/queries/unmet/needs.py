@@ -32,7 +32,7 @@ KINDS_MAX: Final = 3
 
 
 class Limited(NamedTuple):
-    """A limit of a user or group that has no headroom for the asks, and the amounts that it lacks for them, by type."""
+    """A limit of a user or group without headroom for the asks, and the amounts that the limit lacks for these asks, by type."""
 
     name: str
     lacks: dict[str, int]
@@ -46,7 +46,7 @@ class Wait(NamedTuple):
 
 
 class Need(NamedTuple):
-    """The equal asks of one leaf, or a gang: the first ask, the number of asks, and the facts that the state has about them.
+    """The equal asks of one leaf, or a gang: the first ask, the number of asks, and facts about these asks from the state.
 
     ``claimant`` has to get capacity: the first ask, or the gang as a whole (J8). ``decision`` is the decision that frees
     capacity for the first ask. ``waits`` has, for each policy, the instant from which the policy may plan for that ask. The

@@ -91,7 +91,7 @@ def _least_headroom(
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return amounts by type that help. None of them can be lowered while the others stay the same. ``enough`` must help."""
+    """Return amounts by type that help, and that would not help if any one of them were lowered. ``enough`` must help."""
     found = dict(enough)
     for index, most in enough.items():
 
@@ -175,7 +175,7 @@ def _raised(
 
 
 def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return the amounts without the types in which a configuration may not have the raised guarantee."""
+    """Return the amounts without the types in which no valid configuration has the raised guarantee."""
     return {
         at: more
         for at, more in lack.items()
@@ -189,9 +189,7 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return, by queue, the amounts by which guarantees that are met would have to be raised.
-
-    The queues with these guarantees may then claim again (G2).
+    """Return, by queue, by how much each met guarantee would have to be raised so that the queue may claim again (G2).
 
     A queue whose guarantee of a type is met decides that its asks may not claim the type. The amounts that the
     ancestors of that queue lack do not matter.
@@ -294,11 +292,12 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering the guarantee of a queue by the smallest amount that the search finds.
+    """Return the cure of lowering the guarantee of a queue by the smallest amount that is found to help.
 
     Return None if lowering the guarantee does not help.
 
-    A guarantee of zero is tried first. If there is a plan with that, the guarantee keeps as much as the plan's victims allow.
+    A guarantee of zero is tried first. If the planner then has a plan, the new guarantee is the largest one that still allows
+    the eviction of that plan's victims.
     """
     snapshot = planner.snapshot
     before = snapshot.queues[path].guaranteed
@@ -324,7 +323,7 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
 
 
 def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the guarantee ``kept``, with 0 in each type in which a configuration may not lower the guarantee to that amount.
+    """Return the guarantee ``kept``, with 0 in each type in which no valid configuration has that lower amount.
 
     A parent's guarantee of a type must be 0 (none), or at least the sum of its children's guarantees.
     """
@@ -378,7 +377,7 @@ def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the largest guarantee with which the search still finds a plan, searched for upwards from ``kept``.
+    """Return the largest guarantee with which the planner is found to have a plan. The search goes upwards from ``kept``.
 
     While a guarantee that is one unit larger still gives a plan, the search continues from the amount that the queue has after
     that plan's victims.

@@ -31,7 +31,7 @@ class Prepared:
         self.over_promised = over_promised(found.snapshot)
 
     def queues(self) -> Iterator[UnmetQueue]:
-        """Yield the unmet queues. A queue is judged when the caller takes it. Asks below several unmet queues are judged only once."""
+        """Yield the unmet queues, each judged when the caller requests it. Asks below several unmet queues are judged once."""
         types = frozenset(self.over_promised)
         for one in self._found.queues[:QUEUES_MAX]:
             asks = tuple(self._judge(need, types) for need in one.needs)
