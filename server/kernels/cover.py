@@ -21,7 +21,7 @@ Excess = npt.NDArray[Any]
 
 
 class Rows(NamedTuple):
-    """The amounts that each row gives, by column, and the costs of the row.
+    """The amounts that taking each row frees, by column, and the costs of taking the row.
 
     ``opted`` and ``originator`` mark rows that are used only as a last resort.
     """
@@ -49,10 +49,9 @@ class Bounds(NamedTuple):
 class Groups(NamedTuple):
     """The groups of rows.
 
-    The rows must be sorted by place. ``places`` has the place of each group, and ``at`` has, for each row, the number of its
-    group.
-
-    The rows of a group begin at the group's entry in ``starts`` and end before the next group's entry.
+    A group consists of the rows with one *place*, a number such as the row of a node. The rows must be sorted by place.
+    ``places`` has the place of each group. ``starts`` has the index of each group's first row. ``at`` has, for each row, the
+    index of its group.
     """
 
     places: Array
@@ -87,9 +86,8 @@ def priorities(ranked: Bounds) -> Array:
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
     """Return one factor for each column that turns amounts into comparable shares of the whole.
 
-    A factor is the common multiple divided by the whole.
-
-    The factor is 0 for a whole of 0.
+    The factor of a column is the least common multiple of all wholes, divided by the whole of the column. For a whole of 0 it
+    is 0.
     """
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
@@ -97,7 +95,7 @@ def measures(whole: Sequence[int]) -> tuple[int, ...]:
 
 
 def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> Bounds:
-    """Return the bounds of each group. ``need`` has one line of amounts per group, none of them negative."""
+    """Return the bounds of each group. ``need`` has one line of amounts for each group, none of them negative."""
     starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
@@ -166,7 +164,9 @@ def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
 def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Rows, starts: Array, group: Array, wanted: Array, weights: Sequence[int], alone: Mask
 ) -> tuple[Array, Excess]:
-    """Return the rank and excess of the best row of each group that covers the need by itself. The rank is huge if there is no such row.
+    """Return, for each group, the rank and excess of the best single row that covers the need.
+
+    The rank is huge if there is no such row.
 
     ``wanted`` has, for each row, the need of its group.
     """
@@ -181,7 +181,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
-    """Return, by group, how many rows cover the group's need if every row that helps is taken in order.
+    """Return, for each group, how many rows cover its need if the rows that help are taken in their order.
 
     The rows of a group must already be in that order. The result of a group that cannot cover its need has no meaning.
     """

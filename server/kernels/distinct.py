@@ -11,7 +11,7 @@ import numpy as np
 from server.kernels.fit import Array, Mask
 
 DENSE: Final = 4
-"""The size of a table up to which it is faster than sorting, as a multiple of the count of numbers."""
+"""The largest size of a table with which counting is faster than sorting, as a multiple of how many numbers there are."""
 FEW: Final = 8
 """The number of rows up to which a loop over single rows is faster than arrays."""
 
@@ -66,7 +66,7 @@ def tally(numbers: Array) -> list[int]:
 
 
 def _numbered_densely(numbers: Array) -> tuple[list[int], Array]:
-    """Return the result of `numbered` for small numbers without sorting. A table holds the place of each number."""
+    """Return the result of `numbered` for small numbers, computed with a table of the numbers instead of sorting."""
     known = np.flatnonzero(marked(numbers))
     table = np.zeros(int(known[-1]) + 1, dtype=np.int64)
     table[known] = np.arange(len(known))
@@ -74,7 +74,7 @@ def _numbered_densely(numbers: Array) -> tuple[list[int], Array]:
 
 
 def numbered(numbers: Array) -> tuple[list[int], Array]:
-    """Return the different numbers in rising order, and for each item the place of its number among them."""
+    """Return the different numbers in rising order, and for each item the index of its number among the different numbers."""
     if len(numbers) and int(numbers.min()) >= 0 and int(numbers.max()) < DENSE * len(numbers):
         return _numbered_densely(numbers)
     order = numbers.argsort(kind="stable")

@@ -29,8 +29,8 @@ def any_fit(demands: Sequence[Demand], rows: Sequence[Sequence[int]]) -> list[bo
 class Rows:
     """Rows of free capacity, with which many demands are compared one after another.
 
-    ``_most`` has the largest amount in each column. ``_failed`` is the smallest demand so far that no row holds. Any demand
-    that includes it is not held by a row either.
+    ``_most`` has the largest amount in each column. ``_failed`` is the smallest demand so far that no row holds. No row holds a
+    demand that is at least as large in every column.
     """
 
     __slots__ = ("_columns", "_failed", "_most")

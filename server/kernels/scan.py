@@ -18,7 +18,7 @@ Ranks = npt.NDArray[Any]
 SCALE: Final = 20
 _SHIFTABLE: Final = 1 << (62 - SCALE)
 _SUMMABLE: Final = 1 << 56
-"""The bound below which terms can be summed over up to 64 columns within int64."""
+"""The bound on each term with which a sum over at most 64 columns stays within int64."""
 
 
 def holding(free: Array, demand: Sparse) -> Mask:
@@ -80,7 +80,7 @@ def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
 def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
     """Return the row with the smallest (rank, number), or -1 if there are no rows.
 
-    ``ranks`` has one item for each item of ``rows``. ``numbers`` has one for each row.
+    ``ranks`` has one item for each item of ``rows``. ``numbers`` has one item for each row of the table, and is indexed by row.
     """
     if not len(rows):
         return -1

@@ -1,7 +1,7 @@
 """The division of an amount down a tree. Every row gets a part of the amount, and divides this part by weight among the rows below it.
 
-Rows come level by level, with the siblings of a *family* side by side. The top row is alone in the first level. Each column is
-divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.
+Rows come level by level. The rows below one row are a *family*, and stand next to each other. The top row is alone in the first
+level. Each column is divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,11 @@ Lines = Sequence[Sequence[int]]
 
 
 class Rows(NamedTuple):
-    """The rows of a tree, with one line of amounts each.
+    """The rows of a tree, each with its lines of amounts.
 
-    A row wants the amount ``wanted`` + ``more``. Both are used only for rows that have no rows below them. A ``most`` of None
-    is UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount. An empty ``endless`` marks no row.
+    A row without rows below it wants the amount ``wanted`` + ``more``. For other rows, these two are not used. ``least`` and
+    ``most`` bound the part of a row. A ``most`` of None is UNLIMITED. ``endless`` marks rows that count as wanting an unlimited
+    amount. An empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]
@@ -51,7 +52,7 @@ class Divided(NamedTuple):
 class Level(NamedTuple):
     """The rows of one level as a slice, and its families: the start of each family, and the row above it (-1 if there is none).
 
-    ``family`` has, for each row, the number of its family.
+    ``family`` has, for each row of the level, the index of its family.
     """
 
     rows: slice
@@ -63,7 +64,7 @@ class Level(NamedTuple):
 def divide(
     levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
 ) -> Divided:
-    """Return the amounts, each column divided among the rows. The rows come level by level.
+    """Return the division of the amounts among the rows, which come level by level. Each column is divided for itself.
 
     A level lists its families as pairs: the row above, and the number of siblings. No family is empty.
     """
@@ -163,7 +164,9 @@ def _sums(values: Array, starts: Array) -> Array:
 
 
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
-    """Return the amount divided in proportion to the weights, by largest remainder. Of equal remainders, the earlier one gets the unit.
+    """Return the amount divided in proportion to the weights, by largest remainder.
+
+    If remainders are equal, the earlier part gets the unit.
 
     No part is above its weight. If the amount is at least the sum of the weights, the parts are the weights themselves.
     """

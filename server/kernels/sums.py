@@ -11,7 +11,7 @@ Sparse = list[tuple[int, int]]
 
 
 class ReleasedSums(NamedTuple):
-    """The nodes that change, in rising order, and the amounts that each leaf loses, by leaf number.
+    """The row numbers of the nodes that change, in rising order, and the amounts that each leaf loses, by leaf number.
 
     The amounts of a leaf are (column, quantity) pairs without zeros.
     """

@@ -25,11 +25,14 @@ _BITS: Final = 62
 
 
 class Children(NamedTuple):
-    """The children of one level that have asks, one item for each child. Among siblings with equal shares, the earlier one comes first.
+    """The children of one level that have asks, one item for each child.
 
-    ``above`` is the number of the child's parent in the next level (all 0 below the root). ``usage`` has one line of amounts
-    per child. ``scales`` has lines of divisors, with one divisor for each column. ``scale`` has, for each child, the number of
-    the line by which its usage is divided. If ``ranked`` is false for a child, its share is ignored.
+    If siblings have equal shares, the earlier one comes first.
+
+    ``above`` has, for each child, the index of its parent in the next higher level. The parent of the highest level is the
+    root, with index 0. ``usage`` has one line of amounts for each child. ``scales`` has lines of divisors, with one divisor for
+    each column. ``scale`` has, for each child, the index of the line of ``scales`` by which its usage is divided. If ``ranked``
+    is false for a child, its share is ignored.
     """
 
     above: Sequence[int]
@@ -60,8 +63,8 @@ def in_turn(
 ) -> Turns | None:
     """Return the order in which asks would be taken one at a time, with the usage and the shares after the last ask.
 
-    ``asking`` has the number of each ask's application, and ``kinds`` has the number of its demand. The asks of one application
-    must be in their order. Return None if a number would not fit 64 bits.
+    ``asking`` has, for each ask, the index of its application in the lowest level, and ``kinds`` has the index of its demand in
+    ``demands``. The asks of one application must be in their order. Return None if a number would not fit 64 bits.
     """
     try:
         return _merged(asking, kinds, demands, levels)

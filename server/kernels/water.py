@@ -32,8 +32,8 @@ class Items(NamedTuple):
 def pour(amounts: Array, group: Array, items: Items) -> Array:
     """Return the part of each item.
 
-    Parts are whole numbers. Units that are left go to the largest remainders. Of equal remainders, the earlier item gets the
-    unit.
+    Parts are whole numbers. Units that are left go to the items with the largest remainders. If remainders are equal, the
+    earlier item gets the unit.
 
     ``group`` has the group of each item, in rising order. ``amounts`` has, for each item, the amount of its group. That amount
     must be at least the sum of the lower bounds of the group's items, and less than the sum of their upper bounds.
@@ -57,9 +57,9 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
 class Crossing(NamedTuple):
     """The state of the division when a group's amount is used up.
 
-    ``left`` and ``rising`` have an item for each group. ``started`` and ``stopped`` have one for each item.
-
-    ``left`` is the amount to divide among the items that still rise. ``rising`` is the sum of their weights.
+    ``left`` and ``rising`` have one number for each group. ``left`` is the amount to divide among the items that still rise,
+    and ``rising`` is the sum of the weights of these items. ``started`` and ``stopped`` mark the items that have started or
+    stopped.
     """
 
     left: Array
@@ -99,7 +99,7 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
 def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
     """Return whether rising * (whole + rest / heavy) >= left.
 
-    Only the first true value is valid, because later ones may have overflowed.
+    Only the values up to the first true one are valid, because later values may have overflowed.
     """
     even = left // np.maximum(rising, 1)
     enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)

@@ -1,1 +1,1 @@
-"""The snapshot of the live state at one instant: frozen columns and facts, and named questions about them."""
+"""The snapshot of the live state at one instant: frozen columns and facts, and functions that answer questions about them."""

@@ -49,7 +49,7 @@ class MemberNodes:
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
-        """Return the rows that may be evicted on one block of nodes. The block begins after the first ``at`` nodes that need victims."""
+        """Return the rows that may be evicted on the block of nodes that begins at index ``at`` of ``found``."""
         chosen = self.found[at : at + BLOCK]
         ends = self.groups.ends
         return [
@@ -59,7 +59,7 @@ class MemberNodes:
     def in_order(
         self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """Return, for each node of a block, a lower bound on the number of its victims.
+        """Return, for each node of the block that begins at ``at``, a lower bound on the number of its victims.
 
         The rows in ``tail`` are evicted in the order of ``rank``.
 
@@ -165,7 +165,7 @@ def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
 
 
 def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[int]:
-    """Return, by type, the largest sum of the amounts on any one node that the rows that passed the filter hold."""
+    """Return, by type, the largest amount that the rows that passed the filter hold together on any one node."""
     order = columns.by_node()
     rows = order[filtered.codes[order] == PASSED]
     if not len(rows):

@@ -1,7 +1,7 @@
-"""The frozen columns of a snapshot: nodes and running allocations as int64 arrays, one row each, never written to.
+"""The frozen columns of a snapshot: int64 arrays with one row for each node or running allocation. They are never written to.
 
-A row keeps its place as long as its node or allocation exists. Rows in between may be empty. No sort order depends on row
-numbers. The last sort key is always the number or key of the node or allocation.
+The row number of a node or allocation stays the same as long as the node or allocation exists. Rows in between may be empty. No
+sort order depends on row numbers. The last sort key is always the number or key of the node or allocation.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ GANG: Final = 128
 REPLACED: Final = 256
 """The flag of a placeholder that a real pod is about to replace."""
 VETOED: Final = 512
-"""The flag of an allocation that its manager could not release a moment ago."""
+"""The flag of an allocation whose eviction was vetoed less than a back-off ago (V3, C6)."""
 GROUPED: Final = 1024
 """The flag of a pod that belongs to a disruption budget."""
 UNSAID: Final = 2048
@@ -60,7 +60,7 @@ def flags_of(spec: AskSpec) -> int:
 class NodeColumns:
     """The nodes, one row each. ``free`` is the capacity less usage, foreign pods and pledges. ``free`` may be negative.
 
-    ``releasing`` is the amount that ordered releases will free. ``reserved`` is the part of the pledges that gives way to
+    ``releasing`` has the amounts that ordered releases will free. ``reserved`` has the amounts of the pledges that give way to
     claims. ``open`` says whether the node takes placements. ``opened`` says whether its pods are known, so that asks that
     require this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each
     node. ``names`` has the rank of each node's id among all ids.
@@ -80,7 +80,7 @@ class NodeColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldAmounts:
-    """The amounts that some allocations hold of some types: one line per allocation, one column per type."""
+    """The amounts that some allocations hold of some types: one line for each allocation, one column for each type."""
 
     amounts: Array
 
@@ -98,7 +98,8 @@ class HeldAmounts:
     def any_spare(self, beyond: list[int]) -> bool:
         """Return whether at least one allocation is not needed.
 
-        Such an allocation holds at most ``beyond`` of each type. ``beyond`` is the amount by which the total exceeds the need.
+        ``beyond`` has, for each type, the amount by which the total exceeds the need. An allocation is not needed if it holds
+        at most that amount of each type.
         """
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 
@@ -108,9 +109,9 @@ class AllocationColumns:
     """The running allocations, one row each, without foreign pods.
 
     ``leaves``, ``applications`` and ``jobs`` are the numbers of the row's queue, application and gang (0 if it has no gang).
-    ``nodes`` is the row of the allocation's node. ``demands`` has the amounts that are charged to its queues. ``resources`` has
-    the amounts that it uses on its node, ports included, by type index. ``standing`` marks rows that run and whose release is
-    not ordered.
+    ``nodes`` is the row of the allocation's node. ``demands`` has the amounts that are charged to the allocation's queues.
+    ``resources`` has the amounts that the allocation uses on its node, ports included, by type index. ``standing`` marks rows
+    that run and whose release is not ordered.
     """
 
     keys: tuple[str, ...]

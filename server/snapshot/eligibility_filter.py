@@ -38,7 +38,7 @@ class LeafEligibility:
     ``spared`` is the number of a rule that protects all allocations of the leaf, 0 if there is none. ``most`` is the largest
     amount that one victim may hold, by type. ``useful`` marks the types for which an eviction helps (G4). ``priority`` is the
     highest priority that a victim may have (G5). ``since_ms`` is the latest instant at which a victim may have started (V4).
-    ``inside`` marks the types whose deciding queue contains the leaf (G2). It is empty if there are no such types.
+    ``inside`` marks the types whose deciding queue contains the leaf (G2). ``inside`` is empty if there are no such types.
     """
 
     spared: int = 0
@@ -50,7 +50,7 @@ class LeafEligibility:
 
 
 class Codes(NamedTuple):
-    """The numbers of the rules in a filter, which the caller chooses.
+    """The numbers by which a filter names the rules. The caller chooses these numbers.
 
     If several rules protect a row, the row gets the rule that `_judged` writes last.
     """
@@ -89,7 +89,7 @@ class FilteredRows(NamedTuple):
 class Rules(NamedTuple):
     """The rules that protect rows whatever their leaf: the numbers of these rules, and the rows that each rule protects.
 
-    ``needed`` are the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4).
+    ``needed`` has the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4).
     ``barred`` has masks of further protected rows, each with the number of its rule. If masks overlap, the last one applies.
     """
 
@@ -261,11 +261,9 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that would lack least if all rows on it that passed the filter were evicted, and the amounts that it would lack.
+    """Return the node that would lack least if all its rows that passed the filter were evicted, and its missing amounts.
 
-    The amounts are by type.
-
-    The node is -1 if ``nodes`` marks no node.
+    There is one amount for each type. The node is -1 if ``nodes`` marks no node.
     """
     places = np.flatnonzero(nodes)
     if not len(places):
@@ -292,8 +290,8 @@ class VictimNodes:
     """The nodes on which victims could free enough, with the rows on each node that passed the filter.
 
     ``order`` has these nodes, the best bound first. ``places`` has all nodes with such rows, in ascending order. ``starts``
-    has, for each node in ``places``, the index in ``passed`` at which its rows begin. Its last value is the number of rows. The
-    rows and bounds of a node are read only on request, because a claim needs them for few nodes.
+    has, for each node in ``places``, the index in ``passed`` at which its rows begin. The last value of ``starts`` is the
+    number of rows. The rows and bounds of a node are read only on request, because a claim needs them for few nodes.
     """
 
     order: list[int]
@@ -344,8 +342,8 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
 ) -> VictimNodes:
     """Return the nodes on which the eviction of some of ``rows`` could free enough, with their bounds.
 
-    ``rows`` must be sorted by node. ``need`` has the amounts that must be freed, by node. The rows in ``opted`` count as opted
-    out, in addition to the pods that opted out.
+    ``rows`` must be sorted by node. ``need`` has one line for each node, with the amounts that must be freed there. The rows in
+    ``opted`` count as opted out, in addition to the pods that opted out.
     """
     if not len(rows):
         return VictimNodes([], rows, rows, rows)

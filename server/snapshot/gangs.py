@@ -36,9 +36,9 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 
 
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
-    """Return, by gang number, how many members may be evicted, for the gangs of these rows (J12).
+    """Return, for each gang of these rows, how many members may be evicted (J12). The keys are gang numbers.
 
-    This is the number of members beyond the gang's minimum. A gang below its minimum may lose all its members.
+    The result is the number of members beyond the gang's minimum. A gang below its minimum may lose all its members.
     """
     found = sizes(columns, standing)
     numbers = distinct(columns.jobs[rows]) if rows else []

@@ -84,7 +84,7 @@ def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
     """Return the candidate node that lacks least for the ask (design 6.6).
 
-    Of nodes that lack equally little, return the node that arrived first. Return -1 if there is no candidate.
+    If several nodes lack equally little, return the one that arrived first. Return -1 if there is no candidate.
     """
     rows = np.flatnonzero(candidates)
     if not len(rows):
@@ -96,14 +96,14 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
 def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
     """Return whether an ask of the class, which requires this node by name, may be placed on it.
 
-    This is so under three conditions: the node's pods are known, the constraints of the class hold, and the node is large enough.
+    The ask may be placed there if the node's pods are known, the constraints of the class hold, and the node is large enough.
     """
     large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
 
 
 class NodeCounts(NamedTuple):
-    """The number of nodes that take an ask (``fitting``), and the numbers of nodes that do not.
+    """The number of nodes that take an ask (``fitting``), and for each reason the number of nodes that do not.
 
     Each node that does not take the ask is counted under the first reason that applies.
 

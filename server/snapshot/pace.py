@@ -10,10 +10,10 @@ APPLICATION: Final = "application"
 LOSS: Final = "loss"
 
 Taken = Mapping[tuple[str, str, int], int]
-"""The sum of victims' resources, by kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), name and type index.
+"""The sum of victims' resources. The key is the kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), a name and a type index.
 
-A LOSS of a queue is the amount that it gives to other queues. The victim runs in the queue or below it, and the preemptor does
-not.
+A LOSS of a queue is the amount that it gives to other queues. Its victims run in the queue or below it, and the preemptor does
+not wait there.
 """
 
 OverUse = Mapping[tuple[str, int], int]

@@ -18,7 +18,7 @@ NO_PATH: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """The limits, usage and open promises of a queue. ``number`` is its number in the columns.
+    """The limits, usage and open promises of a queue. ``number`` is the number of the queue in the columns.
 
     ``releasing`` is the part of ``usage`` that ordered releases will free. ``promised`` has the amounts that open commitments
     will add (C2). ``reserved`` is the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee
@@ -51,7 +51,7 @@ class QueueFacts:
     def bound(self) -> Bounds:
         """Return the limits of placement.
 
-        For each type this is the maximum, or the deserved share of the leaf if that is smaller (W2).
+        The limit of each type is the maximum, or the deserved share of the leaf if that is smaller (W2).
         """
         if self.deserved is None:
             return self.max

@@ -1,6 +1,6 @@
 """The snapshot: one partition at one instant, immutable. Policies call its methods and never see an array.
 
-Any thread may read it. Data that did not change since the previous snapshot is shared with it (design 6.1).
+Any thread may read a snapshot. Two snapshots in succession share the data that did not change between them (design 6.1).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -17,8 +17,8 @@ class Tentative:
 
     Placed asks use free capacity. An ask that fits on no node is charged (`owe`) to the node that will lack least for it. The
     evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node to which asks are charged can become
-    negative. The amount below zero must become free on the node, in addition to those evictions, for all asks that are charged
-    to it.
+    negative. That amount below zero is missing: it must become free, in addition to those evictions, for all asks that are
+    charged to the node.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Tentative:
     def owe(self, kind: ClassFacts) -> int:
         """Charge an ask to the node that lacks least for it. Return the node's row, or -1 if there is no such node.
 
-        A node is considered if the ask may run on it, and if the empty node could hold the ask beside the asks assigned to it
-        so far.
+        A node is considered if the ask may run on it, and if the empty node could hold the ask together with the asks that were
+        assigned or charged to the node so far.
         """
         left = self._nodes.capacity - self._taken
         suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)

@@ -38,7 +38,7 @@ Importance = tuple[int, tuple[int, ...], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """A list of candidates: their places, and in ``homes`` the indexes of their leaves.
+    """A list of candidates. ``places`` has their places in the order, and ``homes`` the indexes of their leaves in `Running.leaves`.
 
     ``sizes`` has one line of amounts for each column.
     """
@@ -83,11 +83,11 @@ class Lot:
 class Running:
     """The allocations of ``leaves`` in order, least important first.
 
-    All arrays are by place. ``rows`` has the row of each allocation in the snapshot. ``homes`` has the index of its leaf in
-    ``leaves``. ``barred`` has the number of the first reason that excludes the allocation, CANDIDATE if there is none.
-    ``sizes`` has one line of amounts for each column. ``useful`` marks the allocations that hold some of a wanted type.
-    ``ranks`` is the first sort key (see `rank`). ``tails`` has the next sort keys: age, unless the partition configures other
-    keys.
+    Every array except ``sizes`` has one item for each place, that is, for each position in this order. ``rows`` has the row of
+    each allocation in the snapshot. ``homes`` has the index of its leaf in ``leaves``. ``barred`` has the number of the first
+    reason that excludes the allocation, CANDIDATE if there is none. ``sizes`` has one line for each column of amounts, and in
+    the line one amount for each place. ``useful`` marks the allocations that hold some of a wanted type. ``ranks`` is the first
+    sort key (see `rank`). ``tails`` has the next sort keys: age, unless the partition configures other keys.
     """
 
     leaves: tuple[str, ...]
@@ -129,9 +129,9 @@ class Running:
     ) -> tuple[Lot, list[int]]:
         """Return the candidates that hold some of a ``lacking`` column.
 
-        The first result has the candidates that may be taken, and the second the places of those that are too large.
-        Candidates in ``without`` are left out. ``limit`` has, for each leaf, the largest amount of each column that may be
-        freed. A candidate that holds more of a column is too large.
+        The first result has the candidates that may be taken. The second result has the places of the candidates that are too
+        large. Candidates in ``without`` are left out. ``limit`` has, for each leaf, the largest amount of each column that may
+        be freed. A candidate that holds more of a column is too large.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -182,7 +182,10 @@ class Running:
         return places[found]
 
     def excerpt(self, last: int) -> tuple[int, int, list[int]]:
-        """Return (number of all candidates, start, places): the places of the candidates around ``last``, from index ``start`` on."""
+        """Return the candidates around the place ``last``: (number of all candidates, start, places).
+
+        ``places`` has the places of the returned candidates, which begin at index ``start`` of all candidates.
+        """
         places = np.flatnonzero(self.barred == CANDIDATE)
         start = around(len(places), int(places.searchsorted(last)))
         found: list[int] = places[start : start + RANKED_MAX].tolist()
@@ -201,7 +204,7 @@ class Running:
         return place, number, len(candidates), reason
 
     def last_barred(self, reasons: int) -> int | None:
-        """Return the reason that excludes the most important allocation, of the excluded ones that hold a wanted type.
+        """Return the reason that excludes the most important one of the excluded allocations that hold a wanted type.
 
         Return None if there is no such allocation.
 
@@ -229,7 +232,8 @@ class Running:
     def rank(self, places: Sequence[int]) -> list[int]:
         """Return the first sort key of each place.
 
-        It is one number, made of the originator flag, the priority and the opted-out flag. The last is in the lowest bit.
+        The key is one number, made of the originator flag, the priority and the opted-out flag. The opted-out flag is the
+        lowest bit.
         """
         found: list[int] = self.ranks[list(places)].tolist()
         return found
@@ -264,11 +268,10 @@ class Running:
     def spared(
         self, gone: Collection[int], reasons: Mapping[int, int], otherwise: int, most: int
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
-        """Yield (reason, leaf, count, keys) for each group of allocations that stay.
+        """Yield (reason, leaf, number of allocations, keys) for each group of allocations that are not evicted.
 
-        A group consists of the allocations of one leaf that stay for one reason.
-
-        ``keys`` are the first ``most`` keys in order. ``gone`` are the places of the victims. ``reasons`` has the reasons of
+        A group consists of the allocations of one leaf that are not evicted for one reason. ``keys`` are the keys of at most
+        ``most`` allocations, the least important first. ``gone`` are the places of the victims. ``reasons`` has the reasons of
         some candidates, by place. ``otherwise`` is the reason of all other candidates. An excluded allocation is in the group
         of the reason that excludes it.
         """
@@ -286,10 +289,10 @@ class VictimQuery(NamedTuple):
     """A question about the running allocations of ``leaves``.
 
     ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are the types that a run has to
-    free. ``bars`` are flags. The first of these flags that an allocation has excludes it, and the index of that flag is the
-    number of the reason. One more reason, with the next number, excludes an allocation that has no such flag but holds none of
-    the wanted types. ``further`` returns, for a row, the values of the sort keys after the first key. If ``further`` is None,
-    younger allocations come first.
+    free. ``bars`` are flags. The first of these flags that an allocation has excludes the allocation. The index of that flag in
+    ``bars`` is the number of the reason. One more reason, with the number ``len(bars)``, excludes an allocation that has no
+    such flag but holds none of the wanted types. ``further`` returns, for a row, the values of the sort keys after the first
+    key. If ``further`` is None, younger allocations come first.
     """
 
     leaves: Sequence[str]
@@ -359,7 +362,8 @@ def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]
 def _ranks(priorities: Array, flags: Array) -> Array:
     """Return the first sort key of each row (Q11).
 
-    It is one number, made of the originator flag, the priority and the opted-out flag. The last is in the lowest bit.
+    The key is one number, made of the originator flag, the priority and the opted-out flag. The opted-out flag is the lowest
+    bit.
     """
     shifted = priorities + (1 << (_PRIORITY_BITS - 2))
     originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS

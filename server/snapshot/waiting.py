@@ -11,7 +11,7 @@ from server.model.reasons import Code
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFacts:
-    """The asks with one demand and one constraint. ``allowed`` marks the node rows that the constraint allows.
+    """The class of asks with one demand and one constraint. ``allowed`` marks the node rows that the constraint allows.
 
     ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
     """
@@ -84,7 +84,8 @@ class WaitingJob:
 
     ``members`` are the members that wait, in the order in which policies plan for them (J8): priority, age, key. ``placed`` is
     the number of members that already run. ``number`` is the gang's number in the columns, 0 for an ask that counts as a gang
-    of one member. ``within_limits`` says whether the limits of its user and group have headroom for all members together.
+    of one member. ``within_limits`` says whether the limits of the gang's user and group have headroom for all members
+    together.
     """
 
     key: str
@@ -111,10 +112,7 @@ class WaitingJob:
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Return the sort key of the gang among asks that claim (P4).
-
-        This is the key of its first member.
-        """
+        """Return the sort key of the gang among asks that claim (P4), which is the key of its first member."""
         return self.members[0].turn
 
     @property

@@ -16,7 +16,7 @@ from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 
 def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noqa: ANN401 - fields of QueueFacts
-    """Return a snapshot in which one queue has these facts instead of its own."""
+    """Return a snapshot in which one queue has these values in its facts."""
     queues = dict(snapshot.queues)
     queues[path] = replace(queues[path], **fields)
     return replace(snapshot, queues=MappingProxyType(queues))
@@ -125,8 +125,8 @@ def _with(column: Mask, *, value: bool) -> Mask:
 def free_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
     """Return by type the free capacity of all open nodes that the ask's constraint allows.
 
-    Capacity that is being released counts as free. Capacity that is kept by pledges that give way counts as free, too. A node
-    whose free capacity is negative adds 0.
+    Capacity that is being released counts as free, as does capacity of pledges that give way to claims. A node whose free
+    capacity is negative adds 0.
     """
     nodes = snapshot.nodes
     rows = nodes.open & kind.allowed
