@@ -2,8 +2,8 @@
 
 The limits apply to the leaf and to every queue above it. For each type that the queue guarantees, a firm ask must not raise the
 usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave capacity
-below the maximum for waiting firm asks: the part of the guarantee for which they wait. In these rules, usage includes plans and
-promised capacity.
+below the maximum for waiting firm asks: the part of the guarantee that these asks may still use. In these rules, usage includes
+plans and promised capacity.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from server.snapshot.queues import QueueFacts
 from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 Wanted = Mapping[int, int]
-"""The wanted quantities by type index."""
+"""The quantities that asks request, by type index."""
 
 
 def most(

@@ -20,10 +20,10 @@ from server.snapshot.snapshot import Snapshot
 DECIDING: Final = "deciding"
 """The key under which a Trial stores deciding queues, by leaf and demand.
 
-It is also the role of a level that let an ask claim.
+It is also the role of a queue that let an ask claim, in the amounts that explain a plan (`Level`).
 """
 BLOCKING: Final = "blocking"
-"""The role of a level that prevented a claim."""
+"""The role of a queue that prevented a claim, in the amounts that explain a refusal (`Level`)."""
 OPENNESS: Final = "openness"
 """The key under which a Trial stores open and closed types, by leaf and demand."""
 
@@ -57,7 +57,7 @@ class Openness:
 
     @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
-        """Return the key that asks of one class must share to have one search.
+        """Return the key that asks of one class must have in common to share one search.
 
         The key names the deciding queues of open types only.
         """
@@ -68,18 +68,18 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return two values: for each open type, the queue outside which its victims run, and the queue that applies to undecided types.
+        """Return the queue outside which victims run, for each open type, and the queue that applies to undecided types.
 
-        All deciding queues lie on one path. The second value is the lowest deciding queue with an open type. A victim outside that
-        queue lowers the deficit of each deciding queue. If no type is open, the second value is the root, and no victim runs
-        outside it.
+        All deciding queues lie on one path. The queue for undecided types is the lowest deciding queue with an open type. A
+        victim outside that queue lowers the deficit of each deciding queue. If no type is open, the queue for undecided types
+        is the root, and no victim runs outside the root.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
-    """Return, by type, the entitlement (E) of a queue. No claim brings the queue below it. A missing guarantee counts as 0.
+    """Return, by type, the entitlement (E) of a queue. No claim brings the queue below E. A missing guarantee counts as 0.
 
     With shares by weight, E of the root is 0. The root has no sibling that could claim its share, and an evicted pod may be
     larger than the ask.
@@ -103,11 +103,11 @@ def may_cross(trial: Trial) -> bool:
 
 
 def may_improve(trial: Trial) -> bool:
-    """Return whether the victims of one claim can make nodes better on which they do not run, for the next claim (W8).
+    """Return whether a plan may make a node better for the next claim, even if none of its victims runs there (W8).
 
     There are two such cases. In the first, shares protect only queues that have their whole share. Once a queue is below its
     share, its other pods may be evicted, too. In the second, one victim may bring its queues below their shares. In all other
-    partitions, a plan only leaves less for later claims.
+    partitions, later claims can evict fewer pods after a plan than before.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
@@ -126,10 +126,10 @@ def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
     """Return the deciding queue of each requested type (G2, W6).
 
-    This is the lowest queue from the leaf to the scope root that decides for the type.
+    The deciding queue of a type is the lowest queue from the leaf to the scope root that decides for the type.
 
-    Guarantees stay the same during a Trial, so that the result is stored on it. Shares change with plans, so that they are read
-    each time.
+    Guarantees stay the same during a Trial, so that a result by guarantees is stored on the Trial. With shares by weight, plans
+    may change the result, so that it is computed each time.
     """
     if trial.snapshot.is_shared_out:
         return tuple(_deciding(trial, leaf, demand))
@@ -210,7 +210,7 @@ def meeting(snapshot: Snapshot, one: str, other: str) -> str:
 def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
     """Return whether the queue ``top`` sees the priorities of a leaf unchanged (G5).
 
-    This is so if neither the leaf nor a queue between the two has an offset or a fence.
+    The priorities are unchanged if neither the leaf nor a queue between the two has an offset or a fence.
     """
     for queue in snapshot.path_up(leaf):
         if queue.path == top:

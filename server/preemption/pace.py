@@ -8,8 +8,8 @@ Required nodes and quota runs have no budget, and their victims use up none.
 
 With a natural termination factor, a queue loses in a round at most this share of its over-use (P9). The *over-use* of a queue
 is the amount by which it was above its entitlement when the round began. If the budget of a round is smaller than the over-use,
-the factor applies to that budget instead. The limit applies to each queue that has a victim in it or below it and does not hold
-the preemptor, because each of these queues may have a guarantee. A queue that only replaces its own pods loses nothing. For a
+the factor applies to that budget instead. The limit applies to each queue in which or below which a victim runs, and which does
+not hold the preemptor. Each of these queues may have a guarantee. A queue that only replaces its own pods loses nothing. For a
 type in which a queue has no over-use, there is no such limit. G4 then decides whether the queue may lose any of that type.
 """
 
@@ -97,7 +97,7 @@ def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
 
 
 def _losers(snapshot: Snapshot, plan: Plan) -> dict[str, list[str]]:
-    """Return, by leaf of a victim, the queues from the leaf up that do not hold the preemptor."""
+    """Return, for each leaf of a victim, the queues from the leaf up to the root that do not hold the preemptor."""
     if not is_natural(snapshot.settings):
         return {}
     askers = {pledge.ask.leaf for pledge in plan.pledges}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROW: Final[Callable[["Release"], int]] = itemgetter(0)
 SPARED_KEYS_MAX: Final = 20
-"""The number of candidates of one leaf and rule that a plan lists by key. Further candidates are only counted (design 6.8)."""
+"""The most candidates of one leaf and rule that a plan lists by key. Further candidates are only counted (design 6.8)."""
 
 
 class Rule(enum.StrEnum):
@@ -87,7 +87,8 @@ class Rule(enum.StrEnum):
     OTHER_QUEUE = "other-queue"
     """The candidate runs in another queue.
 
-    A replacement takes no victim there (I2). A gang takes no victim there either, if its queue is entitled to nothing (J7).
+    A replacement takes no victim in another queue (I2). A gang takes none there either if its own queue is entitled to nothing
+    (J7).
     """
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, in which a claim takes no victim (G3)."""
@@ -108,11 +109,11 @@ class Rule(enum.StrEnum):
     FIRM = "firm"
     """The candidate is firm: protection level 2 (V3)."""
     UNTOUCHABLE = "untouchable"
-    """The candidate is untouchable (protection level 3), of a system class, or was vetoed a moment ago (V3)."""
+    """The candidate is untouchable (protection level 3) or of a system class, or was vetoed less than a back-off ago (V3)."""
     MIN_RUNTIME = "min-runtime"
     """The candidate has run for less than its queue's `preemption.minruntime` (V4)."""
     BUDGET = "disruption-budget"
-    """No pod of the candidate's group may be disrupted now, and the partition respects disruption budgets (V5)."""
+    """No pod of the candidate's disruption group may be disrupted now, and the partition respects disruption budgets (V5)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
     """The candidate's queue, or one above it, exceeds its guarantee in a lacking type by no more than the dead zone (G4, P9)."""
     BELOW_GUARANTEE = "below-guarantee"
@@ -125,7 +126,7 @@ class Rule(enum.StrEnum):
     """The candidate's node was not chosen, because victims on another node rank before those on it (G8)."""
     # Rules on a plan.
     SEVERAL_NODES = "several-nodes"
-    """The victims run on several nodes (G8)."""
+    """The victims of the plan run on several nodes (G8)."""
     NOT_MINIMAL = "not-minimal"
     """A victim is not needed, so that it could be given back (invariant 11)."""
     VICTIM_TWICE = "victim-twice"
@@ -231,7 +232,7 @@ class Plan:
 class Refusal:
     """The reason why an intent gets no plan, or why a plan is not applied.
 
-    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks the least for the
+    ``final`` says that no later intent of the same policy can get a plan. ``node_id`` is the node that lacks the least for the
     ask. ``missing`` has the amounts that this node lacks, by type index. ``spared`` has the candidates that rules protected.
     For a quota run without victims, ``shrink`` has the amounts of the run.
     """

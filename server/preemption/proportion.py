@@ -26,8 +26,8 @@ class Share(NamedTuple):
 
     ``demand`` is the amount that the queue holds and requests. ``cap`` is the largest amount that the queue may have, None if
     there is no limit. ``floor`` is the smallest amount that the queue gets. ``deserved`` is the queue's part by weight, and
-    ``entitled`` is the amount that it may claim. ``contended`` says whether the queue and its siblings request more than there
-    is.
+    ``entitled`` is the amount that it may claim. ``contended`` says whether the queue and its siblings request more than their
+    parent's share.
     """
 
     demand: FrozenAmounts
@@ -137,8 +137,8 @@ class Proportion:
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
     """Return, for each sibling, the part of its share that other siblings use (W5).
 
-    The usage of siblings above their shares is divided among the siblings below their shares, in proportion to the amounts that
-    these lack.
+    The usage beyond the shares of some siblings is divided among the siblings below their shares, in proportion to the amounts
+    that the latter lack.
     """
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
@@ -212,7 +212,7 @@ def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
 
 
 def _held(queue: QueueFacts, nothing: FrozenAmounts) -> FrozenAmounts:
-    """Return the amounts that a queue will have once every open decision is carried out (held, see G2)."""
+    """Return the amounts that a queue will hold once every open decision is carried out (G2)."""
     if queue.releasing == queue.promised == nothing:
         return queue.usage
     lines = zip(queue.usage, queue.releasing, queue.promised, queue.reserved, strict=True)

@@ -29,9 +29,9 @@ class Trial:
     """A snapshot with changes on top: which allocations run, the usage and promises of queues, and the free capacity of nodes.
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties this
-    cache. ``further_claims`` reads the claims that the snapshot leaves out. It is None if the snapshot has all claims.
-    ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out the
-    protected candidates, because nothing will read them.
+    cache. ``further_claims`` reads the claims that the snapshot leaves out. ``further_claims`` is None if the snapshot has all
+    claims. ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out
+    the protected candidates, because nothing will read them.
     """
 
     __slots__ = (
@@ -381,10 +381,9 @@ class Trial:
     ) -> tuple[Mask, Array]:
         """Return the nodes that could take the ask if nothing ran on them, by row.
 
-        Each row comes with the amounts that must be freed on its node for the ask.
-
-        These are the amounts that the node will lack. They are at least the amounts in ``least``, by type index. Nodes on which
-        an amount of a ``closed`` type must be freed are left out (G2).
+        Each row comes with the amounts that must be freed on its node for the ask, by type index. An amount is what the node
+        will lack, and at least the amount in ``least``. Nodes on which an amount of a ``closed`` type must be freed are left
+        out (G2).
         """
         return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
@@ -431,7 +430,10 @@ class Trial:
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """Return the rows without a disruption left (V5). Return None if budgets are ignored, or if every row has a disruption left."""
+        """Return a mask of the rows of pods whose disruption budget is used up (V5).
+
+        Return None if budgets are ignored, or if no pod belongs to a disruption budget.
+        """
         ignored = self.snapshot.settings.disruption_budgets == "ignore"
         return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 

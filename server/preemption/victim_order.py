@@ -94,7 +94,7 @@ class Comparator:
     def protection(self) -> Read:
         """Return the key that puts opted-out pods later.
 
-        The value is not 0 for a pod that opted out or whose disruption budget is used up.
+        The value is 0, except for a pod that opted out or whose disruption budget is used up.
         """
         flags, exhausted = self.trial.snapshot.allocations.flags.item, self._exhausted
         if exhausted is None:
@@ -104,7 +104,7 @@ class Comparator:
     def kind(self) -> Read:
         """Return the first key of required-node preemption (G11).
 
-        It is 2 for an originator, 1 for a pod that opted out or whose disruption budget is used up, and else 0.
+        The value is 2 for an originator, 1 for a pod that opted out or whose disruption budget is used up, and else 0.
         """
         protection, originator = self.protection(), self.originator()
         return lambda row: 2 if originator(row) else int(bool(protection(row)))

@@ -63,7 +63,7 @@ def barred_rows(
 def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
     """Return, for each gang of these allocations, how many members may be evicted without breaking the gang (J12).
 
-    The key is the gang's number.
+    The keys of the result are gang numbers.
 
     The result is empty when the partition does not plan for gangs.
     """
@@ -77,12 +77,12 @@ KEPT: Final = 4
 """The largest number of pools that are stored for one class. Each search is compared with every stored pool."""
 ByLeaf = Mapping[int, LeafEligibility]
 Least = tuple[tuple[int, int], ...]
-"""The amounts that must be freed on every node that is chosen, by type index."""
+"""The amounts that must be freed whichever node is chosen, by type index."""
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """The candidate pool for one class. ``seen`` is the number of nodes that plans had touched when the pool was built.
+    """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
     leaves were filtered again after ``field`` was made. ``field`` may then contain rows that are protected now.
@@ -183,7 +183,7 @@ def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
 def preferred_now(trial: Trial) -> Mask | None:
     """Return the rows that count as opted out now, because their disruption budgets are used up (V5).
 
-    Return None if the partition does not prefer by budgets.
+    Return None if the partition's `disruptionbudgets` is not `prefer`.
     """
     return _spent(trial, "prefer")
 
@@ -321,7 +321,7 @@ class Caps:
         return self._queues[path]
 
     def budgets(self, names: Sequence[str | int]) -> list[int]:
-        """Return the places of the names that have a cap."""
+        """Return the places of those disruption budgets and gangs among ``names`` that have a cap."""
         known = self._budgets
         return [known[name] for name in names if name in known]
 
@@ -347,7 +347,7 @@ class Candidates:
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
     def caps(self, trial: Trial, rows: list[int]) -> Caps:
-        """Return the caps that limit the eviction of these rows: those of their queues, disruption budgets and gangs."""
+        """Return the caps that limit the eviction of these rows: the caps of their queues, disruption budgets and gangs."""
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
             way = self._eligibility.path(trial, path)

@@ -77,7 +77,7 @@ class Path(NamedTuple):
 class ClaimEligibility:
     """The eligibility of victims for one class of asks on one Trial. Values that plans do not change are computed once.
 
-    ``closed`` are the types of which the deciding queue already has its whole entitlement. No victim is taken on a node that
+    ``closed`` has the types of which the deciding queue already has its whole entitlement. No victim is taken on a node that
     lacks one of these types.
     """
 
@@ -162,7 +162,7 @@ class ClaimEligibility:
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """Return the largest amounts that one victim may hold, by type (G4).
 
-        Each is the smallest amount that any queue on the victim's path can lose.
+        The amount of a type is the smallest amount that any queue on the victim's path can lose.
 
         There is no such limit if one victim may bring its queues below their shares (W8).
         """
@@ -190,7 +190,7 @@ class ClaimEligibility:
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
         """Return the amounts that one queue can lose, by type.
 
-        A queue that holds the preemptor also gains the ask, so that only the net loss counts (G4).
+        A queue that holds the preemptor also gains the amount of the ask, so that only its net loss counts (G4).
         """
         pairs = zip(trial.eff(path), floor(trial, path), strict=True)
         over = [eff - entitled for eff, entitled in pairs]
@@ -249,7 +249,7 @@ class ClaimEligibility:
         return may_cross(trial)
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Return the rows that are protected as the preemptor's own. The result is None, because its whole leaf is protected (G3)."""
+        """Return None. No row has to be protected as the preemptor's own, because its whole leaf is protected (G3)."""
         del trial
         return None
 

@@ -1,4 +1,4 @@
-"""Claims (policy `guaranteed`): a queue below its guarantee gets its share back from queues above theirs.
+"""Claims (policy `guaranteed`): a queue below its guarantee gets capacity back from queues that are above their guarantees.
 
 An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is
 *open*: the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when its deciding queue
@@ -42,9 +42,9 @@ from server.snapshot.waiting import WaitingAsk, WaitingJob
 NAME: Final = GUARANTEED.name
 
 REFUSED: Final = ""
-"""The third part of the key under which a Trial stores the refusal of a class.
+"""The third part of the key under which a Trial stores the refusal of a class of asks.
 
-For a refused application, this part is the application's id.
+If the refusal concerns only one application, the third part of the key is the application's id.
 """
 
 BECAUSE: Final = (
@@ -80,8 +80,8 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 def _validity(trial: Trial) -> int:
     """Return a number that changes when the refusals of a Trial become invalid.
 
-    Normally each plan leaves less for later asks. In that case refusals stay valid, and the number is 0. If plans may make
-    other pods evictable (W8), the number is the number of nodes that plans have touched.
+    Normally, later asks can evict fewer pods after a plan than before. Refusals then stay valid, and the number is 0. If plans
+    may make other pods evictable (W8), the number is the number of nodes that plans have touched.
     """
     return len(trial.touched) if may_improve(trial) else 0
 
@@ -146,11 +146,9 @@ def _enough(trial: Trial, one: Deciding) -> str:
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if a queue on the ask's path is over its maximum in a requested type (G9).
+    """Return a refusal if a queue on the ask's path is over its maximum in a requested type (G9), else None.
 
-    Return None otherwise.
-
-    In that case, quota enforcement has to act first.
+    Quota enforcement has to bring such a queue within its maximum first.
     """
     for queue in trial.snapshot.path_up(ask.leaf):
         if not queue.is_limited:

@@ -5,8 +5,8 @@
 - I3. All victims run on one node, which is pledged first. The rules on victims of claims apply as well (G6 to G8, G10). If the ask
   fits once all terminating pods have ended, it gets that capacity without a victim, even if its queue has candidates (G8).
 - I4. After the replacement the leaf, and every queue above it, holds no more than its maximum.
-- I5. The ask has waited for the `preemption.delay` of its leaf, like an ask that claims (G1). This is so even if claims have no
-  delay (W6).
+- I5. The ask has waited for the `preemption.delay` of its leaf, like an ask that claims (G1). The delay applies even if claims
+  have no delay (W6).
 """
 
 from collections.abc import Iterator
@@ -78,8 +78,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether pods of other applications run in the ask's leaf.
 
-    If none run there, nothing can be replaced. A plan without victims is then refused, because it would only take capacity from
-    another reservation.
+    If none run there, nothing can be replaced. A plan without victims is then refused, because it would only take capacity that
+    is reserved for another ask.
     """
     columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number
     own = gangs.of_application(columns, number, ask.application_id)

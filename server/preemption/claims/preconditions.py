@@ -1,4 +1,4 @@
-"""The rules that an ask must pass before any victim is considered. Claims and replacements share them (G1, G3)."""
+"""The rules that an ask must pass before any victim is considered, for claims and for replacements within a queue (G1, G3)."""
 
 from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy

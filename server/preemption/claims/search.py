@@ -96,8 +96,8 @@ class _Entry(NamedTuple):
 class Claim:
     """The search for one class of asks of one leaf, on one Trial.
 
-    ``cut`` says that on some node the search reached its limit before it had a result. With ``limited`` False, maxima on the
-    path of the ask's queue are ignored.
+    ``cut`` says that on at least one node the search reached its limit before it had a result. With ``limited`` False, maxima
+    on the path of the ask's queue are ignored.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Claim:
         self._latest.clear()
 
     def _least(self) -> Least:
-        """Return the amounts that must be freed on every node that is chosen: the headroom that the full queues on the ask's path lack."""
+        """Return the amounts to free whichever node is chosen: the headroom that the full queues on the ask's path lack."""
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:

@@ -3,7 +3,7 @@
 The order is updated after each plan.
 
 A plan changes the amounts that the queues of its asks and victims hold. Only leaves whose distance depends on these queues are
-measured again. Thus other queues with claims add nothing to the cost of a plan.
+measured again. Thus the cost of a plan does not grow with the number of other queues that have claims.
 """
 
 import heapq
@@ -22,7 +22,7 @@ LAST: Final = Fraction(1 << 63)
 
 
 class _Place(NamedTuple):
-    """A leaf in the order: its distance from its entitlement, the turn of its first claim among all asks, and its name."""
+    """A leaf in the order: its distance from its entitlement, the sort key of its first claim (`turn`), and its path."""
 
     distance: Fraction
     turn: tuple[int, int, int, int]
@@ -74,10 +74,7 @@ class Claimants:
         self._ends[leaf] = next(singles, "")
 
     def _extend(self, leaf: str) -> None:
-        """Read the next claims of the leaf.
-
-        In its order, they come after the last claim that was read.
-        """
+        """Read the next claims of the leaf: those that come after the last claim that was read, in the order of the leaf."""
         assert self._trial.further_claims is not None, "only then is the last claim known"
         further = self._trial.further_claims(leaf)
         if further:

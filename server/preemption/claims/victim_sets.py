@@ -1,9 +1,10 @@
 """The victims on one node: the best set of candidates that covers all needs and exceeds no cap (G8).
 
-A *need* is the least amount that has to be freed. A *cap* is the most that may be taken. The cap of a queue is the amount that
-it uses above its guarantee. The cap of a disruption budget is the number of pods that may be evicted from its group. A set
-within all caps is *legal*. A legal set stays legal when one of its victims is removed. Victims that are not needed can
-therefore be removed from a set (*given back*).
+A *need* is the least amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the largest
+number of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its guarantee.
+The cap of a disruption budget is the number of pods that may be evicted from its group. A set within all caps is *legal*. A
+legal set stays legal when one of its victims is removed. Victims that are not needed can therefore be removed from a set
+(*given back*).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -115,7 +116,7 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
 
 
 def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
-    """Return the task for the victims besides ``boundary``, the one victim that may bring its queues below their shares.
+    """Return the task for all victims except ``boundary``, the one victim that may bring its queues below their shares.
 
     Before that victim is evicted, its queues must exceed their shares in one type. They must also have at least their shares of
     every type that the victim uses (W9). Return None if the caps of the task do not allow that.
@@ -172,7 +173,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return the excess, which is freed beyond the amount that the node lacks, as the largest share of the capacity over all types."""
+    """Return the excess: the amounts freed beyond those that the node lacks, as the largest share of capacity of any type."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -386,7 +387,7 @@ class _Search:
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """Yield, for each index of the candidates, the amounts that the candidates from there on free together, one amount for each need."""
+        """Yield, for each candidate, the amounts that it and all later candidates free together, one amount for each need."""
         for start in range(len(self.candidates) + 1):
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]

@@ -2,7 +2,7 @@
 
 In the gang's own queue, pods with lower priorities may be evicted, whatever the queue's entitlement. In other queues, the
 eligibility rules of claims apply (G3 to G5). A victim is taken only for a type that a queue on the gang's path guarantees. All
-victims of other queues together give at most the amount to which that queue is still entitled.
+victims of other queues together free at most the amount to which that queue is still entitled.
 """
 
 from collections.abc import Iterator
@@ -47,8 +47,8 @@ def whole(job: WaitingJob) -> WaitingAsk:
 class GangEligibility:
     """The eligibility of victims for one gang on one Trial.
 
-    ``owed`` are the queues on the gang's path that decide for the types that the gang requests. Their entitlements bound the
-    amounts that other queues have to give (G2).
+    ``owed`` are the queues on the gang's path that decide for the types that the gang requests. The entitlements of these
+    queues bound the amounts that other queues have to give (G2).
     """
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:

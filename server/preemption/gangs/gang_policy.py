@@ -2,8 +2,8 @@
 
 - J3. The policy plans for a gang if pods may be evicted for all of its members. There is no delay. After a refusal the gang waits
   for its back-off.
-- J6. The policy plans for a gang only if the gang's request fits below the limit of its class (firm or lendable) in the queue. The
-  lendable pods of the queue that may be evicted are not counted in this test.
+- J6. The policy plans for a gang only if the gang's request fits below the limit of its class (firm or lendable) in the queue.
+  This comparison does not count the queue's lendable pods that may be evicted.
 - J7. Only lendable pods are evicted. In the gang's own queue, victims must have a strictly lower priority than the gang. In other
   queues, G3 to G5 must allow the eviction, and the gang's queue must still be entitled to the amounts that the victims free. The
   gang's own pods and firm pods are never evicted.
@@ -183,5 +183,5 @@ def _since(answer: GangAnswer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """Return, for an explanation, the amounts of the queues whose entitlements bound what other queues give to the gang."""
+    """Return, for an explanation, the amounts of the queues whose entitlements limit the evictions in other queues."""
     return entitlement.levels(trial, search.eligibility.owed)

@@ -1,9 +1,9 @@
 """The victims on one node for one more member of a gang, and a lower bound on their number.
 
-Victims are evicted least important first, and each test includes the victims that were taken before (J8). Usually no gang,
-disruption budget or queue near its limit protects a candidate. Candidates are then taken without tests, and the result is also
-valid for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be protected, `NodePlanner`
-takes the full path with every test.
+Candidates are examined least important first. Each is tested against the rules together with the victims that were taken before
+(J8). Usually no gang, disruption budget or queue near its limit protects a candidate. Candidates are then taken without tests,
+and the result is also valid for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be
+protected, `NodePlanner` takes the full path with every test.
 
 `Closer` computes a lower bound on the number of victims for nodes on which no candidate is passed over (design 6.7). The bound
 is the number of the node's candidates that are taken, in the partition's order, until the member fits. This bound is usually
@@ -67,7 +67,7 @@ class NodePlanner:
         """Return whether the units of an earlier verdict may still be evicted, so that the verdict is still valid.
 
         Candidates that the verdict passed over are not tested again. Placing members on other nodes normally gives a node no
-        new candidates. A node that may have got new candidates is queued for a new verdict (`search`).
+        new candidates. If a node may have new candidates, a new verdict on it is computed later (`search`).
         """
         if self._is_plain(units, demand):
             return True
@@ -195,7 +195,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """Bounds for the nodes of one `MemberNodes` that are closer than its own bounds.
+    """Bounds for the nodes of one `MemberNodes` that are closer than the bounds in that object.
 
     These bounds are valid until a queue that protected no candidate may have to protect one (`holds`).
     """

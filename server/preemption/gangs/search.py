@@ -2,13 +2,13 @@
 
 Nodes are judged in the order of a lower bound on their keys, as in a claim (design 6.7). Placing a member normally makes a node
 only worse for the members after it. In two cases nodes may become better, and are judged again. In the first, victims leave a
-node. If a whole gang is evicted, these are all nodes on which its members run. In the second, victims of the gang's own queue
-increase the amount that may be taken from other queues (J7). All nodes are then judged again.
+node. If a whole gang is evicted, its victims leave all nodes on which its members run. In the second, victims of the gang's own
+queue increase the amount that may be taken from other queues (J7). All nodes are then judged again.
 
 The finished plan must justify each victim of another queue (J7). A victim is justified if it passes a test in which all victims
 of the gang's own queue count as gone. In this test, the victim must free a type that is still lacking and to which the gang's
 queue is entitled. If a victim is not justified, the search is repeated once. On every node it then takes the allocations of the
-gang's own queue first. If the repeated search finds no plan either, the gang gets none.
+gang's own queue first. If the repeated search finds no justified plan either, the gang gets no plan.
 """
 
 import heapq
@@ -35,7 +35,7 @@ UNJUDGED: Final = -1
 RANKED_NODES_MAX: Final = 8
 """The number of nodes for which a decision records the order of the candidates."""
 Ties = Set[str | int]
-"""The queues, disruption budgets and gangs that a victim shares with other candidates."""
+"""The queues, disruption budgets and gangs to which both a victim and other candidates belong."""
 Mark = tuple[bool, str | int]
 OF_OTHERS: Final[Mark] = (False, 0)
 """The mark of victims of other queues. This mark differs from every tie, because the numbers of gangs are positive."""
@@ -53,10 +53,10 @@ class GangAnswer(NamedTuple):
     """The result of a search: a whole plan, or the reason why there is none.
 
     A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan,
-    ``member`` is the member that gets no node, and ``row`` is the node that comes nearest to holding it. ``lacks`` has the
-    amounts that are missing on that node, by type. ``full`` has the queues whose maximum has too little headroom, each with a
-    type index (J4). ``unowed`` says that other queues could give the missing amounts, but that the gang's queue is not entitled
-    to them.
+    ``member`` is the member that gets no node, and ``row`` is the row of the node that lacks least for that member. ``lacks``
+    has the amounts that are missing on that node, by type. ``full`` has the queues whose maximum has too little headroom, each
+    with a type index (J4). ``unowed`` says that other queues could give the missing amounts, but that the gang's queue is not
+    entitled to them.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -193,7 +193,7 @@ class JobSearch:
 
 
 class _Entry(NamedTuple):
-    """The entry of a node for a class of members. Its key was computed at a version of the attempt, or is only a bound (UNJUDGED)."""
+    """The entry of a node for a class of members. Its key was computed at ``version``, or is only a bound (UNJUDGED)."""
 
     key: NodeKey
     node: int
@@ -237,7 +237,7 @@ class Attempt:
         return MemberAssignment(member, best.node, best.units)
 
     def _offer_again(self, best: _Entry) -> None:
-        """Queue the nodes that a placement improved to be judged again, and also the nodes on which it may now protect a candidate.
+        """Let the nodes be judged again that a placement improved, or on which it may now protect a candidate.
 
         A placement improves the nodes that victims leave. If other queues may now give more, the placement improves all nodes
         (J7).
@@ -321,11 +321,10 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return the amounts that the gang would lack if ``unit``, which runs in another queue, were not evicted.
+        """Return the answer for a gang without a plan because ``unit``, which runs in another queue, may not be evicted.
 
-        The gang would lack capacity on a node, or headroom below a maximum.
-
-        This is the answer for a unit that frees amounts to which the gang's queue is not entitled.
+        The gang's queue is not entitled to the amounts that ``unit`` frees. The answer has the amounts that the gang lacks
+        without this eviction: capacity on a node, or headroom below a maximum.
         """
         self.assignment.give_back(unit)
         for assigned in reversed(chosen):
@@ -341,12 +340,12 @@ class Attempt:
 
 
 class _Judged:
-    """The nodes with a verdict, by the marks that the verdict depends on.
+    """The nodes with a verdict, by the marks on which the verdict depends.
 
-    These are the marks of the node's victims. If the node's candidates did not suffice, they are the marks of all its
-    candidates. A *mark* is a pair that describes an allocation: whether it is a gang member, and a *tie*. A tie is a queue,
-    disruption budget or gang that the allocation shares with others. The mark `OF_OTHERS` is that of any allocation outside the
-    gang's queue.
+    A verdict depends on the marks of the node's victims. If the node's candidates did not suffice, the verdict depends on the
+    marks of all its candidates. A *mark* is a pair that describes an allocation: whether it is a gang member, and a *tie*. A
+    tie is a queue, disruption budget or gang that the allocation shares with others. Every allocation outside the gang's queue
+    has the mark `OF_OTHERS`.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -395,13 +394,13 @@ class _Line:
             self.offer(node)
 
     def offer(self, node: int) -> None:
-        """Queue a node to be judged again, because it may have become better."""
+        """Add a node to those that are judged again, because it may have become better."""
         self._judged.forget(node)
         if self._field.takes(node):
             self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Queue the nodes to be judged again whose verdicts depend on allocations with these ties.
+        """Let the nodes be judged again whose verdicts depend on allocations with these ties.
 
         One of these allocations may be protected now, and fewer allocations may suffice in its place. A gang among the victims
         has members on several nodes, so that every tie in ``touched`` may protect the gang. On a node whose candidates did not
@@ -482,7 +481,8 @@ class _Line:
 def fits(trial: Trial, job: WaitingJob) -> bool:
     """Return whether all members fit without victims once all terminating pods have ended (invariant 12).
 
-    Each member is placed on the first node that holds it beside the members before it. Limits of queues are not checked.
+    Each member is placed on the first node that holds it together with the members placed before. Limits of queues are not
+    checked.
     """
     used: dict[int, dict[int, int]] = {}
     return all(_fits_member(trial, one.kind, used) for one in job.members)

@@ -1,8 +1,8 @@
-"""The running sums of a gang's plan (J8): the members' nodes, the victims, and the amounts on each node and in each queue after it.
+"""The running sums of a gang's plan (J8): the members' nodes, the victims, and the resulting amounts on nodes and in queues.
 
 All of these are sums, so that an attempt is undone by subtraction. This module also tests victims. A victim's queues must be
-able to lose it (G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not give more
-than the gang's queue may claim (J7).
+able to lose its amounts (G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not
+free more than the gang's queue may claim (J7).
 """
 
 from collections import Counter
@@ -178,8 +178,8 @@ class TentativeAssignment:
     def _is_taken_for_a_type(self, row: int) -> bool:
         """Return whether an allocation of another queue frees a type that its node lacks and for which the allocation may be taken (J7).
 
-        The gang's queue must not have reached its entitlement to the type. This test matters on an overcommitted node. Of the
-        amounts that such a node lacks, the gang needs only a part, and `within_share` looks at that part.
+        The gang's queue must not have reached its entitlement to the type. This test matters on an overcommitted node. The gang
+        needs only a part of the amounts that such a node lacks. `within_share` considers only that part.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
@@ -220,7 +220,7 @@ class TentativeAssignment:
         return tuple(left)
 
     def takes_no_more_than_its_share(self) -> bool:
-        """Return whether the victims of other queues, if there are any, give no more than the gang's queue may claim (J7)."""
+        """Return whether the victims of other queues, if there are any, free no more than the gang's queue may claim (J7)."""
         return not self._others or self._is_within()
 
     def _is_within(self) -> bool:
@@ -229,7 +229,7 @@ class TentativeAssignment:
         return within
 
     def within_share(self) -> bool:
-        """Return whether other queues give no more than the gang's own queue may still claim (J7)."""
+        """Return whether the victims of other queues free no more than the gang's own queue may still claim (J7)."""
         return all(
             self._need[index] <= max(0, left + self._own_freed[index])
             for index, left in self._share.items()
@@ -270,8 +270,8 @@ class TentativeAssignment:
     def is_plain(self, row: int) -> bool:
         """Return whether no other victims can protect this allocation.
 
-        This is so if the allocation is in no gang and in no disruption budget that is respected, and if its queues can lose all
-        that any one node may free (see `strained_queues`).
+        No other victim can protect an allocation that is in no gang and in no disruption budget that is respected, and whose
+        queues can lose all that may be evicted from any one node (see `strained_queues`).
         """
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
@@ -328,8 +328,8 @@ class TentativeAssignment:
     def strained(self, row: int) -> Iterator[str | int]:
         """Yield the ties of a row that may protect other candidates once the row is evicted.
 
-        These ties are its disruption budgets, its gang, and those of its queues that cannot lose all that any one node may
-        free.
+        These ties are its disruption budgets, its gang, and each of its queues that cannot lose all that may be evicted from
+        any one node.
         """
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)

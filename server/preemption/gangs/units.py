@@ -32,7 +32,8 @@ HARMLESS = frozenset(
 )
 """The codes of rules that do not protect a member whose gang is evicted whole.
 
-Such a member need not hold a lacking type. Whether its queues can lose it is tested for the sum of all victims instead.
+Such a member need not hold a lacking type. A test of all victims together replaces the test whether its queues can lose its
+amounts.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
 """The code of the rule on the dead zone.

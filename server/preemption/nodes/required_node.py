@@ -5,8 +5,9 @@
 2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves, untouchable pods, firm pods
    (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs, members that a gang
    needs are a fifth exception (J12). Fences and guarantees protect no pod here.
-3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within each
-   group, lower priority comes first, then younger, then smaller pods. `preemption.order` may replace age and size (V2).
+3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within
+   each of these groups, pods of lower priority come first, then younger pods, then smaller pods. `preemption.order` may replace
+   age and size (V2).
 4. The ask must fit below the limits of its queues, once its victims are gone.
 5. The node is held for the ask alone until the ask's pod runs there.
 """

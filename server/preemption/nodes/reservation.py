@@ -5,12 +5,13 @@
 2. All limits of the ask must have headroom, and no queue on its path may be stopped. The ask thus lacks only a node.
 3. The asks of the whole partition have one order: the higher priority, as seen where the queues of two asks meet, then the longer
    wait, then the earlier arrival (`server.scheduling.outranking`). The snapshot has the asks in this order.
-4. An ask gets the node that lacks least for it. The node must be schedulable, allowed by the ask's constraints and large enough. Its
-   ports must be free, and it must be held for no other ask. Of equal nodes, the one that arrived first is taken.
-5. An ask or a node has at most one reservation, and a leaf at most RESERVATIONS_PER_LEAF. A partition may have one reservation for
-   each NODES_PER_RESERVATION nodes, and always at least one.
+4. An ask gets the node that lacks least for it. The node must be schedulable, allowed by the ask's constraints and large
+   enough. Its ports must be free, and it must be held for no other ask. If several nodes are equal in this, the ask gets the
+   node that arrived first.
+5. An ask has at most one reservation, a node at most one, and a leaf at most RESERVATIONS_PER_LEAF. A partition may have one
+   reservation for each NODES_PER_RESERVATION nodes, and always at least one.
 
-The planner keeps rule 4. The gate checks rules 2 and 5 again, with all earlier plans counted.
+The planner applies rule 4. The gate checks rules 2 and 5 again, with all earlier plans counted.
 """
 
 from collections.abc import Iterator

@@ -14,8 +14,8 @@
    their guarantees.
 7. The rest of the target is then taken from any candidates below the queue. If a run with few candidates still misses the target, it
    searches for a set that meets the target (Q15).
-8. A run frees what it can. With `quota.preemption.shortfall: abstain`, it frees nothing if it would miss more than `miss` of the
-   target. It reports the freed amount, and the rule that prevented it from freeing more (Q14).
+8. A run frees what it can. With `quota.preemption.shortfall: abstain`, it frees nothing if it would miss more than `miss` of
+   the target. A run reports the freed amount, and the rule that prevented it from freeing more (Q14).
 
 Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic leaves take part (Q17).
 """
@@ -44,7 +44,8 @@ NAME: Final = QUOTA.name
 class AllocationStanding(NamedTuple):
     """The standing of an allocation in a quota run: its rank among the candidates, counted from 1, and the rule that protects it.
 
-    ``place`` is that rank, 0 for an allocation that is not a candidate. ``rule`` is "" for a victim of the run.
+    ``place`` is that rank, 0 for an allocation that is not a candidate. ``total`` is the number of candidates. ``rule`` is ""
+    for a victim of the run.
     """
 
     place: int

@@ -25,15 +25,15 @@ BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
 REASONS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
 """The rules that protect an allocation. The rules that exclude it as a candidate come first, in the order of the flags."""
 WHOLE: Final = 10_000
-"""The whole of a target, in hundredths of a percent."""
+"""A share of 100 %, in hundredths of a percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
     """The outcome of a run.
 
-    ``types`` are the type indices of the columns, those of the target first. ``target`` has an amount for each column of the
-    target.
+    ``types`` has the type index of each column, the columns of the target first. ``target`` has an amount for each column of
+    the target.
     """
 
     snapshot: Snapshot
@@ -103,9 +103,9 @@ class RunOutcome:
         return rule.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """Return the rule that excluded the most important allocation among those that would help a run that misses its target.
+        """Return the rule that excluded the most important allocation that holds some of the target.
 
-        Return "" if the run meets its target, or if no allocation was excluded.
+        Return "" if the run meets its target, or if no such allocation was excluded.
         """
         reason = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
         return REASONS[reason].value if reason is not None else ""

@@ -5,18 +5,16 @@ when two
    schedulers place pods at the same time, or when a node's capacity is reduced. The capacity of drained nodes is
    included, so that pods on them are no excess.
 2. The rule applies only with `entitlement: proportional`. No ask gets the capacity.
-3. A candidate holds a type of the target, and runs on a node on which more of that type is used than the node has. If
-capacity were
-   freed on another node, the next pod would use it and would have to be evicted in turn, without end. DaemonSet, firm,
-   untouchable and terminating pods are not candidates. Pods that have run for less than `preemption.minruntime`, and
-   pods of a queue with `preemption.policy: disabled`, are not candidates either. With `disruptionbudgets: respect`, the
-   same is true of pods without a disruption left (V5).
+3. A candidate holds a type of the target, and runs on a node on which more of that type is used than the node has. If capacity
+   were freed on another node, the next pod would use it and would have to be evicted in turn, without end. DaemonSet, firm,
+   untouchable and terminating pods are not candidates. Pods that have run for less than `preemption.minruntime`, and pods of a
+   queue with `preemption.policy: disabled`, are not candidates either. With `disruptionbudgets: respect`, the same is true of
+   pods whose disruption budget is used up (V5).
 4. Every queue below the root keeps its deserved share of each type of which too much is used. Such a queue also keeps
 its entitlement to every other type that the victim uses.
-5. Opted-out pods come last, and originators just before them. Within each group, lower priority comes first, then pods
-that do not
-   run yet, then shorter running time. `preemption.order` may replace these last two keys (V2). The pod's key comes last
-   (W8). At the end, victims that are not needed are given back.
+5. Opted-out pods come last, and originators just before them. Within each of these groups, pods of lower priority come first,
+   then pods that do not run yet, then pods that have run for a shorter time. `preemption.order` may replace these last two keys
+   (V2). The pod's key is compared last (W8). At the end, victims that are not needed are given back.
 """
 
 from collections import Counter
@@ -58,7 +56,7 @@ Order = tuple[Rank, ...]
 
 
 class SurplusCandidate(NamedTuple):
-    """A candidate, with its place in the order."""
+    """A candidate for surplus reclaim: its sort key (``order``), row, node and leaf, and its amounts (``size``)."""
 
     order: Order
     row: int
@@ -135,7 +133,8 @@ def _walk(
 ) -> list[SurplusCandidate]:
     """Return the victims in order (rules 4 and 5).
 
-    The amounts that are still to be freed, ``left``, are reduced. ``rules`` gets the rule that protects each candidate, by row.
+    ``left`` has the amounts that are still to be freed, and is reduced by the amounts of each victim. ``rules`` gets the rule
+    that protects each candidate, by row.
     """
     margins, spent = _margins(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
@@ -215,7 +214,7 @@ def _may_go(trial: Trial, row: int, leaf: str) -> bool:
 
 
 def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
-    """Return the amounts that a queue keeps, by type (rule 4). The root keeps nothing."""
+    """Return the amounts that must be left to a queue, by type (rule 4). Nothing must be left to the root."""
     share = trial.shares.of(path)
     if path == ROOT:
         return (0,) * len(share.deserved)

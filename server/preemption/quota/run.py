@@ -17,7 +17,7 @@ STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
 """The smallest number of candidates that are worth taking together.
 
-If fewer candidates were taken together, the next ones are taken one by one.
+If the last attempt took fewer candidates together, the following candidates are taken one by one.
 """
 SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
@@ -50,7 +50,7 @@ class Budgets:
         return Budgets(self.mode, self.groups, dict(self.left))
 
     def count_all(self, places: Iterable[int]) -> None:
-        """Count victims: each uses up a disruption of each of its groups."""
+        """Count victims. Each victim uses up one disruption of each of its disruption groups."""
         for place in places:
             self.count(place, 1)
 
@@ -66,9 +66,9 @@ class Step:
 
     ``wanted`` has the amounts that are still to be freed there. ``places`` has the places of the victims.
 
-    The amounts of each victim are subtracted from all ``lines``. These lines are ``wanted``, the amounts that the whole run
-    still has to free, and last the amounts that the queues on the leaf's path can lose. ``because`` is the rule by which the
-    victims are taken.
+    The amounts of each victim are subtracted from all ``lines``. These lines are: first ``wanted``, then the amounts that the
+    whole run still has to free, then the amounts that each queue on the leaf's path can lose. ``because`` is the rule by which
+    the victims are taken.
     """
 
     wanted: Line
@@ -121,7 +121,10 @@ class RunInProgress:
     # Steps ----------------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
-        """Free a leaf's share with no more victims than are needed for it (Q12). Return the freed amounts, by target type."""
+        """Free a leaf's share of the target with no more victims than that share needs (Q12).
+
+        Return the freed amounts, by target type.
+        """
         before, wanted, margin = list(self.rest), list(share), _narrowest(self.margins[leaf])
         whole = list(margin)
         step = Step(wanted, (wanted, self.rest, margin), because)
@@ -149,8 +152,8 @@ class RunInProgress:
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
         """Free a leaf's share if disruption budgets have to be considered (V5).
 
-        First, many candidates are taken at once, in the order that results if each of them is evicted at its turn. The others are
-        then taken one by one.
+        First, many candidates are taken at once, in the order that results if every candidate is evicted in its turn. The other
+        candidates are then taken one by one.
         """
         at, foreseen = 0, lot
         if self._budgets.mode == "prefer":
@@ -183,7 +186,7 @@ class RunInProgress:
     def _bounds(self, step: Step) -> Line:
         """Return the largest amount of each column that may be freed.
 
-        With `overshoot: none`, this is at most the rest of the target (Q13).
+        With `overshoot: none`, the amount is at most the rest of the target (Q13).
         """
         margin = step.lines[-1]
         if self._overshoot != "none":

@@ -1,4 +1,4 @@
-"""The queues below a queue over its maximum: the amounts that each can lose, and its share of the target, level by level (Q15).
+"""The queues below a queue over its maximum: the amounts that each of them can lose, and its share of the target (Q15).
 
 Shares are lists of whole amounts by target type. A queue divides its share among its children, in proportion to the amounts
 that each may release.
@@ -55,7 +55,7 @@ def use_credit(share: list[int], credit: list[int]) -> list[int]:
 class Tree:
     """The queues that take part in a run.
 
-    ``target`` is by type index. Amounts are lists by column, with the columns of the target first.
+    ``target`` has its amounts by type index. Other amounts are lists by column, with the columns of the target first.
     """
 
     def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:

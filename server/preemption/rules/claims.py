@@ -1,9 +1,9 @@
 """The rules on claims: for which asks, on which node, and for which types pods may be evicted.
 
 A victim is taken only for a type that the ask lacks, and of which the victim's queues use more than their shares (G2). With
-guarantees, the test that no queue falls below its guarantee (G4) is stricter than this. With plain shares by weight, a queue
-that is below its share may lose more. With `overshoot: last`, one victim may bring its queues below their shares. With shares,
-these rules therefore also test whether the victim's queues use more than their shares (W8, W9).
+guarantees, the test that no queue falls below its guarantee (G4) is stricter than that second condition. With plain shares by
+weight, a queue that is below its share may lose more. With `overshoot: last`, one victim may bring its queues below their
+shares. With shares, these rules therefore also test whether the victim's queues use more than their shares (W8, W9).
 
 These rules are part of the gate (see `gate`). The planners keep the same rules. A plan that breaks one of them nevertheless is
 refused by the gate.
@@ -125,9 +125,9 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue if that queue exceeds its entitlement by no more than the dead zone (P9).
 
-    The victim has to hold a requested type of which its queues use more than the dead zone allows. These queues are the
-    victim's leaf and every queue above it that does not hold the preemptor. For a gang, the types that any member requests are
-    considered. Asks with host ports are exempt, because entitlements do not cover ports.
+    The victim has to hold a requested type in which its queues exceed their entitlements by more than the dead zone. These
+    queues are the victim's leaf and every queue above it that does not hold the preemptor. For a gang, the types that any
+    member requests are considered. Asks with host ports are exempt, because entitlements do not cover ports.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
     if not trial.snapshot.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):

@@ -1,6 +1,6 @@
 """The rules on plans for gangs, and on gangs among the victims of any plan. The rules are part of the gate (see `gate`).
 
-The rules check the finished plan. Apart from the amounts of the Trial, they share nothing with the search that made the plan.
+The rules check the finished plan. They use the amounts of the Trial, and no code or result of the search that made the plan.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan of another policy than `job` for a member of a gang with several pods (J8)."""
+    """Refuse a plan for a member of a gang with several pods if its policy is not `job` (J8)."""
     if plan.facts.gang:
         return None
     waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
@@ -75,7 +75,7 @@ def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
 
     In the queue of the plan's asks, a victim must have a strictly lower priority than these asks. A gang never evicts its own
     members. A replacement never evicts pods of its own application. In other queues, a gang may evict the pods that a claim may
-    evict. A replacement may evict no pods there.
+    evict. A replacement may evict no pods in other queues.
     """
     if plan.facts.scope not in OWN_QUEUE:
         return None
@@ -114,8 +114,8 @@ def _of_other(
 ) -> Refusal | None:
     """Refuse a victim of another queue that breaks G2, G3 or G5 for the whole gang.
 
-    Refuse every such victim if ``owed`` is empty, because no queue on the gang's path decides for a type or the plan is a
-    replacement (I2).
+    If ``owed`` is empty, every victim of another queue is refused. ``owed`` is empty if no queue on the gang's path decides for
+    a type, and for a replacement (I2).
     """
     snapshot, leaf = trial.snapshot, planned.leaf
     if not owed:
@@ -216,7 +216,7 @@ def _less(
 ) -> dict[int, Amounts]:
     """Return, by node, the amounts that the other releases free if a unit stays.
 
-    Only the unit's nodes on which members are placed are included.
+    Of the unit's nodes, only those on which members are placed are included.
     """
     nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
     found = {}

@@ -1,8 +1,8 @@
 """The rules that no plan may break, whichever policy made it (design 1.6).
 
-Some rules concern only the ask. These rules are checked before planning, because planning examines every node. Before a plan is
-applied, it has to pass the gate, which checks all rules for all pledges of the plan. A rule returns None if the plan keeps it,
-and otherwise a refusal with the reason.
+Some rules concern only the ask. These rules are checked before planning, so that no time is spent on a plan that they forbid.
+Before a plan is applied, it has to pass the gate, which checks all rules for all pledges of the plan. A rule returns None if
+the plan keeps it, and otherwise a refusal with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -179,10 +179,8 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that runs on another node than the pledged one (G8, invariant 8).
 
-    Plans for gangs are excepted.
-
-    A gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on other nodes if they are below a maximum
-    on the ask's path (G9).
+    Plans for gangs are excepted, because a gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on
+    other nodes if they are below a maximum on the ask's path (G9).
     """
     if not plan.pledges or plan.facts.gang:
         return None
@@ -256,7 +254,7 @@ def _is_enough_in_queues(
 
 
 def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that runs outside the ask's fence, in the ask's leaf, or below queues that decide for the ask (G2, G3).
+    """Refuse a victim of a claim that runs outside the ask's fence, in the ask's leaf, or below the deciding queues (G2, G3).
 
     Pods of a queue with `preemption.policy: disabled` are refused as well.
     """
@@ -293,9 +291,9 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of a claim that helps with no type that the ask lacks (G2).
 
-    A victim helps with a type that it holds under two conditions (W9). The victim runs outside the queue that decides for the
-    type. The victim's own queues use more of the type than their shares. A victim that may be taken for no type at all is
-    refused by `within_the_fence`.
+    A victim helps with a type that it holds under two conditions (W9). First, it runs outside the queue that decides for the
+    type. Second, the victim's own queues use more of the type than their shares. A victim that may be taken for no type at all
+    is refused by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
         if all(claims.frees_no_lacking_type(trial, one, release) for one in plan.pledges):
@@ -319,8 +317,9 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a victim's queue below its entitlement (E) in a type that the victim uses.
 
-    This keeps G4, Q12 and invariant 3. In a queue that holds both the victim and the preemptor, the ask is added, so that only
-    a net loss is refused. With `overshoot: last`, one victim of a claim may bring its queues below their shares (W8).
+    The rule covers G4, Q12 and invariant 3. In a queue that holds both the victim and the preemptor, the ask's amounts are
+    added, so that only a net loss is refused. With `overshoot: last`, one victim of a claim may bring its queues below their
+    shares (W8).
     """
     if not plan.facts.keeps_guarantees:
         return None
@@ -338,7 +337,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
     """Return whether this is the one victim of a claim that may bring its queues below their shares (W8).
 
     Without this victim, the plan must leave every queue at or above its share. The victim must free a type that the ask still
-    lacks. Its queues must have their shares until it is evicted.
+    lacks. The victim's queues must have their shares until the victim is evicted.
     """
     less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
@@ -358,7 +357,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
 def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
     """Return whether a queue still has its share of a type after the releases of the other victims (``before``).
 
-    Under plain shares by weight, a queue that is below its share already also passes (W8).
+    With plain shares by weight, the result is also True if the queue is already below its share (W8).
     """
     has, entitled = trial.eff(path)[index], floor(trial, path)[index]
     return has - before >= entitled or (has < entitled and protects_only_whole(trial))
@@ -385,8 +384,8 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
     """Return the amounts that the plan must leave to a queue (W3).
 
-    For surplus reclaim, this is the queue's deserved share of the types to free. In all other cases it is the queue's
-    entitlement E.
+    For surplus reclaim, the amount of a type to free is the queue's deserved share. In all other cases the amount is the
+    queue's entitlement E.
     """
     if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
@@ -395,7 +394,7 @@ def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, dict[int, int]]:
-    """Return, by queue and type, the amounts that the plan frees, for all queues that hold its victims."""
+    """Return, by queue and type, the amounts that the plan frees in each queue that holds a victim."""
     freed: dict[str, dict[int, int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):
