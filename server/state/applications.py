@@ -32,7 +32,8 @@ class Ask:
     - ``pledge`` is the capacity that is kept for the ask while it waits.
     - ``released_by`` is the open decision that evicts the allocation, or that replaces it if the allocation is a placeholder.
       ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of the order.
-    - ``vetoed`` says that the resource manager could not evict the allocation a moment ago.
+    - ``vetoed`` says that the resource manager could not evict the allocation, and that the back-off after this veto is not
+      over.
     - ``tried_ms`` is the instant at which a decision for the ask last failed, 0 if none has failed. ``wait_ms`` is the ask's
       own back-off, which is used for a refusal after such a failure.
     - ``tried_node`` is the ``changes`` counter of the ask's required node when preemption for the ask was last refused (G11).
@@ -179,8 +180,8 @@ class Group:
     - ``untold`` holds the asks whose reason for waiting has not been sent to the shim yet.
     - ``refused_ms`` is the instant at which preemption was last refused to those asks of the group that were due. ``verdict``
       is the verdict of that refusal.
-    - ``rests`` has two values for each policy: the instant until which no ask of the group is due, and the configuration for
-      which that instant is valid. An ask that joins the group ends this wait.
+    - ``rests`` has, for each policy, a configuration and the instant until which no ask of the group is due under it. An ask
+      that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -231,7 +232,7 @@ class Group:
 class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    A job has an entry in the application's heap, as a group has. The rank of the entry is that of the job's first member.
+    A job has an entry in the application's heap, as a group has. The entry has the sort key of the job's first member.
 
     - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the job was last found not to fit.
       ``tried_reserved`` has these counters at the last such test that also used the capacity reserved for lower priorities.
@@ -299,8 +300,8 @@ class Application:
 
     - ``limiters`` are the limits that each ask of the application has to pass: the limits of the queues from the leaf up, of
       the user, and of the group. A firm ask has to pass more limits (`limits_of`).
-    - ``entry`` is the application's current entry in the leaf's heap. ``priority`` is an upper bound on the priorities of the
-      application's placeable asks.
+    - ``entry`` is the application's current entry in the leaf's heap. ``priority`` is a priority that no placeable ask of the
+      application exceeds.
     - ``reserves_from_ms`` is the instant from which nodes may be reserved for the application's asks. A reservation that timed
       out sets this instant.
     - ``reserve`` has the placeholders that the application declared. ``holds`` has the asks that wait for placeholders, by task
@@ -380,8 +381,9 @@ class Application:
 class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
-    - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant at which a member
-      last joined. ``came`` has the gangs that the next check considers, each with a flag that says whether a member joined.
+    - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant at which a
+      member last joined. ``came`` has the gangs that the next check of sizes considers, each with a flag that says whether a
+      member joined.
     - ``holding`` has the applications with asks that wait for placeholders. The value is the partition's counters at the last
       search for placeholders, or None if the next tick has to search.
     - ``parked`` are the gangs that did not fit when last tried. ``ready`` are the gangs that may fit.

@@ -45,7 +45,7 @@ class Tries(Protocol):
 
 
 class LiveTries:
-    """The tries of the live side. They are stored in the groups and asks themselves."""
+    """The memory of the live side, which is stored in the groups and asks themselves."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ class LiveTries:
 
 
 class ShadowTries:
-    """The memory of a shadow, which is stored beside that of the live side. The memory of an earlier shadow is ignored."""
+    """The memory of a shadow, in the field ``beside`` of groups and jobs. The memory of an earlier shadow is ignored."""
 
     __slots__ = ("_nodes",)
 

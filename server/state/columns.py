@@ -148,7 +148,8 @@ def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
 class AllocationRows:
     """One row for each allocation, at the index `Ask.row`. Rows of ended allocations are reused.
 
-    ``_facts`` has one line for each whole number that is stored for allocations besides their resources.
+    ``_facts`` has the other whole numbers of allocations, such as priorities: one line for each kind of number, with one item
+    for each row.
     """
 
     __slots__ = (
@@ -340,7 +341,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Add to ``flags`` the flags that allocations got after their placement. The given flags are those of their specs.
+    """Add to ``flags``, which has the flags of the allocations' specs, the flags that the allocations got after their placement.
 
     Return the changed array.
     """
@@ -356,7 +357,7 @@ def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
 
 
 def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
-    """Return the number of each ask's gang, 0 if it has no gang. ``members`` marks the asks that are gang members."""
+    """Return, for each ask, the number of its gang, 0 if it has no gang. ``members`` marks the asks that are gang members."""
     found = np.zeros(len(placed), dtype=np.int64)
     for at in np.flatnonzero(members).tolist():
         ask = placed[at]

@@ -57,7 +57,7 @@ class Pledge:
     def reserves(self) -> bool:
         """Return whether the pledge gives way to a claim that needs the node.
 
-        This is so for a reservation, and for a suspended decision, for which a new plan is being sought.
+        A reservation gives way. A pledge of a suspended decision, for which a new plan is being sought, gives way as well.
         """
         return self.commitment.facts.reserves or self.commitment.suspended
 
@@ -72,7 +72,7 @@ class Commitment:
 
     ``suspended`` says that a new plan is being sought for the decision, because a victim could not be evicted. ``queue`` is the
     queue whose usage a quota run reduces, "" for other decisions. An ``expires_ms`` of 0 means that the decision never expires.
-    ``record`` is the report of the decision for people, None for a reservation.
+    ``record`` is the report of the decision that users can read, None for a reservation.
     """
 
     __slots__ = (
@@ -133,7 +133,7 @@ class Commitment:
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
     """Return the amounts that an ask takes on a node beyond those that its placeholder has on that node.
 
-    If the placeholder is on another node, these are all amounts of the ask.
+    If the placeholder is on another node, return all amounts of the ask.
     """
     wanted = ask.ask_class.node_demand
     if placeholder.node is not node:

@@ -31,10 +31,10 @@ Anchor = tuple[tuple[str, str], ...]
 FEW_NODES: Final = 8
 """The largest number of nodes for which a constraint stores their names.
 
-If there are more, it stores a mask.
+For more nodes, a constraint stores a mask.
 """
 ANCHORS_MAX: Final = 4
-"""The largest number of selector pairs that are tried as an anchor, and the largest number of terms whose labels are tried.
+"""The largest number of pairs of a selector that are tried as anchors, and the largest number of terms that share an anchor.
 
 Each label key that is tried may need a pass over the nodes.
 """
@@ -62,9 +62,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def _is_beyond(toleration: Toleration, value: str) -> bool:
     """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's.
 
-    Return False if one of them is not a whole number.
-
-    As in Kubernetes, a whole number has no leading zero, no plus sign and at most 64 bits.
+    Return False if one of the two values is not a whole number. As in Kubernetes, a whole number has no leading zero, no plus
+    sign and at most 64 bits.
     """
     if not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(toleration.value)):
         return False
@@ -176,7 +175,7 @@ def _per_name(constraints: Constraints) -> bool:
 
 
 def _anchors(constraints: Constraints) -> list[Anchor]:
-    """Return the anchors that a constraint offers: the first pairs of its selector, and one anchor for all its terms together.
+    """Return the possible anchors of a constraint: the first pairs of its selector, and one anchor for all its terms together.
 
     The terms have an anchor only if there are at most ANCHORS_MAX terms and each term has an `In` requirement.
     """
@@ -238,8 +237,8 @@ class NodeMask:
     - ``heap`` is a heap with only the allowed nodes. It is built once the constraint's classes have found too many unsuitable
       nodes on the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` has the verdict for each kind of node, if the verdict depends on the kind alone.
-    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and the length that the
-      log of nodes had at that time. While both are unchanged, no node has gained capacity.
+    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` has the epoch and the length of the
+      log of nodes at that time. While both are unchanged, no node has gained capacity.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""An independent copy of an object graph, for what-if runs of the whole core beside the live one.
+"""An independent copy of an object graph, so that a copy of the core can run what-if questions while the live core goes on.
 
 A copy is made in two steps. First, `Captured` reads the contents of each mutable object, class by class. Nothing may change the
 objects meanwhile. The reading is mostly done in C and takes about 2 ms for each thousand allocations. Then `Captured.rebuild`
@@ -38,7 +38,7 @@ _SHARED: Final = (
 )
 _Root = TypeVar("_Root")
 _UNSET: Final = object()
-"""The mark for a slot that has no value."""
+"""The value that stands for an empty slot."""
 
 
 class _Batch(NamedTuple):
@@ -122,7 +122,7 @@ def _is_shared(cls: type) -> bool:
 
 
 def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
-    """Note, by class and identity, the objects of the line that are not shared and that must still be read."""
+    """Add to ``beyond``, by class and identity, the objects of the line that are not shared and that must still be read."""
     classes = set(map(type, line))
     mine = {cls for cls in classes if not _is_shared(cls)}
     if not mine or (all(issubclass(cls, tuple) for cls in mine) and _are_values(line)):

@@ -1,4 +1,4 @@
-"""One hash of all visible state of a partition: equal state gives an equal digest.
+"""The digest: one hash of all visible state of a partition. Equal states have equal digests.
 
 The digest leaves out state that only makes the search fast (heaps, logs, parked groups). It also leaves out state that follows
 from other state. It includes every order that influences decisions: the order of nodes, applications, waiting asks and
@@ -34,7 +34,7 @@ def digest(partition: Partition) -> str:
 def plain(value: object, omit: str = "") -> object:
     """Return a model value as nested tuples.
 
-    They are sorted if the order of the value has no meaning. ``omit`` is the name of a field that is left out.
+    The items of a value whose order has no meaning are sorted. ``omit`` is the name of a field that is left out.
     """
     if isinstance(value, enum.Enum):
         return value.value

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from server.state.nodes import Node
 
 NEVER: Final = 0
-"""The step of a count that has never changed."""
+"""The value in place of a step, for a count that has never changed."""
 
 
 class Place(NamedTuple):

@@ -1,6 +1,6 @@
 """The tags of pods that ended.
 
-Tags are kept for a while, because clients still read the names of these pods, which are stored in the tags.
+These tags are kept for a while, because they hold the names of the pods, which clients may still read.
 """
 
 from typing import Final

@@ -36,8 +36,9 @@ class AskClass:
 
     - ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
     - ``job_class`` is firm or lendable. It is None if the partition has no classes (J4).
-    - ``heap`` is the class's own heap of nodes. The heap is built when the class finds no node in the shared heaps too often.
-      ``cursor`` is the position up to which the class has read the log of nodes. ``log_epoch`` is the epoch of that log.
+    - ``heap`` is the class's own heap of nodes. The heap is built when searches for this class have passed over too many
+      unsuitable nodes of the shared heap. ``cursor`` is the position up to which the class has read the log of nodes.
+      ``log_epoch`` is the epoch of that log.
     - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without preferences, as most classes
       are.
     - ``dead`` says that no node fits. ``waiting`` has the groups that are parked for this reason.
@@ -144,7 +145,7 @@ class EquivalenceClasses:
 
         The fast path also uses the class if the spec is plain, its quantities are small and no type is crowded.
 
-        If SHAPES_MAX specs are already known, forget these first.
+        If SHAPES_MAX specs are already remembered, all of them are forgotten first.
         """
         if len(self.by_spec) >= SHAPES_MAX:
             self.forget_specs()

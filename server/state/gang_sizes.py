@@ -3,8 +3,8 @@
 A job gathers members for a while. The size of the job is then the number of its members.
 
 While a job gathers, its members have the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
-time, the number of members is written to each member as the size. From then on the job is like any other. A member that was
-tried as a job of one member stays such a job, even if further members come.
+time, the number of members is written to each member as the size. From then on the job is like any other job. A member that was
+tried as a job of one member remains a job of one member, even if further members come.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    This is so if the size was never counted, or if members that were counted are gone and other members wait to replace them.
+    The size has to be counted if it never was, or if members that were counted are gone and other members wait to replace them.
     Return False if a client stated the size, if the job is gone, or if the job is `PLACEHOLDERS`.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
@@ -49,8 +49,8 @@ def _is_one_of(job: Job, ask: Ask) -> bool:
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
     """Write the size of the job to a placed ask.
 
-    The ask may still have an earlier size of the job. While no member of the job is placed, `resize` misses a member
-    that is being released, and a member that waits as an ordinary ask. If clients stated both sizes, the ask keeps its
+    The spec of the ask may still have an earlier size of the job. While no member of the job is placed, `resize` misses a
+    member that is being released, and a member that waits as an ordinary ask. If clients stated both sizes, the ask keeps its
     own size. If no other member waits or is placed, the job first gets the size of a pledged member.
     """
     alone = not job.members and not job.placed
@@ -79,12 +79,10 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Combine placeholders that name no job into one job.
+    """Combine placeholders that name no job into one job, once there are as many placeholders as the application declared.
 
-    This is done as soon as there are as many placeholders as the application declared.
-
-    Placed placeholders are included. Once the application no longer waits for all its placeholders, each placeholder becomes an
-    ordinary ask.
+    Placed placeholders count towards that number. Once the application no longer waits for all its placeholders, each
+    placeholder becomes an ordinary ask.
     """
     job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
     if job is None or reserve is None:

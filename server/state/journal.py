@@ -118,7 +118,7 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
 
 
 def lose(leaf: Queue, demand: Demand) -> None:
-    """Add a demand that queues held to their losses by external events, for the thrashing monitor (invariant 18)."""
+    """Add a demand to the amounts that the leaf and its ancestors lost by external events (invariant 18)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.lost[index] += quantity
@@ -153,7 +153,10 @@ def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
-    """Set or clear the mark that says that an allocation's release is ordered. For the victims of a decision, `order` sets the mark."""
+    """Set or clear ``releasing`` of an allocation, which says that its release is ordered.
+
+    For the victims of a decision, `order` sets it.
+    """
     if ask.releasing == releasing:
         return
     _mark_releasing(partition, ask, releasing=releasing)
@@ -218,7 +221,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Promise a waiting ask capacity on a node, and headroom in the queues on its path, before these are free (design 6.6)."""
+    """Promise a waiting ask capacity on a node, and headroom in the queues on its path, before either is free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     pending.dequeue(partition, ask)
     shared = ask.ask_class
@@ -289,7 +292,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 def _remember(before: Group | Job | None, ask: Ask) -> None:
     """Copy the time and the verdict of the last refusal from an ask's previous group to its new one (G1).
 
-    This is done for the live side and for the shadow.
+    The values are copied for the live side and for the shadow.
 
     The new group keeps its own time if that time is later, and its own verdict if it has one. For gangs, nothing is copied.
     """
@@ -436,7 +439,8 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
     """End a decision and free the capacity of its remaining pledges. Victims whose eviction was ordered are still evicted.
 
     For victims that are only marked, `core.preemption.withdrawal` checks whether an ask still needs their capacity. After an
-    expiry, the decision's asks still count as waiting for these victims, because policies plan for the asks again.
+    expiry, the decision's asks still count as waiting for the capacity of these victims, because policies plan for the asks
+    again.
     """
     _lose_promises(commitment)
     for held in list(commitment.pledges.values()):

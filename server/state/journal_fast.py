@@ -29,7 +29,7 @@ def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
-    """Charge each limiter once, with the sum of the placements under it. ``wanted`` has amounts by column."""
+    """Charge each limiter once, with the sum of the placements under it. ``wanted`` has these sums by column."""
     for limiter, sums in wanted.items():
         limiter.take(tuple(zip(columns, sums, strict=True)))
 

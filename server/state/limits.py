@@ -29,13 +29,14 @@ CODES: Final[Mapping[str, Code]] = {
 _LENDABLE: Final = JobClass.LENDABLE
 """A member of an enumeration, looked up once because each access to a member is slow."""
 OWN: Final = ("queue", "firm")
-"""The kinds of limits whose headroom promises reduce."""
+"""The kinds of limits whose headroom is reduced by promises."""
 
 
 def kept(left: int, waiting: int) -> int:
     """Return the amount of one type that a queue keeps for waiting firm asks (J4).
 
-    This is the sum of the requests of these asks, but at most the part of the queue's guarantee that firm asks do not hold yet.
+    The amount is the sum of the requests of these asks, but at most the part of the queue's guarantee that firm asks do not
+    hold yet.
 
     Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
@@ -51,7 +52,9 @@ def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amount
 
 
 class Limiter:
-    """One limit. ``headroom`` is the limit less usage and promises, by type. For a type without a limit, NO_LIMIT is the limit, so that the headroom stays above NO_LIMIT / 2.
+    """One limit. ``headroom`` is the limit less usage and promises, by type.
+
+    For a type without a limit, NO_LIMIT is the limit, so that the headroom stays above NO_LIMIT / 2.
 
     ``kind`` is queue, firm, user or group. Promises to other asks reduce the headroom only if the kind is queue or
     firm. A firm limiter bounds the usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each
@@ -85,7 +88,7 @@ class Limiter:
         return CODES[self.kind]
 
     def has_headroom(self, ask_class: "AskClass") -> bool:
-        """Return whether one more ask of the class fits. The own promise of an ask with a pledge does not count against the ask.
+        """Return whether one more ask of the class fits. If an ask has a pledge, its own promise does not count against it.
 
         An ask that replaces a placeholder always fits, because the placeholder already holds the headroom.
 
@@ -149,9 +152,7 @@ class Limiter:
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
     """Return the limit entry for a user at a queue.
 
-    This is the first entry that names the user, or else the last entry with the wildcard.
-
-    Return None if there is no such entry.
+    The result is the first entry that names the user, or else the last entry with the wildcard, or else None.
     """
     wildcard = None
     for entry in spec.limits:
@@ -168,11 +169,11 @@ def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
 
 
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
-    """Return the one group to which an application belongs for limits. Its limits apply on the application's whole path.
+    """Return the one group whose limits apply to an application, on the application's whole path.
 
-    This is the first of the user's groups that the limits name. The limits are read from the leaf up to the root, in file
-    order. If the limits name none of the user's groups, return the wildcard if a limit on the path has it, and else no group
-    ("").
+    The result is the user's group that the limits name first. The limits are read from the leaf up to the root, and at each
+    queue in file order. If the limits name none of the user's groups, return the wildcard if a limit on the path has it, and
+    else no group ("").
     """
     queue: Queue | None = leaf
     wildcard = ""

@@ -22,7 +22,7 @@ SOFT: Final = "soft"
 """The delivery by which a victim is only marked, so that its eviction can be withdrawn (J11)."""
 MINUTE_MS: Final = 60_000
 MINUTES_MAX: Final = 16_384
-"""The largest number of lines by minute. If there are more, the oldest minute is dropped."""
+"""The largest number of lines in the sums by minute. If there are more lines, the oldest minute is dropped."""
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
 """The name that stands for removed queues, and for everything for which the table has no free line."""
@@ -31,7 +31,7 @@ OTHERS: Final = "(others)"
 class LossKey(NamedTuple):
     """The key of a sum: ``claimant`` is the preemptor's queue, or the queue that a quota run shrinks.
 
-    ``user`` and ``application`` are those of the victim. Both are empty in the table by queue.
+    ``user`` and ``application`` are those of the victim. In the table by queue, both are empty.
     """
 
     policy: str
@@ -123,7 +123,7 @@ class LostWork:
         return found, begin
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Move the lines of removed queues to OTHERS."""
+        """Add the lines of removed queues to the lines of OTHERS."""
         gone = frozenset(paths)
         found = [one for one in self.lines if gone & {one.claimant, one.victim}]
         minutes = self.minutes

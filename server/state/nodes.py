@@ -26,7 +26,7 @@ NodeEntry = int
 The node with the smallest entry is the best, both in fair and in binpacking order.
 """
 NUMBER_BITS: Final = 48
-"""The number of bits for the arrival number, which are below those of the rank. They suffice for the nodes of a thousand years."""
+"""The number of low bits of an entry that hold the arrival number. They suffice for the nodes of a thousand years."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 
 HEAP_SLACK: Final = 16
@@ -112,8 +112,8 @@ class Node:
     def takes_required(self, constraints: Constraints) -> bool:
         """Return whether the node, drained or not, takes asks with these constraints because they require a node by name.
 
-        Whether this is the node that they require is checked elsewhere. Return False until the node's manager has enabled or
-        drained the node.
+        The caller checks whether the asks require this node or another one. Return False until the node's manager has enabled
+        or drained the node.
         """
         return self.opened and bool(constraints.required_node)
 
@@ -160,8 +160,8 @@ class NodeIndex:
     - ``freed`` lists the nodes on which capacity became free since the last tick. Dead classes are tested on these nodes, and
       may be requeued (design 6.5). ``reviving`` has the freed nodes with more dead classes than one tick may test.
     - ``numbered`` has the nodes with an entry, by arrival number.
-    - ``dirty`` has the nodes that have changed since a reader last asked for changes, by slot. There are two readers: the
-      columns of snapshots, and the table of free capacity. Each change is kept for both.
+    - ``dirty`` has the nodes that have changed since a reader last asked for changes, by slot. There are two readers, the
+      columns of snapshots and the table of free capacity, and each change is kept for both.
     - ``entered`` is the number of times that a node opened, or was updated while it was open.
     - ``domains`` has the number of allocations in each topology domain, for asks with preferences.
     """
@@ -206,7 +206,7 @@ class NodeIndex:
         self._largest: tuple[int, Amounts] = (-1, [])
 
     def rank(self, node: Node) -> int:
-        """Return the number by which the node is sorted: its score, negated for binpacking.
+        """Return the number by which nodes are sorted, the smallest first: the node's score, negated for binpacking.
 
         `_renew` and `placement.take_nodes_fast` compute the same number inline.
         """
@@ -314,7 +314,7 @@ class NodeIndex:
             self.freed.append(node)
 
     def unmark_freed(self, node: Node) -> None:
-        """Remove the mark of a node whose capacity was free only in a trial."""
+        """Undo `mark_freed` for a node whose capacity was free only in a trial."""
         node.freed = False
         self.freed.remove(node)
 
@@ -345,8 +345,8 @@ class NodeIndex:
     def read_log(self, reader: LogReader, size: int) -> Iterable[Node] | None:
         """Return the nodes that became better since the reader last read the log, without repetitions.
 
-        Return None if the reader has to build its heap of ``size`` entries again. This is so if entries were removed from the
-        log, or if building is cheaper. The reader calls `mark_read` afterwards.
+        Return None if the reader has to build its heap of ``size`` entries again. The reader has to do so if entries were
+        removed from the log, or if building is cheaper. The reader calls `mark_read` afterwards.
         """
         if reader.log_epoch != self.epoch:
             return None
@@ -424,9 +424,9 @@ class ForeignPods:
 
 
 class NodeSlots:
-    """The nodes of one partition by their row in the columns.
+    """The nodes of one partition, each at the index of its slot, which is also its row in the columns.
 
-    A row without a node contains None. Its number is in ``free``, for the next new node.
+    A slot without a node contains None, and its index is in ``free``, for the next new node.
     """
 
     __slots__ = ("free", "nodes")

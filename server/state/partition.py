@@ -34,8 +34,8 @@ class Partition:
 
     - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.
     - ``relief`` is the number of events that may have freed capacity. ``placements`` is the number of placements. A parked gang
-      is tried again when one of the two has changed. A placement matters because it can change which nodes the other members
-      take (design 6.11).
+      is tried again when one of the two numbers has changed. A placement matters because it can change which nodes the other
+      members take (design 6.11).
     - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
     - ``disruptions`` has, for each disruption group, the number of pods that may be evicted.
     - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
@@ -219,7 +219,7 @@ class Partition:
     def learn(self, spec: AskSpec) -> None:
         """Remember the class of a spec.
 
-        From now on ``classes.plain`` has the class, if the spec is plain, its quantities are small and no type is crowded.
+        If the spec is plain, its quantities are small and no type is crowded, then ``classes.plain`` also gets the class.
         """
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
 

@@ -219,7 +219,8 @@ def park_job(partition: Partition, job: Job) -> None:
 def regroup(partition: Partition, job: Job) -> None:
     """Enqueue a job's waiting members again, because the number of placed members is now sufficient, or no longer sufficient.
 
-    If enough members are placed, the others become ordinary asks. If not, they wait for more members again.
+    If enough members are placed, the waiting members become ordinary asks. If not, they wait again until the job can be placed
+    as a whole.
     """
     waiting = [
         ask
@@ -282,7 +283,7 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
     """Subtract one waiting ask from the counts.
 
-    Its class must be neither dead nor blocked on the path. `_count_gone` is for such classes.
+    The ask's class must be neither dead nor blocked on the path. For a dead or blocked class, call `_count_gone`.
     """
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)

@@ -1,4 +1,4 @@
-"""The placeholders of applications. With them, the published interface declares gangs (docs/gang-placeholders.md).
+"""The placeholders of applications, by which clients of the published interface declare gangs (docs/gang-placeholders.md).
 
 A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state stores only what was
 declared. The existing placeholders are read from the application's asks and allocations. Thus no ask waits for a placeholder
@@ -93,7 +93,7 @@ class Hold(Job):
 
 
 def is_reserving(application: "Application") -> bool:
-    """Return whether the application still waits for placeholders. An application waits for placeholders if it has declared some and is Accepted.
+    """Return whether the application still waits for placeholders: it has declared some and is Accepted.
 
     While it waits, only its placeholders are placed.
     """

@@ -1,4 +1,4 @@
-"""The choice of an application's queue: the partition's placement rules are tried in order. They see the queues through a small interface.
+"""The choice of an application's queue: the partition's placement rules are tried in order, and read queues through `Lookup`.
 
 A rule is skipped in five cases, and the reason is remembered: the rule gives no queue, a queue that it may not create, a parent
 queue, a queue that takes no applications, or a queue to which the user may not submit. After the last rule, `root.default` is
@@ -55,7 +55,7 @@ class Refused:
 
 
 class Lookup(Protocol):
-    """The queues in the form in which the rules see them."""
+    """The interface through which the rules read the queues."""
 
     def find(self, path: str) -> PlacementFacts | None:
         """Return the facts of the queue at a path, or None if there is no such queue."""

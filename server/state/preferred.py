@@ -23,8 +23,8 @@ class Preferred:
       is None until it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
     - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels. It has one heap of nodes for each
       combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of entries with which the heaps
-      were built, plus the number added since. Because of it, heaps are built again after a time even if their entries are
-      always removed.
+      were built, plus the number added since. If ``size`` exceeds about twice the number of nodes, the heaps are built again,
+      even if many entries were removed since.
     - ``seen`` is the result of `steps` when the heap was built.
     """
 

@@ -34,14 +34,15 @@ _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one
 class Prepared:
     """The prepared queues, limiters and measures of one partition for one specification.
 
-    ``before`` is the specification that was in force when they were made. ``spec`` is the new specification. If both are equal,
-    ``is_same`` is set, and ``before`` stays in force. ``names`` are the partition's resource types once the new specification
-    is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to be added, by the identity
-    of their specifications. ``used`` gets the queues in ``made`` that the event adds. ``queues`` has all queues of the new
-    specification, parents first, each with its specification. The third value is the present specification of an existing queue
-    that differs at most in limits, and None for other queues. ``missing`` has the queues to be drained. For each existing queue,
-    ``bounds`` has the bounds of its usage and of its firm usage, and the limiters that have these bounds already, if both
-    have. ``measures`` has its measure with the scales. ``removed`` gets the queues that the event removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
+    ``before`` is the specification that was in force when these objects were made. ``spec`` is the new specification. If both
+    are equal, ``is_same`` is set, and ``before`` stays in force. ``names`` are the partition's resource types once the new
+    specification is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to be added, by
+    the identity of their specifications. ``used`` gets the queues in ``made`` that the event adds. ``queues`` has three values
+    for each queue of the new specification, parents first: the queue, its new specification, and its present one. The third
+    value is None, except for an existing queue whose two specifications differ at most in limits. ``missing`` has the queues to
+    be drained. For each existing queue, ``bounds`` has the bounds of its usage and of its firm usage, and its two limiters if
+    both have these bounds already. ``measures`` has, for each existing queue, its measure with the scales. ``removed`` gets the
+    queues that the event removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
     that the event only adds it.
     """
 

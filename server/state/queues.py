@@ -40,10 +40,9 @@ class Queue:
       to be placeable. ``best`` is the highest priority of the placeable asks, as seen inside the queue. ``priority`` is
       this priority as the parent sees it. ``best`` and ``priority`` may be too high for a while, and are corrected when
       the queue comes to the top of the heap. They are never too low (design 6.4).
-    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has
-    the
-      amounts by which the queue's own usage is divided. The two differ only if shares are in proportion to weights
-      (W5). ``measure_scales`` and ``basis_scales`` are the divisors computed from them.
+    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has the
+      amounts by which the queue's own usage is divided. The two differ only if shares are in proportion to weights (W5).
+      ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
     - ``climb`` has a (queue, parent) pair for the queue and for each ancestor except the root. ``climb`` is used to
     update every level.
     - ``above`` is the queue's parent, None if the parent is the root. Waiting asks are counted in queues that have a

@@ -34,11 +34,11 @@ class Move(enum.StrEnum):
     OFF = "off"
     """The timer was disarmed, because the delay, the maximum, the queue or quota preemption no longer exists."""
     DROPPED = "dropped"
-    """The timer came due inside a run of the queue (Q5)."""
+    """The timer became due while a run of the queue was open (Q5)."""
 
 
 class QuotaNote(NamedTuple):
-    """A report on a queue's timer for people. ``over`` names the types that exceed the max."""
+    """A note to administrators about a queue's timer. ``over`` names the types of which the queue uses more than its max."""
 
     queue: str
     move: Move
@@ -186,9 +186,8 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
     """Arm the timer of a configured queue with its full delay.
 
-    Do nothing if the usage of the queue is within its max, or if the queue has no delay.
-
-    Dynamic and draining queues have no timer (Q17).
+    Do nothing if the usage of the queue is within its max, or if the queue has no delay. Do nothing for dynamic and draining
+    queues, which have no timer (Q17).
     """
     delay, beyond = queue.spec.properties.quota_delay_ms, over(partition, queue)
     if queue.managed and queue.state is not QueueState.DRAINING and delay and beyond:
@@ -248,10 +247,11 @@ def is_running(partition: Partition, path: str) -> bool:
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
     """Return whether the evictions that are already ordered bring a queue to its max without a new run (Q5).
 
-    They do while a run of the queue is open. Without an open run, they do under two conditions. The max of the queue is
-    enforced. And no timer is set, or ``shrinking`` contains the queue or a queue below it. The evictions that a run ordered
-    continue, whatever the timer of the queue does. Configuration changes neither stop nor restart a run. ``shrinking`` contains
-    the queues whose usage the runs reduce. After a restart, ``shrinking`` may contain a queue below the queue that had the run.
+    The result is True while a run of the queue is open. Without an open run, the result is True under two conditions. First,
+    the max of the queue is enforced. Second, no timer is set, or ``shrinking`` contains the queue or a queue below it. The
+    evictions that a run ordered continue, whatever the timer of the queue does. Configuration changes neither stop nor restart
+    a run. ``shrinking`` contains the queues whose usage the runs reduce. After a restart, ``shrinking`` may contain a queue
+    below the queue that had the run.
     """
     if is_running(partition, queue.path):
         return True

@@ -35,7 +35,9 @@ def _queue_entry(parent: Queue, queue: Queue) -> ChildEntry:
 
 
 def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
-    """Return the entry of an application. The empty name makes it comparable with the entry of a queue, and sorts before every name.
+    """Return the entry of an application.
+
+    The empty name in the entry makes it comparable with the entry of a queue. It sorts before every queue's name.
 
     A leaf that was a parent before may have queues for a while: queues that drain or that applications brought.
     """
@@ -146,7 +148,7 @@ def leave_empty(application: Application) -> None:
 
 
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
-    """Update the numbers of children by priority, for a queue whose heap does not sort by priority first."""
+    """Update, for a queue whose heap does not sort by priority first, how many of its children have each priority."""
     counts = queue.child_priorities
     if child.entry is not None:
         counts[child.priority] -= 1
@@ -159,8 +161,8 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 def raise_path(application: Application, priority: int) -> None:
     """Raise the entries on an application's path to ``priority``, because an ask of that priority may be placeable.
 
-    On each higher level, the entry is raised to the priority that `Queue.seen` returns. No entry above a stopped queue is
-    raised.
+    On each higher level, the entry is raised to that priority as the level sees it (`Queue.seen`). No entry above a stopped
+    queue is raised.
     """
     if (
         application.entry is not None
@@ -219,7 +221,7 @@ def push_group(group: Group | Job) -> None:
 
 
 def reenter(queue: Queue) -> None:
-    """Add the entry of a queue to its parent's heap, where the queue had no entry although the entries below it stayed."""
+    """Add the entry of a queue to its parent's heap again. The queue had no entry there, but its own heap kept its entries."""
     child = first_child(queue)
     if child is None:
         return

@@ -21,8 +21,8 @@ from server.state.queues import Queue
 def measure(partition: Partition, queue: Queue) -> Amounts:
     """Return the amounts by which a queue's usage is divided to get its share (6.3).
 
-    For each type, the amount is the queue's guarantee. Without a guarantee, it is the nearest max on the queue's path, and
-    without a max, the capacity of the partition.
+    For each type, the amount is the queue's guarantee. Without a guarantee, the amount is the nearest max on the queue's path,
+    and without a max, the capacity of the partition.
     """
     index = partition.types.index
     amounts = list(partition.capacity)
@@ -91,7 +91,8 @@ def _measure_all(partition: Partition) -> Parts[None]:
 def _measure_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
     """Set measures and shares and empty heaps as `_measure_all` does, but use the prepared measures.
 
-    The share of a queue whose measure stays is exact already. Only the root's share is not kept exact between two rebuildings.
+    If the measure of a queue does not change, the share of the queue is exact already. An exception is the root, whose share is
+    not kept exact between two rebuildings.
     """
     used, measures = prepared.used, prepared.measures
     for at, queue in enumerate(partition.queues.values()):
@@ -133,7 +134,7 @@ def _forget_order(queue: Queue) -> None:
 
 
 def _still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]:
-    """Return the classes for which placement would only find out again that they do not fit, without groups (design 6.16).
+    """Return the classes that certainly still do not fit, each with an empty list of groups (design 6.16).
 
     The queue has no queues below it, and the limiter is the first limit that asks of these classes pass. The shim knows the
     reason of all their groups. The queue has no gangs, because gangs are tried as a whole. `fill_heap` parks the groups of these
@@ -157,7 +158,7 @@ def _still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]
 def _told(
     queue: Queue, code: Code, classes: dict[AskClass, list[Group]]
 ) -> dict[AskClass, list[Group]]:
-    """Return the classes without those of which a group has another reason than the code. Return none if the queue has gangs."""
+    """Return the classes whose groups all have this code as their reason. Return no classes if the queue has gangs."""
     for application in queue.applications.values():
         if application.jobs:
             return {}

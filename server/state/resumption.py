@@ -24,13 +24,13 @@ class Resumption:
     """The objects that a manager has not reported again, and the work that waits for the end of the manager's sync.
 
     - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` have the objects that were not reported again
-      yet. Meanwhile, an object in these tables may have been removed, or another object may have got its name. Therefore
+      yet. During the sync, an object in these tables may be removed, or another object may get its name. Therefore
       `still_there` checks that the object of the name is the same object.
     - ``announced`` has the nodes that were reported as draining, until the manager drains or enables them.
     - ``unseen`` has the allocations that the manager reported as waiting asks, because it did not receive the placements.
     - ``unordered`` has the allocations that were being released or replaced, and that the manager now reports without a mark.
-    - ``withdrawn`` has the soft evictions that the core withdrew although the manager still reports their marks: the decision
-      by key.
+    - ``withdrawn`` has the soft evictions that the core withdrew although the manager still reports their marks: the id of the
+      decision, by the key of the victim.
     - ``unchecked`` has the nodes whose pledges may no longer fit. The value of a node says whether the node itself changed.
     - ``grown`` has the allocations that are new or larger, each with its earlier demand, for the timers of quota runs (Q7).
     - ``vacated`` has the replacements whose placeholders ended during the sync. Their asks can be placed at the end of the

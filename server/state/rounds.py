@@ -1,4 +1,4 @@
-"""The state of the round loop between ticks: where the loop stopped, and which asks it need not check again (design 6.2).
+"""The state of the round loop between ticks: the point at which it stopped, and the asks that need no further check (design 6.2).
 
 Most of this state only saves work, and a loss of it changes no decision. Two parts of the state delay the next rounds: the
 start of the last round of claims, and the releases of earlier rounds (P1, P5). A restart of the core forgets both parts.
@@ -97,12 +97,12 @@ class Round:
 
     - ``due_ms`` is the next instant at which an ask has waited long enough to reserve.
     - ``claims_ms`` is the first instant at which an ask may claim in a round. ``began_ms`` is the instant at which the last
-      round of claims began. ``arrivals`` is the number of the newest ask when that round began. ``goes_on`` says that the step
-      budget ended that round early.
+      round of claims began. ``arrivals`` is the arrival number of the newest ask when that round began. ``goes_on`` says that
+      the step budget ended that round early.
     - ``released`` has the releases of that round, and those of earlier rounds within the window of the pace.
-    - ``reservations_moved`` says that reserved nodes have changed, or the asks that wait for these nodes. The rounds then try
-      asks of higher priority on these nodes again. ``reservations_offered`` has the sets of reservations that were already
-      offered to such asks when the step budget ended. The next tick continues with the other sets.
+    - ``reservations_moved`` says that reserved nodes have changed, or that the asks that wait for these nodes have changed. The
+      rounds then try asks of higher priority on these nodes again. ``reservations_offered`` has the sets of reservations that
+      were already offered to such asks when the step budget ended. The next tick continues with the other sets.
     - ``reservations_untold`` says that reservations changed after the blocked asks were last sent their reasons.
       ``reserved_told`` has each group whose last reason names a reservation, with the id of the reservation and the instant.
     - ``observed`` has the plan that was last shown for each subject, in a partition that only observes (P8). The subject of a
@@ -121,8 +121,8 @@ class Round:
     - ``reservation_search`` is the latest search for asks that may reserve. ``claim_search`` is the latest search for asks that
       may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of the three
       is None if there is no such search.
-    - ``is_put_off`` says that a configuration has just changed so many queues that the next tick only places asks. The tick after
-      it plans (design 6.16).
+    - ``is_put_off`` says that a configuration has just changed so many queues that the next tick only places asks. Plans are
+      made in the tick after that (design 6.16).
     - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
       needed (J11).
     - ``tries`` is the planners' memory of the asks that they refused.
@@ -188,6 +188,6 @@ class Round:
         self.unsuited_seen: tuple[str, ...] = ()
 
     def take_put_off(self) -> bool:
-        """Return whether the round was put off to the next tick, and clear the mark."""
+        """Return whether the round was put off to the next tick, and clear ``is_put_off``."""
         was, self.is_put_off = self.is_put_off, False
         return was

@@ -51,8 +51,8 @@ class Shadow:
     """The memory of one shadow. ``live`` is the specification in force. ``spec`` is the specification with the shadow's settings.
 
     - ``round`` is the state of the shadow's own rounds, with their pace.
-    - ``held`` has the open decisions of the shadow by first subject. ``checked`` is the decision that was last checked against
-      the rules after the shadow made it. ``checked_ms`` is the instant of that check.
+    - ``held`` has the open decisions of the shadow, each under the key of its first subject. ``checked`` is the open decision
+      that was last checked against the rules again. ``checked_ms`` is the instant of that check.
     - ``records`` has the records by subject, with the oldest record first. ``forgotten`` is the number of records that were
       dropped.
     - ``sums`` has the totals of decisions by policy and side (live or shadow). ``told`` has the number of records of each

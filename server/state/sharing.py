@@ -1,4 +1,4 @@
-"""The amounts that a partition shares out, and those that its leaves request beyond their usage (W1, W2)."""
+"""The amounts that a partition divides among its queues, and the amounts that its leaves request beyond their usage (W1, W2)."""
 
 from server.model.fit import Amounts
 from server.snapshot.queues import FrozenAmounts
@@ -28,7 +28,7 @@ def total(partition: Partition) -> FrozenAmounts:
 
 
 def whole(partition: Partition) -> FrozenAmounts:
-    """Return the total, drained nodes included, because pods that run on drained nodes need no other capacity (W3)."""
+    """Return the same total with drained nodes included, because pods that run on drained nodes need no other capacity (W3)."""
     return _without_ports(partition, _whole(partition))
 
 

@@ -111,7 +111,7 @@ def catch_up(partition: Partition) -> None:
 def _pace(partition: Partition, now: int) -> Pace:
     """Return the releases of the last round, and those of earlier rounds that began within the window of the pace (P5).
 
-    Only the last round counts for the losses of queues, because over-use is measured again in each round (P9).
+    The losses of queues are those of the last round only, because over-use is measured again in each round (P9).
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if not state.released:
@@ -363,8 +363,8 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
 def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
     """Return the firm use of each queue (J4). Return {} if asks have no classes.
 
-    The amounts that firm asks hold are those after all ordered releases. Firm asks count as waiting if their pledges give way
-    to claims.
+    The amounts that firm asks hold are computed as if all ordered releases were done. Firm asks count as waiting if their
+    pledges give way to claims.
     """
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}

@@ -46,8 +46,8 @@ def apply_spec_in_parts(
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
     Return the paths of the queues that were deleted because they were empty. If the new specification equals the specification
-    in force, the latter object stays. A shadow, which belongs to that object, thus continues. The results in ``prepared`` make
-    the change faster and do not affect its result.
+    in force, the object in force is kept. A shadow, which belongs to that object, thus continues. The results in ``prepared``
+    make the change faster and do not affect its result.
     """
     if prepared is not None and prepared.before is partition.spec:
         is_same = prepared.is_same
@@ -96,7 +96,7 @@ def _apply_queues(partition: Partition, spec: QueueSpec, prepared: Prepared | No
 
 
 def _apply_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
-    """Configure and add the prepared queues, which are all queues of the specification, in the same order as the plain way."""
+    """Configure and add the prepared queues, which are all queues of the specification, in the same order as `_apply_queues`."""
     added = prepared.take_all()
     for at, (queue, spec, before) in enumerate(prepared.queues):
         if not at % PART:
@@ -172,7 +172,7 @@ def stop(partition: Partition) -> None:
 
 
 def restart(partition: Partition) -> None:
-    """Undo `stop`, because a configuration lists the partition again. The caller then applies it, which drains removed queues."""
+    """Undo `stop`, because a configuration lists the partition again. The caller then applies that configuration."""
     partition.retired = False
     for queue in partition.queues.values():
         queue.state = _ACTIVE
@@ -194,7 +194,7 @@ def _enter(partition: Partition, parent: Queue, queue: Queue) -> None:
 def create_path(partition: Partition, path: str) -> Queue:
     """Return the leaf at a path.
 
-    If the leaf or a parent is missing, create it as a dynamic queue.
+    If the leaf or parents of it are missing, they are created as dynamic queues.
 
     A new leaf gets the settings of the nearest template above the leaf. New parents have no limits.
     """
@@ -346,7 +346,7 @@ def _set_limits(queue: Queue, most: Amounts | None, firm: Amounts | None) -> Non
 
 
 def _less(most: Amounts, used: Amounts) -> Amounts:
-    """Return amounts less the amounts used. Few types are used, and a loop over these takes a third of the time of `zip`."""
+    """Return ``most`` less ``used``. Few types are used, and a loop over these takes a third of the time of `zip`."""
     left = most.copy()
     for index, amount in enumerate(used):
         if amount:

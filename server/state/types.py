@@ -19,7 +19,7 @@ A port on all addresses takes the whole capacity, and a port on one address take
 class ResourceTypes:
     """The names and indices of the types that a partition has seen. `Partition.grow` lengthens the partition's amounts for new types.
 
-    Synthetic types (host ports) exist on nodes only and never in a queue's numbers.
+    Synthetic types (host ports) are counted on nodes only, and never in the amounts of queues.
     """
 
     __slots__ = ("index", "names", "synthetic")

@@ -13,14 +13,14 @@ NOT_WANTED: Final = -(1 << 63)
 GAPS_MIN: Final = 64
 """The number of gaps above which a table that has to grow is rebuilt without gaps.
 
-The table is only rebuilt if it also has more gaps than classes.
+There is a second condition: the table must have more gaps than classes.
 """
 
 
 class Unschedulable:
     """The classes that no node can take now, in the order in which they were added.
 
-    There may be many such classes, so that a test of each class at the end of a pod would be slow. Therefore `within` compares
+    There may be many such classes, so that testing each of them whenever a pod ends would be slow. Therefore `within` compares
     all demands with the free capacity at once. Each class has a row. The row of a removed class stays empty. ``requiring`` has
     the classes whose asks require one node by name.
     """

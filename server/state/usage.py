@@ -20,7 +20,7 @@ _ALIKE: Final = attrgetter("application", "ask_class")
 
 
 def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
-    """Add a demand to the amounts, and return the new share, which is the share that `share` would compute.
+    """Add a demand to the amounts, and return the new share, which equals the result of `model.fit.share`.
 
     Only the types that grew can raise the share.
     """
@@ -106,7 +106,7 @@ def _rank_queue(parent: Queue, queue: Queue) -> None:
 
 
 def _give(partition: Partition, application: Application, demand: Demand) -> None:
-    """Return a demand to the headroom of all limits of an application."""
+    """Add a demand back to the headroom of all limits of an application."""
     for limiter in application.limiters:
         limiter.give(demand)
         relieve(partition, limiter)
@@ -197,7 +197,7 @@ def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
     """List the limiters on the path for a test at the next tick.
 
-    Firm asks hold or request less than before, so that other asks may fit.
+    Other asks may fit now, because firm asks hold or request less than before.
     """
     for queue in leaf.path_up():
         for limiter in (queue.firm, queue.limiter):

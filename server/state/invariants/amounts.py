@@ -1,4 +1,4 @@
-"""Checks of queues: they form one tree, and every amount and every number is the sum over the level below (invariant 1)."""
+"""Checks of queues: they form one tree, and every amount and count of a queue is the sum over its children (invariant 1)."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -124,7 +124,7 @@ def _limits(partition: Partition, limit: Limit) -> Amounts:
 
 
 def _bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """Return the amounts that a queue may use. For a leaf that shares by plain weights, this is at most its deserved share (W2)."""
+    """Return the amounts that a queue may use. With plain shares by weight, a leaf may use at most its deserved share (W2)."""
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None

@@ -1,4 +1,4 @@
-"""The invariants of the state in one call. The order of the checks is such that causes are found before effects."""
+"""The invariants of the state in one call. Checks of causes come before checks of their effects."""
 
 from server.state.invariants.amounts import check_amounts, check_tree
 from server.state.invariants.capacity import check_limits, check_nodes

@@ -1,4 +1,4 @@
-"""Checks of the columns. They agree with the objects, apart from changes that have not been written to them yet (design 6.1)."""
+"""Checks of the columns, which must agree with the objects, except for changes that are not written yet (design 6.1)."""
 
 from server.snapshot.columns import (
     NOT_STARTED,
@@ -14,9 +14,9 @@ from server.state.partition import Partition
 
 
 def check_columns(partition: Partition) -> None:
-    """Assert that each row agrees with its allocation or node, unless the object has changed since.
+    """Assert that each row agrees with its allocation or node, unless that object is still to be written to the row.
 
-    No other allocation row may be in use.
+    No row without an allocation may be in use.
     """
     columns = partition.columns
     allocations = columns.allocations.freeze()

@@ -14,7 +14,7 @@ def check_firm(partition: Partition) -> None:
 
     The firm use is the sum of the queue's firm allocations and pledges. Its headroom is the queue's guarantee less that use.
 
-    An ask that will replace a placeholder is not included, because the placeholder is.
+    An ask that will replace a placeholder is left out, because its placeholder is included.
     """
     held = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}

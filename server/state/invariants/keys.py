@@ -176,7 +176,7 @@ def _demand(partition: Partition, resource: Resource) -> Demand:
 def _check_membership(partition: Partition, ask: Ask) -> None:
     """Assert that request, job class and constraints of an ask are those of its equivalence class.
 
-    A placed ask may still be in the class that avoids nodes, which the ask had while it waited.
+    A placed ask may still be in the class that it had while it waited, with constraints that exclude the nodes it avoided.
     """
     ask_class, spec = ask.ask_class, ask.spec
     assert ask_class.resource == spec.resource, (

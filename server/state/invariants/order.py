@@ -1,4 +1,4 @@
-"""Checks of the heaps of queues, applications and groups: shares are exact, and priorities are never too low (design 6.4).
+"""Checks of the heaps of queues, applications and groups: shares must be exact, and no priority may be too low (design 6.4).
 
 The checks do not apply while `Partition.ranking_stale` says that the ranking must be rebuilt before its next use.
 """
@@ -140,9 +140,9 @@ def _placeable(application: Application) -> list[Group | Job]:
 
 
 def _check_path(application: Application, priority: int) -> None:
-    """Assert that a placeable ask has entries up to the root or a stopped queue.
+    """Assert that the path of a placeable ask has entries, up to the root or to a stopped queue.
 
-    Each entry's priority must be high enough.
+    No entry may have a lower priority than the ask has at that level.
     """
     child: Child = application
     queue: Queue | None = application.leaf

@@ -77,8 +77,8 @@ def _check_index(index: NodeIndex) -> None:
 def _takes(ask_class: AskClass, node: Node) -> bool:
     """Return whether the node can take an ask of the class now: it is open, the constraint allows it, and the capacity is free.
 
-    A pledge for the ask itself counts as free. If that pledge does not give way to claims, all pledges on its node count as
-    free. Return False for an ask whose pledge is placed together with others, or replaces a placeholder.
+    A pledge for the ask itself counts as free. If that pledge does not give way to claims, all other pledges on its node count
+    as free, too. Return False for an ask whose pledge is placed together with others, or replaces a placeholder.
     """
     held = ask_class.pledge
     if held is not None and held.commitment.together:
@@ -117,7 +117,7 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that no node that can be taken ranks too low in the heap of a class or mask."""
+    """Assert that no usable node ranks too low in the heap of a class or mask. ``takes`` says which nodes are usable."""
     assert keeper.heap is not None
     _check_all_ranked(index, keeper, name, takes, _ranked(index, keeper.heap, name))
 

@@ -130,7 +130,7 @@ def check_gathering(partition: Partition) -> None:
 
 
 def _check_size(partition: Partition, ask: Ask) -> None:
-    """Assert that a placed member has the size of its job, if that size was counted."""
+    """Assert that the spec of a placed member has the size of its job, if that size was counted."""
     spec = ask.spec
     if ask.node is None or ask.releasing or not spec.job_key or spec.min_members <= 1:
         return
@@ -194,9 +194,9 @@ def _check_parked_jobs(partition: Partition) -> None:
 
 
 def _check_blocked(partition: Partition) -> None:
-    """Assert that a blocked class has no headroom, or is tested again at the next tick.
+    """Assert that a limit that blocks a class has no headroom for the class, or tests the class again at the next tick.
 
-    Assert that groups wait to be requeued only for dead classes.
+    Assert that only dead classes have groups that wait to be requeued.
     """
     relieved = [id(one) for one in partition.limits.relieved]
     for limiter in all_limiters(partition):
