@@ -14,7 +14,7 @@ PRIORITY_MAX: Final = (1 << 31) - 1
 AVOIDED_NODES_MAX: Final = 32
 """The largest number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM (design 1.8).
 
-If there are more, the node that was added first is dropped.
+If an ask avoids more nodes, the node that was added first is dropped.
 """
 
 
@@ -226,7 +226,7 @@ _ALL_VALUES: Final = attrgetter(*(field.name for field in fields(AskSpec)))
 
 
 def values(spec: AskSpec) -> tuple[object, ...]:
-    """Return all values of a spec. They are compared where equal specs must be found, because specs compare by identity."""
+    """Return all values of a spec. Specs compare by identity, so that code that looks for equal specs compares these values."""
     found: tuple[object, ...] = _ALL_VALUES(spec)
     return found
 
@@ -234,7 +234,7 @@ def values(spec: AskSpec) -> tuple[object, ...]:
 def is_same(one: AskSpec, other: AskSpec) -> bool:
     """Return whether two specs have equal values.
 
-    A follower, and a core that was made from a checkpoint, may have another object than the leader for equal values.
+    For equal values, a follower, or a core that was made from a checkpoint, may have other objects than the leader.
     """
     return one is other or _ALL_VALUES(one) == _ALL_VALUES(other)
 
@@ -255,8 +255,8 @@ class JobClass(enum.StrEnum):
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
     """Return the class of an ask (J2).
 
-    A protection of FIRM makes the ask firm. Otherwise the class is the one that the owner declared, and without a declaration
-    the default of the partition.
+    An ask with the protection FIRM is firm. Other asks have the class that their owner declared, or the default class of the
+    partition.
 
     Return None if the partition has no classes (J4).
     """

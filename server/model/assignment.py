@@ -15,7 +15,7 @@ class Assignment(NamedTuple):
     owners: Mapping[str, str]
     rest: str
     revision: int = 0
-    """The revision of this group in the table. Cores and shims with different revisions of a group refuse each other."""
+    """The revision of this group in the table. Cores and shims of a group work together only if their revisions are equal."""
 
     def owner(self, partition: str) -> str:
         """Return the group that decides for a partition."""

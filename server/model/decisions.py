@@ -88,7 +88,7 @@ class Withdrawn(NamedTuple):
 
 
 class PlanCheckRequested(NamedTuple):
-    """A question to a manager, whether these asks would fit on their nodes if the victims were gone.
+    """A question to a manager: whether these asks would fit on their nodes if the victims were gone.
 
     Nothing is evicted before the manager answers (design 1.8).
     """
@@ -103,7 +103,7 @@ class PlanCheckRequested(NamedTuple):
 
 
 class PlanCheckEnded(NamedTuple):
-    """The end of a plan check. The manager may give up the places of the asks, and does not have to answer any more."""
+    """The end of a plan check. The manager may free the capacity that it keeps for the asks, and need not answer any more."""
 
     rm_id: str
     partition: str
@@ -280,8 +280,8 @@ Decision = (
 BARRIER: Final = "evenhand.io/barrier"
 """The id of an application that never exists. The core refuses asks for it, in the order of their stream.
 
-A client that sends such an ask learns from the refusal that the core has processed everything that the client sent before. The
-numbers of refusals leave these asks out.
+A client that sends such an ask learns from the refusal that the core has processed everything that the client sent before.
+Counts of refusals do not include these asks.
 """
 
 

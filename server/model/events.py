@@ -16,9 +16,9 @@ from server.model.revisions import ANY_BASE, Base
 class ManagerRegistered(NamedTuple):
     """The registration of a shim (design 1.10).
 
-    A second registration with the same id removes the objects that the manager reported before. They stay if the second
-    registration has an explicit sync and not ``forget``. The core then compares them with the objects that are reported in that
-    sync.
+    A second registration with the same id removes the objects that the manager reported before. The objects are kept if the
+    second registration has an explicit sync and no ``forget``. The core then compares the kept objects with the objects that
+    are reported in that sync.
     """
 
     rm_id: str
@@ -34,7 +34,7 @@ class ManagerRegistered(NamedTuple):
     by: str = ""
     """The name of the caller."""
     epoch: int = 0
-    """The term in which the shim acts, if several processes elect a leader. Otherwise the epoch is 0 (design 7.2)."""
+    """The term of the shim's leader election, if several processes elect a leader, else 0 (design 7.2)."""
     instance: str = ""
     """The name of the process that registers."""
     forget: bool = False
@@ -49,7 +49,7 @@ class ManagerRegistered(NamedTuple):
 
     @property
     def resumable_session(self) -> str:
-        """Return the name of the session that begins, or "" if the session cannot be resumed: that takes an explicit sync."""
+        """Return the name of the session that begins, or "" if the session cannot be resumed, because it has no explicit sync."""
         return self.session if self.explicit_sync else ""
 
 
@@ -74,10 +74,10 @@ class MessagesTaken(NamedTuple):
 
 
 class ManagerWiped(NamedTuple):
-    """The removal of a shim's earlier asks and allocations before the shim registers again. At most ``most`` of them are removed.
+    """The removal of a shim's earlier asks and allocations before the shim registers again, at most ``most`` in one event.
 
-    The bound keeps the event short. The registration itself removes the remaining objects. Nothing is removed if ``epoch`` is
-    lower than the epoch in which the shim registered.
+    This limit keeps the work for one event short. The registration itself removes the remaining objects. Nothing is removed if
+    ``epoch`` is lower than the epoch in which the shim registered.
     """
 
     rm_id: str
@@ -188,8 +188,8 @@ class ApplicationAdded(NamedTuple):
     """The submission of an application. The placement rules decide the queue of the application.
 
     If ``placeholder_ask`` is set, no other pod of the application is placed before its placeholders have this resource in total
-    (docs/gang-placeholders.md). ``execution_timeout_ms`` is the time that the placeholders may take to reach the total, and
-    also the time until they must be replaced. If ``gang_style`` is Hard, the application fails after that time.
+    (docs/gang-placeholders.md). ``execution_timeout_ms`` is the time within which the placeholders must reach the total, and
+    within which they must be replaced. If ``gang_style`` is Hard, the application fails after that time.
     """
 
     rm_id: str

@@ -1,4 +1,4 @@
-"""The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a queue shows to its parent.
+"""The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a parent queue sees.
 
 All functions are pure and use whole numbers. The heaps call them on the live state, and the scan kernel calls them on a trial.
 The reference implementation of the tests calls them on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of
@@ -88,7 +88,7 @@ def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tu
 
 
 def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:
-    """Return how full a node is: the weighted sum of used / capacity over the types, scaled by 2^20. Promised capacity counts as used."""
+    """Return how full a node is: the weighted sum of used / capacity, in units of 2^-20. Promised capacity counts as used."""
     points = 0
     for index, weight in weights:
         whole = capacity[index]
@@ -100,7 +100,7 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
     """Return how much capacity a node lacks for a demand.
 
-    The result is the sum of missing / capacity over the types, scaled by 2^20.
+    The result is the sum of missing / capacity over the types, in units of 2^-20.
     """
     points = 0
     for index, quantity in demand:

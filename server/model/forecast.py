@@ -51,7 +51,7 @@ class ForeseenEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueNumbers:
-    """The amounts of a queue at one instant. ``held`` is the usage without the allocations that are being released.
+    """The amounts of a queue at one instant. ``held`` has the usage without the allocations that are being released.
 
     ``deserved`` and ``entitled`` are the shares of the queue by weight. They are None if shares do not go by weight. A
     ``draining`` queue takes no new applications.

@@ -34,7 +34,7 @@ def quantity(kind: str, amount: int) -> str:
 
 
 def _cores(amount: int) -> str:
-    """Return a number of cores as a decimal, even below one core, so that all sentences and tables use one unit."""
+    """Return a number of cores as a decimal number, even below one core, so that all sentences and tables use the same unit."""
     return f"{_decimal(amount, ONE_CORE)} {'core' if amount == ONE_CORE else 'cores'}"
 
 

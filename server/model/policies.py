@@ -1,4 +1,4 @@
-"""The table of preemption policies. Each policy has one row, with every fact in which the policy differs from the others.
+"""The table of preemption policies. Each policy has one row, with every fact in which policies differ.
 
 A policy is a row here and a plan module in `server.preemption`. `server.core.preemption.rounds` lists the plan modules. All
 other code reads facts from a row, and never compares the name of a policy (`tests/tidy/test_policies.py` enforces this).
@@ -111,13 +111,13 @@ class PolicyFacts:
     keeps_guarantees: bool = True
     """Whether the queues of the victims must stay at or above their entitlement (rule 2)."""
     keeps_disruption_budgets: bool = True
-    """Whether the policy must obey `disruptionbudgets: respect`. If False, the policy only prefers victims that no budget covers (G11)."""
+    """Whether the policy must obey `disruptionbudgets: respect`. If False, it only prefers victims that no budget protects (G11)."""
     breaks_firm: bool = False
     """Whether the policy may evict firm pods if `firmbreak: true` is set (G11)."""
     may_thrash: bool = True
     """Whether the thrashing guard watches the policy and may freeze pairs of the policy.
 
-    The value is False if the policy has no victims, or if another bound limits the policy (invariant 18).
+    The value is False for a policy without victims, and for a policy whose evictions are bounded in another way (invariant 18).
     """
 
     retry: Retry = Retry.BACK_OFF

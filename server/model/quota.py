@@ -145,9 +145,9 @@ def inherited(properties: QueueProperties) -> QueueProperties:
 class ChildTemplate:
     """The `childtemplate` of a queue: the settings with which a dynamic leaf below it starts.
 
-    ``properties`` has the properties that the template sets. The other properties in it are those that the queue's children
-    inherit. ``queue`` is the path of the queue whose configuration has the template. ``own`` has the names of the properties
-    that the template sets.
+    ``properties`` has the properties that the template sets. For all other properties, ``properties`` has the values that the
+    queue's children inherit. ``queue`` is the path of the queue whose configuration has the template. ``own`` has the names of
+    the properties that the template sets.
     """
 
     guaranteed: Resource = NOTHING

@@ -1,7 +1,8 @@
 """The order in which a decision compared its candidates: an excerpt around the victims, with the compared values.
 
 A ranking is kept as long as the record of its decision. The ranking answers questions such as "why this pod and not that one".
-The decision log does not contain the ranking. The decision only stores the values, and the first question sorts them.
+The decision log does not contain the ranking. The decision only stores the values. They are sorted when the first question is
+asked.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -19,14 +20,14 @@ Ranked = tuple[Rank, ...]
 RANKED_MAX: Final = 64
 """The largest number of candidates in an excerpt."""
 BEFORE_MAX: Final = 48
-"""The number of candidates in an excerpt up to and with the last victim, unless the order begins or ends sooner.
+"""The number of candidates up to and including the last victim, except near the beginning or the end of an order.
 
 The other candidates in the excerpt come after the last victim and show why pods stayed.
 """
 RIVALS_MAX: Final = 8
-"""The largest number of nodes that a ranking keeps besides the chosen node."""
+"""The largest number of nodes that a ranking keeps in addition to the chosen node."""
 EXAMPLES_MAX: Final = 20
-"""The largest number of candidates of one queue that are named. Of the other candidates, only the number is given."""
+"""The largest number of candidates of one queue that are named. The other candidates are only counted."""
 DECIDING: Final = "deciding"
 """The role of a queue that is below its guarantee, so that the ask may claim (G2)."""
 VICTIM: Final = "victim"
@@ -36,7 +37,7 @@ NOT_CHOSEN: Final = "node-not-chosen"
 
 
 class Rival(NamedTuple):
-    """A node that was judged and was not chosen. The numbers of the node are lower bounds. The exact numbers are at least as large."""
+    """A node that was judged and was not chosen. The node's values are lower bounds of the exact values."""
 
     opted_out: int
     originators: int

@@ -37,7 +37,7 @@ class DecisionState(enum.StrEnum):
 
 
 class ShrinkResult(enum.StrEnum):
-    """The results with which a quota run ends (Q14)."""
+    """The results that a quota run can have (Q14)."""
 
     COMPLETE = "complete"
     WITHIN_MISS = "within-miss"
@@ -114,7 +114,7 @@ class Level:
 class Shrink:
     """A quota run or a surplus reclaim (trim): the amounts that it had to free, and the amounts that it freed (Q14).
 
-    ``blocked_by`` is the rule that protected the last candidate that was skipped. ``blocking_queue`` is the queue that this
+    ``blocked_by`` is the rule that protected the most important skipped candidate. ``blocking_queue`` is the queue that this
     rule protects.
     """
 
@@ -241,7 +241,7 @@ class LostLine:
     """The amounts by resource type, in the unit of the type multiplied by milliseconds."""
     user: str = ""
     application: str = ""
-    """The application of the victims. The field is empty if the lines are by queue alone."""
+    """The application of the victims. The field is empty if the sums are by queue alone."""
 
     def touches(self, queue: str) -> bool:
         """Return whether the claimant or the victims are in a queue or below it. If ``queue`` is empty, return True."""

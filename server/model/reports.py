@@ -1,4 +1,4 @@
-"""The reports of the core: plain values for inspection, explanation and metrics. No decision depends on them.
+"""The reports of the core: plain values for inspection, explanation and metrics. No decision depends on these values.
 
 Resources are mappings from the type to whole units. ``max`` lists only the types that have a limit.
 """
@@ -134,7 +134,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """An allocation. If the node is empty, it is a waiting ask. For a waiting ask, ``code`` says why the ask waits.
+    """An allocation, or a waiting ask if ``node_id`` is empty. For a waiting ask, ``code`` says why the ask waits.
 
     ``pledged`` says that a reservation or a decision keeps capacity for the ask.
     """
@@ -291,10 +291,10 @@ class GroupFit:
 
     ``size`` is the number of members that the gang needs. It is 0 if the asks are not a gang. ``fitting`` is the number of
     members that get a place now, in placement order. ``rest`` is the sum of the requests of the other members. ``missing`` is
-    the sum of the amounts that nodes lack for them. ``without_node`` is the number of members that no node could hold together
-    with the other members, even if the node were empty. ``missing`` includes the whole requests of these members. ``nodes`` has
-    the first nodes to which members were assigned. Nodes that lack capacity come first. ``nodes_left_out`` is the number of the
-    other nodes. ``looked_at`` is the number of members that were tried: all members, except in very large gangs.
+    the sum of the amounts that nodes lack for the other members. ``without_node`` is the number of members that no node could
+    hold together with the other members, even if the node were empty. ``missing`` includes the whole requests of these members.
+    ``nodes`` has the first nodes to which members were assigned. Nodes that lack capacity come first. ``nodes_left_out`` is the
+    number of the other nodes. ``looked_at`` is the number of members that were tried: all members, except in very large gangs.
     """
 
     name: str

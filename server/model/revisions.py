@@ -8,7 +8,7 @@ from server.model.phrases import date, time_of_day
 
 
 class Revision(NamedTuple):
-    """A configuration that came into force. The number rises with each configuration that differs from the previous configuration."""
+    """A configuration that came into force. ``number`` rises with each configuration that differs from the one before it."""
 
     number: int = 1
     digest: str = ""
@@ -51,8 +51,8 @@ class Beginning(NamedTuple):
 class Base(NamedTuple):
     """The revision from which a change was made. If both fields are empty, any revision may be in force.
 
-    If a digest is given, only the digest counts. A digest identifies its text even after a restart, when the numbers begin at 1
-    again.
+    If a digest is given, only the digest counts. A digest identifies its text even after a restart, when revision numbers begin
+    at 1 again.
     """
 
     number: int = 0

@@ -1,7 +1,7 @@
-"""The shadow of a partition: settings that are evaluated together with those in force and never carried out. The differences are recorded.
+"""The shadow of a partition: settings that are evaluated at the same time as those in force. Their plans are never carried out.
 
-A record has the decisions of both sides for one ask, or for one queue with a surplus reclaim. The shadow plans on the live
-state, so that it accepts every live decision as given. The decisions of the shadow change nothing.
+A record has the decisions of both sides, live and shadow, for one ask, or for one queue with a surplus reclaim. The shadow
+plans on the live state, so that it accepts every live decision as given. The decisions of the shadow change nothing.
 """
 
 import enum

@@ -1,4 +1,4 @@
-"""The unmet-guarantee report: how far a queue is below its guarantee, why, and which smallest change helps."""
+"""The unmet-guarantee report: how far a queue is below its guarantee, the reason, and the smallest change that helps."""
 
 import enum
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Binding(enum.StrEnum):
     OWN_GUARANTEE = "lower-guarantee"
     """The guarantee of a queue below this queue is already met (rule 4), used by firm pods (J4), or too small for a gang (J7)."""
     CLOSED = "closed-type"
-    """The ask lacks a type, on every node or below a maximum, whose guarantee the deciding queue of that type already uses fully (G2)."""
+    """On each node or below a maximum, the ask lacks a type of which the deciding queue already has its guarantee (G2)."""
     UNDECIDED = "undecided-type"
     """No queue guarantees a type that the ask lacks, and the pods that use the type run inside the queue that would claim (G2)."""
     USER_LIMIT = "user-limit"
@@ -49,7 +49,7 @@ class Binding(enum.StrEnum):
     BUDGETS = "disruption-budgets"
     VICTIMS_DISABLED = "victim-queues-disabled"
     OWN_SIDE = "own-side"
-    """All pods that use the types that the ask lacks run below the queue that claims, as the ask does."""
+    """All pods that use the types that the ask lacks run below the claiming queue, in which the ask waits as well."""
     FOREIGN = "other-schedulers"
     """Pods of other schedulers use the nodes on which the ask could run, and this core has no pods there."""
     SEARCH = "search-bound"
@@ -77,11 +77,11 @@ class Change(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """A single change with which preemption or placement was found to help. ``subject`` is a queue, a setting, a pod or a node.
+    """A single change after which the asks get capacity, as the planner found. ``subject`` is a queue, a setting, a pod or a node.
 
     ``amounts`` has the amounts by which a limit or guarantee changes, or the capacity of a new node, or the new priority.
     ``until_ms`` is the instant until which the user has to wait. ``serves`` is the number of equal asks that the change serves.
-    ``then`` is the reason why the change does not serve the next ask. If the asks were not counted, or if the change serves all
+    ``then`` is the reason why the change does not serve one more ask. If the asks were not counted, or if the change serves all
     asks that were tried, ``serves`` is 0.
     """
 

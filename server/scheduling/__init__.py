@@ -1,1 +1,1 @@
-"""Placement: which ask is next, which node takes it, and the cycle that repeats this until nothing fits."""
+"""Placement: the choice of the next ask, the choice of its node, and the cycle that repeats both until nothing fits."""

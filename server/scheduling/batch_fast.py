@@ -1,10 +1,10 @@
-"""The placement of many plain asks that arrived since the last tick, in one batch.
+"""The placement, in one batch, of many plain asks that arrived since the last tick.
 
 The result equals that of placement one by one (design 6.3). The cycle looks for the next ask before each placement, and updates
 the changed shares up to the root. The order follows from the asks alone under three conditions: nothing else can be placed, all
-asks have one priority, and no limit is near. `kernels.turns` then sorts the asks, nodes are taken in that order, and the sums
-are charged as usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then places them, with the
-same result (tests/simulation/test_twins.py).
+asks have the same priority, and no limit can be reached. `kernels.turns` then sorts the asks, nodes are taken in that order,
+and the sums are charged as usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then places them,
+with the same result (tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ _usage = attrgetter("usage")
 
 @dataclass(slots=True)
 class Burst:
-    """The asks of a batch by age, with their applications, classes and queues. ``rungs`` are the queues of each level, deepest first.
+    """The asks of a batch by age, with their applications, classes and queues. ``rungs`` has the queues by level, deepest first.
 
     ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, because these
     break ties between equal shares. A leaf above the deepest level also appears in all deeper levels, as its own child.
@@ -73,7 +73,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks without those that are known to fit no node or limit. Such asks do not affect the order of the others."""
+    """Return the asks, except those known to fit no node or limit, which do not affect the order of the other asks."""
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -86,7 +86,7 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 def _is_alone(partition: Partition) -> bool:
     """Return whether only unqueued asks can be placed.
 
-    That is so if no complete gang is still to be tried, and no group may be placeable.
+    That is true if no complete gang is still to be tried, and no group may be placeable.
     """
     if partition.gangs.ready:
         return False
@@ -126,7 +126,7 @@ def _next(queue: Queue, depth: int) -> Queue:
 def _is_simple(partition: Partition, burst: Burst) -> bool:
     """Return whether the order depends only on shares, ages and names.
 
-    This is so if every queue may place, all asks have one priority, and no ask has preferences.
+    The order depends only on these if every queue may place, all asks have the same priority, and no ask has preferences.
     """
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False

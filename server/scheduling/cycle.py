@@ -78,7 +78,7 @@ def stale_jobs(partition: Partition) -> list[Job]:
 
 
 def _unblock(partition: Partition) -> int:
-    """Requeue up to REVIVE_MOST classes for which limits have headroom again. Return how many more may be requeued now."""
+    """Requeue up to REVIVE_MOST classes for which limits have headroom again. Return how many more classes may be requeued."""
     unblocking, left = partition.limits.unblocking, REVIVE_MOST
     for limiter in [*unblocking]:
         fits = (one for one in limiter.blocked if limiter.has_headroom(one))
@@ -144,8 +144,8 @@ def _serve_reservations(
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
     """Return whether a pledged ask may fit now.
 
-    This is so if its node changed. This is also so if the ask is in a gang whose decision has no victims, because the
-    gang may lack only headroom (J8).
+    The ask may fit if its node changed. It may also fit if it is in a gang whose decision has no victims, because the gang may
+    lack only headroom (J8).
     """
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
@@ -199,7 +199,7 @@ def settle(partition: Partition) -> None:
 
 
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
-    """Place asks of groups that were requeued while reservations are lifted, and return the steps spent.
+    """While reservations are lifted, place asks of the groups that were requeued for this, and return the steps spent.
 
     Stop when a placement may have made other asks placeable, because ordinary placement must consider these first.
     """
@@ -221,9 +221,9 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 
 def _put_jobs_aside(partition: Partition) -> None:
-    """Park the gangs that were not tried, because a gang with members of the same class found no capacity.
+    """Park the gangs that were not tried because a gang with members of the same class found no capacity (J8).
 
-    These gangs would find none either (J8).
+    The parked gangs would find no capacity either.
     """
     for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
         pending.park_job(partition, job)
@@ -265,7 +265,7 @@ def _node_for(partition: Partition, group: Group) -> Node | None:
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
-    """Park a group. If the last reason sent for its asks is another one, mark the new reason to be sent."""
+    """Park a group. If the reason that was last sent for its asks differs from ``code``, let the new reason be sent."""
     pending.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:

@@ -1,4 +1,4 @@
-"""The nodes on which capacity became free (design 6.5), as a table that quickly tells which unschedulable classes they may take."""
+"""The nodes on which capacity became free (design 6.5), as a table that says which unschedulable classes may fit there."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from server.state.nodes import Node
 
 
 class FreedNodes:
-    """The freed nodes. Each mask is compared with all freed nodes only once, so that many classes with one constraint cost little.
+    """The freed nodes. Each mask is compared with all freed nodes once, so that classes with the same constraint cost little.
 
     The table is valid while no node, mask or pledge changes.
     """

@@ -1,4 +1,4 @@
-"""The order of asks (O1 to O4). The next ask is found from the root down, by the best entry of each heap (design 6.3, 6.4).
+"""The order of asks (O1 to O4). The search for the next ask goes from the root down, to the best entry of each heap (6.3, 6.4).
 
 An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so it is verified.
 """
@@ -34,7 +34,7 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 
 
 def _straight(root: Queue) -> Group | Job | None:
-    """Return the group on top of all heaps in one pass, the usual case.
+    """Return the group to which the top entries of the heaps lead, in one pass. This is the usual case.
 
     Return None if a queue on the way announces a priority that is not its best one, does not compare by priority first, or has
     only blocked asks. Outdated entries on top of queues' heaps are removed.
@@ -63,7 +63,7 @@ def _straight(root: Queue) -> Group | Job | None:
 def _on_top(application: Application) -> Group | Job | None:
     """Return the group on top of an application's heap.
 
-    Return None if its entry is outdated, or has a priority that differs from the announced one.
+    Return None if the group's entry is outdated, or has another priority than the application announces.
     """
     heap = application.heap
     if heap:

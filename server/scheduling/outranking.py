@@ -69,7 +69,7 @@ def _lowest_seen(owners: Iterable[tuple[Queue, int]]) -> dict[Queue, int]:
 
 
 class Ranks:
-    """The reservations that asks of a leaf and a priority outrank, computed once for each pair of leaf and priority."""
+    """The reservations that the asks of one leaf with one priority outrank, computed once for each pair of leaf and priority."""
 
     def __init__(self, partition: Partition) -> None:
         self._reservations = [
@@ -80,7 +80,10 @@ class Ranks:
         self._known: dict[tuple[Queue, int], Below] = {}
 
     def below(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that asks of this leaf and priority outrank. There are none if a queue on their path is stopped."""
+        """Return the reservations that asks of this leaf with this priority outrank.
+
+        Return none if a queue on the path is stopped.
+        """
         at = (leaf, priority)
         found = self._known.get(at)
         if found is None:
@@ -96,10 +99,10 @@ class Ranks:
         return tuple(one for one, kind in self._reservations if kind in lower) if lower else ()
 
     def _may_outrank(self, leaf: Queue, priority: int) -> bool:
-        """Return False if it is certain, without a look at each reservation, that asks of this leaf and priority outrank none.
+        """Return False if asks of this leaf with this priority certainly outrank no reservation.
 
-        The lowest common queue of an ask and an owner is on the path of the leaf. If each queue on the path sees the ask no higher
-        than the lowest owner in it or below it, the ask outranks no owner.
+        The lowest common queue of an ask and an owner is on the path of the leaf. If, at each queue on the path, the ask's
+        priority is at most the lowest priority of an owner in the queue or below it, the ask outranks no owner.
         """
         queue: Queue | None = leaf
         while queue is not None:
@@ -120,8 +123,8 @@ class Ranks:
 def in_order(asks: Iterable[Ask]) -> list[Ask]:
     """Return the asks of a partition in order: the higher priority first, then the longer wait, then the earlier arrival.
 
-    An ask comes before each ask that it outranks. Two asks with one priority at their common queue are compared one level below
-    it, and so on, down to their own priorities. Thus the order of two asks does not depend on other asks.
+    An ask comes before each ask that it outranks. Two asks with equal priorities at their lowest common queue are compared one
+    level below that queue, and so on, down to their own priorities. Thus the order of two asks does not depend on other asks.
     """
     every = list(asks)
     leaves = dict.fromkeys(ask.application.leaf for ask in every)
@@ -173,7 +176,7 @@ def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[Non
 
 
 def limits_of(held: Pledge) -> Iterator[Limiter]:
-    """Yield the limits in whose usage the reservation is included."""
+    """Yield the limits against which the reservation counts."""
     for queue in held.ask.application.leaf.path_up():
         if queue.limiter is not None:
             yield queue.limiter
@@ -188,10 +191,10 @@ def most_free(partition: Partition) -> Amounts:
 
 
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
-    """Return the headroom of each limit whose usage includes reservations, computed without any reservations.
+    """Return the headroom, without any reservations, of each limit against which a reservation counts.
 
-    No ask can have more headroom than that. Thus a class that does not fit into this headroom has no headroom. The result is
-    valid for all classes.
+    No ask can have more headroom than that. A class that does not fit into this headroom thus has none, whatever reservations
+    its asks outrank.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -257,7 +260,7 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     The owner waits for asks that would fit on the node without the reservation, and for gangs.
 
     Only asks and gangs that outrank the owner are considered. Limits are checked later, when the capacity is offered. The owner
-    has its turn in the same tick, after all asks that outrank it.
+    has its turn in the same tick, after all asks that outrank the owner.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_job(job):
@@ -280,7 +283,7 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 def may_use(ask_class: AskClass) -> bool:
     """Return whether asks of the class may take capacity other than that which a decision holds for them.
 
-    Asks that replace a placeholder may not, and members of a gang with a decision may not either.
+    Asks that replace a placeholder may not take other capacity. Members of a gang with a decision may not do so either.
     """
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)

@@ -1,9 +1,9 @@
 """The replacement of placeholders by real asks, after the placement of pledged asks and before ordinary placement.
 
-An ask that fits into a placeholder of its task group gets the placeholder's node, if the ask may run there. Otherwise
-the ask gets any node with free capacity. The ask is placed when the placeholder is gone. If an ask fits into none of
-the placeholders that it could replace at this moment, the ask becomes an ordinary ask. One of these placeholders is
-then released without a replacement. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
+An ask that fits into a placeholder of its task group gets the placeholder's node, if the ask may run there. Otherwise the ask
+gets another node with free capacity. The ask is placed when the placeholder is gone. If an ask fits into none of the
+placeholders that it could replace at this moment, the ask becomes an ordinary ask. One of these placeholders is then released
+without a replacement. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def waits(partition: Partition) -> bool:
 def swaps(partition: Partition) -> Iterator[Swap]:
     """Yield the replacements that are possible now. The caller must write each replacement to the live state before requesting the next.
 
-    Asks that no longer need to wait for placeholders become ordinary asks in the course of this.
+    During the search, asks that no longer need to wait for placeholders become ordinary asks.
     """
     count = 0
     for application, tried in list(partition.gangs.holding.items()):
@@ -103,8 +103,8 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
     If the ask may run on none of these nodes, return the ask with the first placeholder into which it fits, and with
     another node.
 
-    If the ask fits into none of them, the swap has no node. Return None if there is no placeholder, or if no other node
-    has capacity now.
+    If the ask fits into none of the placeholders, the swap has no node. Return None if there is no placeholder, or if no other
+    node has capacity now.
     """
     first: Ask | None = None
     for one in ready:

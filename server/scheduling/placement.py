@@ -50,7 +50,7 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
     Return None if no node can take the ask now.
 
-    Usually the node on top of the shared heap takes the class and is the best node. No search is needed in that case.
+    Usually the node on top of the shared heap can take the class. That node is then the best node, and no search is needed.
     """
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
@@ -178,7 +178,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
     """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since.
 
-    Many asks of different sizes that fit nowhere thus cost one search of the nodes together, and not one search for each size.
+    Many asks of different sizes that fit nowhere thus need only one search of the nodes, instead of one search for each size.
     """
     mask = ask_class.mask
     if mask.failed is None or mask.failed_at != (index.epoch, len(index.log)):
@@ -261,7 +261,7 @@ def all_fit(commitment: Commitment) -> bool:
 
 
 def _is_short_still(commitment: Commitment) -> bool:
-    """Return whether the node that lacked capacity at the last test still lacks it. This avoids a full test for each member."""
+    """Return whether the node that lacked capacity at the last test still does. If so, no test of all members is needed."""
     short = commitment.short
     if short is None or short.ask.key not in commitment.pledges:
         return False

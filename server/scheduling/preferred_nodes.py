@@ -3,8 +3,8 @@
 A class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three
 zones, there is one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many
 values, as host names do, all nodes are in one heap by score. If a score falls, the heap is corrected when the node comes to the
-top. If a score rises, the heap is built again. A score rises when a pod is placed that the class prefers to be near, and when a
-pod ends from which the class prefers to be apart.
+top. If a score rises, the heap is built again. A score rises when a pod is placed near which the class prefers to run, and when
+a pod ends apart from which the class prefers to run.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from server.state.preferred import Alike, Preferred
 BUCKETS_MAX: Final = 32
 """The largest number of different label values for which a class has one heap for each value."""
 SAMPLE: Final = 100
-"""The number of nodes whose values are counted first. Labels such as host names differ on all nodes."""
+"""The number of nodes whose label values are counted first. If these have too many different values, no more are counted."""
 Takes = Callable[[Node], bool]
 
 

@@ -1,10 +1,10 @@
 """The step that offers reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks
-that outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual,
-while all other asks stay parked. Larger sets come first. Thus an ask comes before the asks that it outranks, because
-its set is at least as large. Afterwards gangs are tried in the same way, each as a whole. At the end the reservations
-get the capacity that is left. An owner that waited for these asks and gangs then takes its node, if the owner fits.
+All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
+outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual, while all
+other asks stay parked. Larger sets are offered first. Thus an ask has its turn before the asks that it outranks, because its
+set is at least as large. Afterwards gangs are tried in the same way, each as a whole. At the end the reservations get the
+capacity that is left. An owner that waited for these asks and gangs then takes its node, if the owner fits.
 """
 
 from collections import Counter
@@ -89,8 +89,9 @@ def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]
 def _is_due(partition: Partition) -> bool:
     """Return whether to offer reserved capacity.
 
-    This is so in three cases: reserved nodes or the asks that wait for them have changed, the budget ended the last offers
-    early, or the owner of a reservation would fit on its node but has to wait for asks that outrank it.
+    Reserved capacity is offered in three cases: reserved nodes or the asks that wait for these nodes have changed, the budget
+    ended the last offers early, or the owner of a reservation would fit on its node but has to wait for asks that outrank the
+    owner.
     """
     turn = partition.round
     return (
@@ -217,8 +218,8 @@ def _offer(
 ) -> int:
     """Lift the reservations in ``below``, place asks of these groups, and return the steps spent.
 
-    An offer is always completed, whatever budget is left. An offer costs one step for each ask that takes capacity, and
-    one for each class of asks that finds none.
+    An offer is always completed, whatever budget is left. An offer costs one step for each ask that takes capacity, and one
+    step for each class of asks that finds no capacity.
     """
     woken, spent = _Woken(), 0
     with lifted(partition, below):
