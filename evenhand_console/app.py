@@ -50,11 +50,11 @@ from evenhand_console.views import VIEWS
 
 Read = TypeVar("Read")
 UNAUTHORIZED: Final = 401
-"""Status of a page that asks to log in. Such a page does not update."""
+"""Status of a page that asks the visitor to log in. Such a page is not updated."""
 THREADS_MAX: Final = 16
-"""Largest number of reads of the core for pages that update at a time."""
+"""The largest number of reads of the core at the same time, for pages that are kept up to date."""
 ASKS_MAX: Final = 8
-"""Largest number of other reads of the core at a time, such as simulations, which may take minutes."""
+"""The largest number of other reads of the core at the same time, such as simulations, which may take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Options:
 
 
 class Console:
-    """The state of the application: templates, readers, and the secret of its forms."""
+    """The state of the application: the templates, the readers, and the secret with which its forms are marked."""
 
     def __init__(self, source: Source, options: Options) -> None:
         self.options = options
@@ -111,7 +111,7 @@ class Console:
         return self.shown(request, view.title, fragment, query)
 
     async def live(self, request: Request, view: View[Any]) -> Response:
-        """Return the stream of the page of a view."""
+        """Return the stream of changes of the page of a view."""
         query = query_of(view.path, view.parameters, request.query_params.multi_items())
         key = Key(view.name, query, self.token(request))
         return stream_of(self.readers.follow(key, request.headers.get("last-event-id", "")))
@@ -157,7 +157,7 @@ class Console:
     async def own_page(
         self, request: Request, title: str, name: str, status: int = 200, **values: object
     ) -> Response:
-        """Return a page that is made for one visitor. The page may have a long text, which must not keep other pages waiting."""
+        """Return a page that is made for one visitor. A thread renders it, so that a page with a long text delays no other page."""
         return await anyio.to_thread.run_sync(
             partial(self._own_page, request, title, name, status, **values)
         )
@@ -165,13 +165,13 @@ class Console:
     def _own_page(
         self, request: Request, title: str, name: str, status: int, **values: object
     ) -> Response:
-        """Return a page with the mark of its forms."""
+        """Render a page that is made for one visitor, with the mark of its forms."""
         mark = form_mark(self._secret, self._session(request))
         made = self.pages.fragment(name, mark=mark, **values)
         return self.shown(request, title, Fragment(made.html, status))
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
-        """Return the proof that the visitor has seen what a text would change in a configuration."""
+        """Return the proof that the visitor has seen the changes that a text would make to a configuration."""
         return tried_mark(self._secret, self._session(request), self.token(request), base, text)
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
@@ -202,7 +202,7 @@ class Console:
         return fields
 
     async def log_in(self, request: Request) -> Response:
-        """Keep the token of the form for this browser. The core decides at each read what the token may see."""
+        """Keep the token of the form for this browser. The core decides at each read which data the token may see."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
         cookies = self._cookies(request)

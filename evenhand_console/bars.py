@@ -1,4 +1,4 @@
-"""The bar of a quantity: lengths in thousandths for an SVG, and a text with the same numbers."""
+"""The bar of a quantity: lengths for an SVG in thousandths of the whole bar, and a text with the same numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ FULL: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line across a bar."""
+    """A line across a bar, such as that of the guarantee, at the length ``at``."""
 
     name: str
     at: int
@@ -19,7 +19,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar: the lengths of the usage and of the promised amount, with FULL as the whole length, the marks, and the text for people who do not see the bar."""
+    """A bar: the lengths of the usage and of the promised amount, the marks, and a text for people who do not see the bar.
+
+    The whole bar has the length FULL.
+    """
 
     used: int
     promised: int
@@ -38,8 +41,8 @@ def bar(
 ) -> Bar:
     """Return the bar of a resource type.
 
-    ``amounts`` has `used` and `promised`, and `guaranteed`, `deserved` and `max` if the queue has these amounts. The
-    bar is as long as ``limit`` or the largest of the amounts.
+    ``amounts`` has `used` and `promised`, and `guaranteed`, `deserved` and `max` if the queue has these amounts. The whole bar
+    stands for ``limit``, or for the largest of the amounts if that is more.
     """
     used, promised = amounts.get("used", 0), amounts.get("promised", 0)
     size = max(limit, used + promised, *amounts.values(), 1)
@@ -61,5 +64,5 @@ def bar(
 
 
 def _part(value: int, size: int) -> int:
-    """Return the length of a value. A value above zero gets a length that can be seen."""
+    """Return the length of a value in a bar for ``size``. A value above zero gets a length that can be seen."""
     return max(value * FULL // size, 4) if value > 0 else 0

@@ -15,7 +15,7 @@ from evenhand_cli.contexts import Context
 from evenhand_console.bootstrap import Place, end_with_parent, run
 
 _PRIORITY: Final = 5
-"""The nice value of the process, added to that of the core, which comes first where processors are scarce."""
+"""The nice value of this process, added to that of the core. If processors are scarce, the core thus gets them first."""
 
 
 def main() -> None:

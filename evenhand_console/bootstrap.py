@@ -20,24 +20,27 @@ from evenhand_console.protection import Hosts
 from evenhand_console.reading import Source
 
 END_S = 1
-"""Seconds that open streams get when the console ends."""
+"""The seconds that open streams have to end when the console ends."""
 
 
 class Place(NamedTuple):
     """The addresses at which browsers reach the console, and the identity with which visitors read."""
 
     address: str
-    """Its own HOST:PORT."""
+    """The console's own HOST:PORT."""
     origins: tuple[str, ...] = ()
-    """Other addresses of browsers."""
+    """Other addresses at which browsers reach the console."""
     token_header: str = ""
     """The header of a proxy that has the visitor's token."""
     share_identity: bool = False
-    """True: visitors without a token read with the identity of the console also where other origins are named."""
+    """Whether visitors without a token read with the identity of the console even if ``origins`` are given."""
 
     @property
     def shares_identity(self) -> bool:
-        """Whether visitors without a token read with the console's own token or certificate: asked for, or on this machine alone."""
+        """Whether visitors without a token read with the console's own token or certificate.
+
+        They do if ``share_identity`` is set, or if there are no ``origins``, so that the console serves this machine only.
+        """
         return self.share_identity or not self.origins
 
 

@@ -10,7 +10,7 @@ import typer
 from evenhand_cli.connect import Core, Opener
 
 RENEW_S: Final = 5.0
-"""Seconds for which a connection to a core that does not decide is kept before the cores are asked again which one decides."""
+"""The seconds for which a connection to a core that does not decide is kept. Then the cores are asked again which one decides."""
 
 
 class Connection:
@@ -25,7 +25,7 @@ class Connection:
 
     @contextmanager
     def lease(self) -> Iterator[Core]:
-        """Yield the open connection. The connection stays open until the block ends, even if it is retired before.
+        """Yield the open connection. The connection stays open until the block ends, even if `retire` is called during the block.
 
         Raises Fault if no connection can be opened.
         """
@@ -73,6 +73,6 @@ class _Opened:
         self.users = 0
 
     def close(self) -> None:
-        """Close the connection. Groups of cores that were missing have been named on the pages."""
+        """Close the connection, without an error if groups of cores were missing, because pages have named these groups."""
         with suppress(typer.Exit):
             self._stack.close()

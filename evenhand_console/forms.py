@@ -14,9 +14,9 @@ FORM_MAX: Final = 16 * 1024
 TEXT_MAX: Final = 4 * 1024 * 1024
 """Largest form with a text, in bytes."""
 TEXTS_MAX: Final = 16
-"""Largest number of forms with a text that are read at a time."""
+"""The largest number of forms with a text that are read at the same time."""
 FORM_S: Final = 60.0
-"""Seconds in which a form has to come."""
+"""The seconds within which the whole form must have arrived."""
 FIELDS_MAX: Final = 32
 """Largest number of fields of a form."""
 

@@ -32,7 +32,10 @@ class Cookies:
 
     is_secure: bool
     port: str = ""
-    """The port in the address that the browser asked for. Cookies know no ports, so that their names tell two consoles apart."""
+    """The port in the address that the browser asked for.
+
+    Browsers send a cookie to all ports of a host. The names of cookies contain the port, so that two consoles have different cookies.
+    """
 
     def named(self, name: str) -> str:
         """Return the name of a cookie. With HTTPS the name has a prefix: browsers let no other host set a cookie with this prefix."""
@@ -44,7 +47,7 @@ class Cookies:
         return cookies.get(self.named(name), "")
 
     def session(self, cookies: Mapping[str, str]) -> str:
-        """Return the session of a browser, or "" if there is none, or if the console does not write such a value."""
+        """Return the session of a browser, or "" if there is none, or if the value does not have the form of a session."""
         session = self.read(cookies, SESSION)
         return session if _SESSION.fullmatch(session) else ""
 
@@ -97,7 +100,7 @@ def new_session() -> str:
 
 
 def cookies_of(request: Request, hosts: Hosts) -> Cookies:
-    """Return the cookies under the name by which a browser asks."""
+    """Return the cookies for the host name under which the browser sent the request."""
     host = request.headers.get("host", "")
     port = host.rpartition(":")[2] if ":" in host else ""
     return Cookies(hosts.is_secure(host), port if port.isdecimal() else "")

@@ -66,7 +66,10 @@ class Pages:
         return Fragment(self.whole(f"views/{name}.html", **values))
 
     def refused(self, refusal: Refusal, latest: Fragment | None = None) -> Fragment:
-        """Return the message that replaces the part of a page that changes. If there was a good answer before, the message is above this answer."""
+        """Return the message that replaces the part of a page that changes.
+
+        If there is a ``latest`` good answer, it follows below the message.
+        """
         before = "" if latest is None else Markup(latest.html)  # noqa: S704 -- a rendered template
         html = self.whole("refused.html", refusal=refusal, before=before)
         return Fragment(html, refusal.status)

@@ -11,7 +11,11 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[Row]):
-    """The rows of one page of a list: the first row has the number `start`, the list has `total` rows. `earlier` and `later` are the starts of the neighbouring pages, None at the ends."""
+    """The rows of one page of a list: the first row has the index `start` in the list, and the list has `total` rows.
+
+    `earlier` is the `start` of the page before this one, and `later` that of the page after it. Each is None if there is no
+    such page.
+    """
 
     rows: tuple[Row, ...]
     start: int

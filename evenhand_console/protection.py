@@ -32,7 +32,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Frame-Options": "DENY",
 }
 OPEN_TO_ALL: Final = "/healthz"
-"""The path that a probe may ask under any name of the host; it shows nothing of the core."""
+"""The path that a probe may request under any host name. The answer shows nothing of the core."""
 
 
 class Hosts:
@@ -55,13 +55,16 @@ class Hosts:
 
 
 def _as_browsers_write(origin: str) -> str:
-    """Return an origin in lower case, without a slash and without the port that its scheme has anyway."""
+    """Return an origin in lower case, without a final slash, and without the port if that is the default port of its scheme."""
     text = origin.rstrip("/").lower()
     return text.removesuffix(":443" if text.startswith("https:") else ":80")
 
 
 def _own_names(listen: str) -> Iterable[str]:
-    """Yield the names, with the port, of the address on which the console listens. An address that means all addresses of the machine has no name."""
+    """Yield the names, with the port, of the address on which the console listens.
+
+    An address that means all addresses of the machine has no name.
+    """
     host, _, port = listen.rpartition(":")
     bare = host.strip("[]")
     try:
@@ -105,22 +108,25 @@ class Protected:
 
 
 def form_mark(secret: bytes, session: str) -> str:
-    """Return the mark of the forms of one browser, which a page of another site cannot know."""
+    """Return the mark of one browser's forms, which a page of another site cannot know."""
     return _sealed(secret, "form", session)
 
 
 def tried_mark(secret: bytes, session: str, token: str, base: tuple[int, str], text: str) -> str:
-    """Return the proof that a browser has seen, with a token, what a text would change in the configuration with this revision and digest."""
+    """Return the proof that a browser has seen, with a token, the changes that a text would make.
+
+    ``base`` has the revision and the digest of the configuration with which the text was compared.
+    """
     return _sealed(secret, "tried", session, token, *base, text)
 
 
 def _sealed(secret: bytes, *values: str | int) -> str:
-    """Return a mark that no other values have: where one ends and the next begins counts, too."""
+    """Return a mark that no other values have. Values that are only divided differently have another mark, too."""
     return hmac.new(secret, json.dumps(values).encode(), hashlib.sha256).hexdigest()
 
 
 def is_own_origin(headers: Headers, origins: Collection[str]) -> bool:
-    """Return whether a form comes from the console by the headers of the browser. A browser without these headers needs the mark alone."""
+    """Return whether a form comes from the console according to the browser's headers. Without these headers, return True."""
     site = headers.get("sec-fetch-site", "same-origin")
     origin = headers.get("origin", "").lower()
     return site in {"same-origin", "none"} and (not origin or origin in origins)

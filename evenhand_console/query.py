@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 VALUE_MAX: Final = 1024
-"""Longest value of a parameter, in characters. A longer one is ignored."""
+"""The largest length of a parameter's value, in characters. A longer value is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,10 @@ class Query:
         return f"/live{self.href()}"
 
     def hidden(self, *shown: str) -> list[tuple[str, str]]:
-        """Return the parameters that a form has to pass on in hidden fields: those that it does not show, and that differ from their defaults."""
+        """Return the parameters that a form has to pass on in hidden fields.
+
+        These are the parameters that the form does not show, and that differ from their defaults.
+        """
         return [
             (name, value)
             for name, value in self.values

@@ -19,18 +19,18 @@ class Numbers:
     guaranteed: int | None
     deserved: int | None
     lent: int
-    """Part of the guarantee, or of the deserved share, that the queue does not use and others do."""
+    """The part of the guarantee, or of the deserved share, that other queues use."""
     promised: int
     max: int | None
     waiting: int
     unmet: int
-    """Amount that the queue lacks of what it is entitled to, as far as asks wait for it."""
+    """The amount of its entitlement that the queue lacks and for which asks wait."""
     bar: Bar
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A queue in its tree."""
+    """A queue with its place in the tree of queues."""
 
     queue: inspect_pb2.Queue
     depth: int
@@ -73,9 +73,8 @@ def at_path(root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str) -> 
 def lending(siblings: Sequence[inspect_pb2.Queue]) -> dict[str, dict[str, int]]:
     """Return, by path and resource type, the amount that each sibling lends.
 
-    If shares follow weights, the core reports how much of a deserved share other queues use. Otherwise the siblings
-    that use more than their guarantees borrow, and the other siblings lend this amount in proportion to the unused
-    parts of their guarantees.
+    If shares follow weights, the core reports how much of a deserved share other queues use. Otherwise some siblings use more
+    than their guarantees. The other siblings lend them that amount, in proportion to the unused parts of their own guarantees.
     """
     lent: dict[str, dict[str, int]] = {}
     for one in siblings:

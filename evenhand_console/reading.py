@@ -29,19 +29,19 @@ class Found(Generic[Read]):
 
 
 class LogInFault(Fault):
-    """The fault of a visitor without a token, where the console does not lend its own identity."""
+    """The fault of a visitor without a token, if the console does not share its own identity."""
 
 
 class Source:
-    """The core as the console reads it."""
+    """The core, as a source from which the console reads."""
 
     def __init__(self, connection: Connection, *, shares_identity: bool = True) -> None:
-        """Make a source. ``shares_identity``: visitors without a token read with the token or certificate of the console."""
+        """Make a source. With ``shares_identity``, visitors without a token read with the console's token or certificate."""
         self._connection = connection
         self._shares_identity = shares_identity
 
     def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
-        """Return what a view reads with a token; without one, with the identity of the console if it is shared.
+        """Return the result of a view's reads with a token. Without a token, read with the console's identity if it is shared.
 
         Raises Fault if the core does not answer or refuses.
         """
@@ -77,7 +77,7 @@ def status_of(fault: Fault) -> grpc.StatusCode | None:
 
 
 def reason(fault: Fault) -> str:
-    """Return the core's stable reason of a failure, such as `FOLLOWER_BEHIND`, or "" if the core gave no reason."""
+    """Return the core's stable code for the reason of a failure, such as `FOLLOWER_BEHIND`, or "" if there is none."""
     cause = fault.__cause__
     return reason_of(cause) if isinstance(cause, grpc.RpcError) else ""
 

@@ -11,7 +11,7 @@ from evenhand_console.reading import LogInFault, reason, status_of
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a page cannot be shown: the HTTP status, a title, what happened, where, and what to do."""
+    """The reason why a page cannot be shown: the HTTP status, a title, what happened, where it happened, and what to do."""
 
     status: int
     title: str
@@ -19,7 +19,7 @@ class Refusal:
     where: str = ""
     advice: str = ""
     log_in: bool = False
-    """True: the page offers the log-in."""
+    """Whether the page offers the log-in."""
 
 
 _AWAY: Final = (503, "The core does not answer")

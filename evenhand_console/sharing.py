@@ -17,12 +17,12 @@ REST_FACTOR: Final = 4
 REFUSED_S: Final = 30.0
 """Seconds between two reads of a page that asks to log in."""
 LINGER_S: Final = 5.0
-"""Seconds for which a page is read on after its last user left, so that a page and its stream need one read."""
+"""The seconds for which a page is still read after its last user left. A page and its stream thus share one read."""
 _REFUSED: Final = 401
 
 
 class TooManyError(Exception):
-    """The error of a page beyond ENTRIES_MAX, and of one whose place another visitor got."""
+    """The error for a page beyond ENTRIES_MAX, and for a page that was dropped to make room for another visitor's page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Fragment:
 
     @property
     def id(self) -> str:
-        """The id of the fragment in a stream. A client that has the fragment with this id needs nothing until the next fragment."""
+        """The id of the fragment in a stream. A client that already has the fragment with this id gets the next fragment only."""
         return hashlib.sha256(self.html.encode()).hexdigest()[:16]
 
 
 Make = Callable[[Key, Fragment | None], Awaitable[Fragment]]
-"""A function that reads and renders a fragment; it gets the latest good one, to show if the core is away."""
+"""A function that reads and renders a fragment. Its second argument is the latest good fragment, to show if the core is away."""
 Pause = Callable[[Key], float]
 """A function that returns the shortest time in seconds between two reads of a page."""
 
@@ -74,7 +74,7 @@ class Readers:
             self._drop(key)
 
     async def latest(self, key: Key) -> Fragment:
-        """Return the fragment of a page. The fragment is at most one pause between two reads old.
+        """Return the fragment of a page, at most as old as the pause between two reads.
 
         Raises TooManyError if `entries_max` other pages have users.
         """
@@ -112,10 +112,11 @@ class Readers:
         return entry
 
     def _make_room(self, token: str) -> None:
-        """Drop a page if there are too many. Raises TooManyError if none has to give way to a page of this token.
+        """Drop a page if there are too many. Raises TooManyError if no page may be dropped for a page of this token.
 
-        First a page that asks to log in gives way; then the page that has been without a user for longest; then the oldest
-        page of the token with most pages, if that has at least two more.
+        The first choice is a page that asks to log in. The second choice is the page that has been without a user for longest.
+        The third choice is the oldest page of the token with most pages, if that token has at least two pages more than this
+        token.
         """
         if len(self._entries) < self._entries_max:
             return
@@ -164,12 +165,12 @@ class _Entry:
 
     @property
     def failed(self) -> bool:
-        """Whether the reader ended, which only a defect of a view causes."""
+        """Whether the reader ended, which happens only if a view has a defect."""
         return self._task.done()
 
     @property
     def refused(self) -> bool:
-        """Whether the page asks to log in."""
+        """Whether the page asks the visitor to log in."""
         return self._latest is not None and self._latest.status == _REFUSED
 
     async def fresh(self) -> Fragment:

@@ -11,7 +11,7 @@ GROUP_GAP: Final = 6
 LEAST: Final = 4
 """Smallest width of a span, so that it can be seen."""
 LANES_MAX: Final = 8
-"""Largest number of lanes of a group. Further spans at one time cover others."""
+"""The largest number of lanes of a group. If more spans overlap, some are drawn over others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,10 @@ def timeline(spans: Sequence[Span], until_ms: int) -> Timeline | None:
 
 
 def _lane(ends: list[int], start: int, end: int) -> int:
-    """Return the number of the first lane that is free at `start`, and occupy the lane until `end`. If LANES_MAX lanes are in use, take the last one."""
+    """Return the index of the first lane that is free at `start`, and occupy this lane until `end`.
+
+    If LANES_MAX lanes are in use, take the last lane.
+    """
     for number, until in enumerate(ends):
         if until <= start:
             ends[number] = end

@@ -1,4 +1,4 @@
-"""A view of the console: the function that reads from the core, the function that makes the shown values, and the template."""
+"""A view of the console: the function that reads from the core, the function that makes the values to show, and the template."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ class View(Generic[Read]):
     title: str
     path: str
     read: Callable[[Core, Query], Read]
-    """Reads everything from the core, and does nothing else. Raises Fault."""
+    """The function that reads everything from the core, and does nothing else. It raises Fault if a read fails."""
     shape: Callable[[Read, Query], object]
-    """Returns the values that the template shows: a pure function of what was read and of the address."""
+    """The function that returns the values for the template. It depends only on the values that were read, and on the address."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The parameters of the address with their defaults."""
     pause_s: float = 1.0

@@ -29,9 +29,9 @@ from evenhand_console.reading import unless_absent
 SIMULATION_S: Final = 120.0
 """Seconds that the simulation of a configuration may take."""
 TEXT: Final = "text"
-"""The name of a text of the page in messages."""
+"""The name by which messages call a text that was sent from a page."""
 SOURCE: Final = "console"
-"""The name of a text of the page in the record of the core."""
+"""The name by which the core's record calls the source of a text that was sent from a page."""
 AROUND: Final = 2
 """Number of lines that are shown before and after a line with an error."""
 ROWS_MAX: Final = 200
@@ -46,16 +46,16 @@ class Present:
     digest: str
     text: str
     origin: str
-    """What the text is, such as `revision 7`."""
+    """The origin of the text in words, such as `revision 7`."""
     source: str = ""
     applied_by: str = ""
     at_ms: int = 0
     not_editable: str = ""
-    """Why the text cannot be edited in a page; empty if it can be."""
+    """The reason why the text cannot be edited in a page, "" if it can be edited."""
 
     @property
     def identity(self) -> tuple[int, str]:
-        """The revision and the digest, by which the core knows it."""
+        """The revision and the digest, by which the core identifies the configuration."""
         return self.revision, self.digest
 
 
@@ -79,7 +79,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The amounts of a queue in one resource type, now and with the tried configuration. An amount is None if the queue has none."""
+    """The amounts of a queue in one resource type, now and with the simulated configuration.
+
+    An amount is None if the queue has no such limit or share.
+    """
 
     queue: str
     fate: str
@@ -154,7 +157,9 @@ class PodsAnswer:
 
 
 def present(core: Core, revision: int) -> Present | None:
-    """Read the configuration in force, and the text of a revision of the history if one is named. Return None if the caller may not see configurations.
+    """Return the configuration in force. If a ``revision`` is named, the text is that of this revision in the history.
+
+    Return None if the caller may not see configurations.
 
     Raises Fault if the core does not answer, or has no such revision.
     """
@@ -261,7 +266,7 @@ def _notes(one: simulate_pb2.PartitionSimulation) -> Iterator[str]:
 
 
 def _forecasts(one: simulate_pb2.QueueForecast) -> Iterator[Forecast]:
-    """Yield a row for each resource type in which a queue changes; one row for a queue that is new or removed."""
+    """Yield a row for each resource type in which a queue changes. A queue that is new or removed has at least one row."""
     before, applied, after = one.before, one.applied, one.after
     fate = ""
     if not one.HasField("before") or not one.HasField("applied"):
@@ -314,7 +319,7 @@ def applied(core: Core, text: str, base: Present) -> config_pb2.ApplyResponse:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The form about pods."""
+    """The content of the form about pods: the manifests, and the choices for reading them."""
 
     text: str
     queue: str = ""
@@ -338,7 +343,7 @@ class Given:
 def simulated(core: Core, given: Given) -> PodsAnswer:
     """Simulate the pods of a text.
 
-    Raises Fault if the core does not answer or refuses, and without a cause if the text cannot be read.
+    Raises Fault if the core does not answer or refuses, and Fault without a cause if the text cannot be read.
     """
     reading = asks_of(documents.parsed(given.text, TEXT), TEXT, given.options)
     named = sorted({one.partition for one in reading.asks})

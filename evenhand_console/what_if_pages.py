@@ -1,4 +1,4 @@
-"""The pages of what-if: forms for pods and for a configuration, the answers, and the apply after an answer."""
+"""The pages for what-if questions: forms for pods and for a configuration, the answers, and putting a simulated text in force."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -51,12 +51,12 @@ class Desk(Protocol):
         """Return a page that says why the requested page cannot be shown."""
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
-        """Return the proof that the visitor has seen the answer about a text."""
+        """Return the proof that the visitor has seen the changes that a text would make."""
 
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """The entry of the menu."""
+    """The entry of these pages in the menu."""
 
     title: str
     path: str
@@ -73,7 +73,7 @@ class Page:
     problem: Fault | None = None
     tried: str = ""
     applied: int = 0
-    """The revision that is in force since the form; 0 if none was applied."""
+    """The revision that this form put in force, 0 if it put none in force."""
     not_kept: str = ""
 
 
@@ -97,7 +97,7 @@ class WhatIf:
         ]
 
     def _of_form(self, handler: FormHandler) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that reads the form, and answers with a page to a visitor whom the core does not know."""
+        """Return a handler that reads the form. To a visitor whom the core does not know, the handler answers with a page."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -162,7 +162,7 @@ class WhatIf:
         return Page(edited, what_if.Given(EXAMPLE), answer=answer, tried=proof)
 
     async def apply(self, request: Request, fields: dict[str, str]) -> Response:
-        """Put the text of an answer in force, if the visitor has seen this answer."""
+        """Put a text in force, if the visitor has seen the answer that lists its changes."""
         text, base = what_if.unified(fields.get("yaml", "")), _base(fields)
         if not same_mark(self._desk.tried(request, text, base.identity), fields.get("tried", "")):
             return self._desk.refused(request, NOT_TRIED)

@@ -1,4 +1,7 @@
-"""The configurations that were in force: who applied each, what it changed, and which evictions followed. One of them can be compared with the present configuration."""
+"""The configurations that were in force: who applied each, its changes, and the evictions that followed.
+
+A chosen configuration can be compared with the present one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,12 +40,12 @@ class Row:
     changes_left_out: int
     victims: int
     can_return: bool
-    """Whether its text can be tried again: it has one, and is not in force."""
+    """Whether the configuration can be tried again: it has a text, and is not in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One configuration: its text, and what it would change in the present configuration."""
+    """One configuration: its text, and the changes that it would make to the present configuration."""
 
     found: history_pb2.PastConfiguration
     text: str
@@ -62,7 +65,7 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read a page of the history, and the chosen configuration with its differences from the present one.
+    """Read a page of the history, and the chosen configuration with its differences from the present configuration.
 
     Raises Fault if the core does not answer or refuses.
     """

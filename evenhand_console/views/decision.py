@@ -1,4 +1,4 @@
-"""One preemption decision, rule by rule: the preemptor, the numbers, the victims, and which pods were protected and why."""
+"""One preemption decision, rule by rule: the preemptor, the amounts of queues, the victims, and why other pods were protected."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -54,7 +54,7 @@ class Page:
     levels: tuple[decisions_pb2.DecidingLevel, ...] = ()
     victims: Part[VictimLine] | None = None
     reasons: tuple[tuple[str, int], ...] = ()
-    """The rules that selected victims, each with their number."""
+    """The rules that selected victims, each with the number of victims that it selected."""
     protected: int = 0
     kept_by: str = ""
 

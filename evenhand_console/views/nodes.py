@@ -16,7 +16,7 @@ from evenhand_console.view import View
 NODES_MAX: Final = 300
 """Largest number of nodes on a page of the map."""
 FEW: Final = 2
-"""A label with fewer values on all nodes than nodes divided by this number groups them."""
+"""Nodes can be grouped by a label only if it has at most one value for each group of this many nodes."""
 ZONE: Final = "topology.kubernetes.io/zone"
 NO_GROUP: Final = "none"
 
@@ -66,9 +66,9 @@ class Sum:
     free: int
     """Free capacity of nodes that take pods."""
     largest: int
-    """The largest part of it on one node."""
+    """The largest free capacity of one of these nodes."""
     fragmented: int
-    """The part of it on nodes where a pod of the average size does not fit."""
+    """The free capacity of those nodes on which a pod of the average size does not fit."""
     bar: Bar
 
 

@@ -1,4 +1,4 @@
-"""The overview: what is wrong now, what is due, and what changed."""
+"""The overview: the present problems, the events that are due, and the latest changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from evenhand_console.view import View
 CHANGES_MAX: Final = 20
 DUE_MAX: Final = 20
 KINDS: Final = ("configuration", "decision", "manager", "node", "rejected")
-"""The kinds of events that count as a change of the cluster; placements are too many."""
+"""The kinds of events that are listed as changes of the cluster. Placements are left out, because there are too many."""
 SEVERITIES: Final = {
     inspect_pb2.FINDING_SEVERITY_ERROR: "error",
     inspect_pb2.FINDING_SEVERITY_WARNING: "warning",
@@ -201,6 +201,6 @@ def _due(found: Read, now: int) -> list[Due]:
 
 
 NEVER: Final = 1 << 62
-"""The order of a decision that is never given up: after all others."""
+"""The instant by which a decision that never expires is sorted, after all other decisions."""
 
 VIEW: Final = View("overview", "Overview", "/", read, shape, {"partition": ""}, pause_s=2.0)

@@ -1,4 +1,4 @@
-"""One queue: its amounts, its waits, the last hour, its settings, and the capacity that preemption took from other queues or gave to them."""
+"""One queue: its amounts, waits and settings, the last hour, and the work that it took from other queues or lost to them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -155,7 +155,7 @@ def _decision(one: decisions_pb2.Decision) -> DecisionLine:
 
 
 def _charts(history: history_pb2.GetQueueHistoryResponse) -> tuple[UsageChart, ...]:
-    """Return the lines of each resource type; an interval without samples is a gap."""
+    """Return the lines of each resource type. An interval without samples is a gap in a line."""
     charts: list[UsageChart] = []
     for series in history.series:
         points = list(series.points)

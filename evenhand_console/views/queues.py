@@ -49,7 +49,7 @@ class Row:
     reasons: tuple[inspect_pb2.ReasonCount, ...]
     unmet: tuple[tuple[str, int], ...]
     below: int
-    """The number of queues below it that the page leaves out because of the depth."""
+    """The number of queues below this queue that the page leaves out because of the chosen depth."""
 
 
 @dataclass(frozen=True, slots=True)

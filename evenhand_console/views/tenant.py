@@ -1,4 +1,4 @@
-"""A tenant's page: what the queue uses, what it is entitled to, and which queues may take what from it."""
+"""A tenant's page: the usage of the queue, its entitlement, and the queues that may claim from it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,21 +49,21 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One resource type: the numbers, and which part of the usage is safe from claims."""
+    """One resource type: the numbers of the queue, and the part of its usage that is safe from claims."""
 
     numbers: Numbers
     entitled: int
     limit: int | None
-    """The smallest max of the queue and of all queues above it; None without one."""
+    """The smallest max of the queue and of all queues above it, None if none of them has a max."""
     safe: int
     """Usage up to the entitlement, which no claim takes."""
     at_risk: int
-    """Usage above the entitlement, which a queue below its own may claim."""
+    """The usage above the entitlement, which queues below their own entitlement may claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A queue that may claim from this one, and what it lacks of its entitlement now while its pods wait."""
+    """A queue that may claim from this queue, and the amounts that it now lacks of its entitlement while its pods wait."""
 
     path: str
     lacks: tuple[tuple[str, int], ...]
@@ -71,7 +71,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The work that another queue took since the core started."""
+    """The work that the queue lost to another queue by preemption since the core started."""
 
     queue: str
     policy: str

@@ -1,4 +1,4 @@
-"""Timers and promises: when a max is enforced, which capacity is promised or kept, for which pods, and until when."""
+"""Timers and promises: the instants at which maxima are enforced, and the capacity that is promised or kept for pods."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from evenhand_console.view import View
 from evenhand_console.views.decisions import state_of
 
 KEPT_MAX: Final = 50
-"""Largest number of reservations whose asks are asked about."""
+"""The largest number of reservations for whose asks the page reads an explanation."""
 ROWS_MAX: Final = 200
 """Largest number of promises on a page."""
 
@@ -43,7 +43,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A queue above its max: the instant at which its max is enforced, or the reason why it is not."""
+    """A queue above its max: the instant at which its max is enforced, or the reason why the max is not enforced."""
 
     queue: str
     over: Mapping[str, int]
@@ -198,7 +198,7 @@ def _kept(answers: Sequence[explain_pb2.ExplainResponse], now: int) -> Iterator[
 
 
 NEVER: Final = 1 << 62
-"""The order of what has no instant: after all others."""
+"""The instant by which entries without an instant are sorted, after all other entries."""
 
 PARAMETERS: Final = {"partition": "", "start": ""}
 VIEW: Final = View("timers", "Timers", "/timers", read, shape, PARAMETERS, pause_s=2.0)

@@ -1,4 +1,4 @@
-"""Pods that wait: facets by queue, state, user and reason, and the pods of the applications on a page."""
+"""The pods that wait: facets by queue, state, user and reason, and the pods of the applications on a page."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,13 +17,13 @@ from evenhand_console.view import View
 APPLICATIONS_MAX: Final = 20
 """Largest number of applications on a page."""
 PODS_MAX: Final = 10
-"""Largest number of pods of one application on a page of several."""
+"""The largest number of pods of each application on a page of several applications."""
 ROWS_MAX: Final = 200
 """Largest number of pods on a page of one application."""
 OPTIONS_MAX: Final = 12
-"""Largest number of values of a facet that are offered; the largest come first."""
+"""The largest number of values of a facet that are offered. Values with the most pods come first."""
 NOT_COUNTED: Final = "not-counted"
-"""Stands for the reason of pods whose reasons the core did not count, because too many pods wait."""
+"""The value for the reason of pods whose reasons the core did not count, because too many pods wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class Page:
     total: int
     facets: tuple[Facet, ...]
     part: Part[Waiting] | None
-    """The applications of the page; None on the page of one application."""
+    """The applications of the page, None on the page of a single application."""
     single: Waiting | None
     pods: Part[PodLine] | None
-    """The pods of the one application."""
+    """The pods of the single application."""
 
 
 def read(core: Core, query: Query) -> Read:
@@ -175,11 +175,11 @@ FACETS: Final[Mapping[str, Callable[[inspect_pb2.Application], dict[str, int]]]]
     "user": _user_of,
     "reason": _reasons,
 }
-"""By facet, the numbers of waiting pods of an application by value. The state is that of the application."""
+"""For each facet, the number of waiting pods of an application with each value. The state is that of the application."""
 
 
 def _matches(one: inspect_pb2.Application, query: Query, but: str = "") -> bool:
-    """Return whether an application has waiting pods that fit the choices. The choice in one facet is ignored."""
+    """Return whether an application has waiting pods that fit the choices in all facets except the facet ``but``."""
     if not one.asks_waiting or query["application"] not in {"", one.application_id}:
         return False
     wanted = {name: query[name] for name in FACETS if name != but and query[name]}

@@ -1,4 +1,4 @@
-"""Why a pod or gang waits, or where it runs: each blocker with what is wanted, free and held, and the next step."""
+"""The reason why a pod or gang waits, or its node: each blocker with the wanted, free and held amounts, and the next step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,14 +45,14 @@ class Read:
     """The pods among which a name was searched."""
     tree: inspect_pb2.QueueTree | None
     applications: Sequence[inspect_pb2.Application]
-    """The applications of a leaf queue whose max is in the way."""
+    """The applications of a leaf queue whose max has too little headroom for the ask."""
     on_node: Sequence[inspect_pb2.Allocation] | None
-    """The pods on the nearest node; None if the caller may not see nodes."""
+    """The pods on the nearest node, None if the caller may not see nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An object that holds what the ask needs: `what` says its kind, and `key` is its key for the link."""
+    """An object that holds capacity that the ask needs: `what` is its kind, and `key` is its key for the link."""
 
     what: str
     key: str
@@ -63,21 +63,21 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One thing that stands between the ask and a placement."""
+    """One obstacle to the placement of the ask, such as a limit or a node."""
 
     subject: str
     queue: str
-    """The queue to which the subject links; empty for none."""
+    """The queue to which the subject links, "" if there is no link."""
     wanted: Mapping[str, int]
     free: Mapping[str, int]
     lacks: Mapping[str, int]
     holders: tuple[Holder, ...]
     holders_left_out: int
     rule: str
-    """The id of the rule by which it blocks."""
+    """The id of the rule by which the obstacle blocks the ask."""
     changes: str
     until_ms: int = 0
-    """The latest instant at which it ends by itself; 0: not known."""
+    """The latest instant at which the obstacle ends by itself, 0 if this is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Page:
     protected: str = ""
     shadow: str = ""
     kept_by_decision: str = ""
-    """The decision that keeps capacity for the pod; empty if none does."""
+    """The decision that keeps capacity for the pod, "" if there is none."""
     pods: tuple[PodLine, ...] = ()
     pods_left_out: int = 0
 
@@ -344,7 +344,7 @@ def _kept(ask: explain_pb2.WaitingAsk, one: explain_pb2.NodeReservation) -> Bloc
 
 
 def _of_queue(found: Read, path: str, kinds: Sequence[str]) -> tuple[tuple[Holder, ...], int]:
-    """Return the child queues or the applications that hold the usage of a queue, the largest first, and the number of those left out."""
+    """Return the largest child queues or applications of a queue, by usage, and the number of those that are left out."""
     holders: list[Holder] = []
     root = found.tree.root if found.tree is not None else inspect_pb2.Queue()
     queue = next((one.queue for one in placed(root, {}) if one.queue.path == path), None)
