@@ -64,7 +64,7 @@ class Level(NamedTuple):
 def divide(
     levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
 ) -> Divided:
-    """Return the division of the amounts among the rows, which come level by level. Each column is divided for itself.
+    """Return the division of the amounts among the rows, which come level by level. Each column is divided independently.
 
     A level lists its families as pairs: the row above, and the number of siblings. No family is empty.
     """

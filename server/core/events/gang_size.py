@@ -2,9 +2,9 @@
 
 A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a
 member is lost before all members are placed, the gang waits for members again (it *gathers*). A running member that the manager
-reports belongs to the size at once, without the wait for `job.gathering`. Such members were placed together, and the manager
-that reports them knows all of them. A gang of one is treated as an ordinary ask and not recorded as a gang. A member that
-arrives later starts a new gang that gathers.
+reports counts in the size of its gang at once, without the wait for `job.gathering`. Such members were placed together, and the
+manager that reports them knows all of them. A gang of one is treated as an ordinary ask and not recorded as a gang. A member
+that arrives later starts a new gang that gathers.
 """
 
 from dataclasses import replace

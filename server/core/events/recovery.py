@@ -103,7 +103,7 @@ def _is_complete(ask: Ask) -> bool:
 def _mark_with_capacity(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
-    """Return the first mark whose node has room for the ask once the decision's own victims are gone.
+    """Return the first mark whose node has free capacity for the ask once the decision's own victims are gone.
 
     If there is none, return the first mark. If a decision was planned again after a veto, its marks may name several nodes: the
     mark of a victim that was already being evicted still names the earlier node.

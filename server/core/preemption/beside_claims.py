@@ -1,4 +1,4 @@
-"""The groups of equal asks that a tick examines for other policies than claims.
+"""The groups of equal asks that a tick examines for policies other than claims.
 
 The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4).
 

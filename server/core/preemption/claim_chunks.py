@@ -162,7 +162,7 @@ class ClaimsOfSearch(Claims):
     def _read(self, leaf: str) -> list[Ask]:
         """Return the untried claims of a leaf, and then claims from `search.found`, up to the size of a chunk.
 
-        Take at most `_left` claims from `search.found`, each of which is checked.
+        The claims from `search.found` are checked again, at most SEARCH_MOST of them in one tick.
         """
         search = self._search
         chunk = [ask for ask in search.untried.pop(leaf, ()) if self._may_claim(ask)]

@@ -1,9 +1,9 @@
 """Plan checks: before pods are evicted for an ask with `rmCheck`, its manager says whether the ask would fit (design 1.8).
 
-The round that plans the eviction asks the question and writes nothing. Until the answer comes, policies do not plan for the
-asks. After the answer "it fits", policies plan for them again, without waiting for a new round (P1). If the new plan equals the
-checked one, it is carried out. If it differs, the core asks about the new plan. `server.core.events.plan_answers` handles the
-answers.
+The round that plans the eviction sends this question to the manager, and does not carry out the plan. Until the answer comes,
+policies do not plan for the asks. After the answer "it fits", policies plan for them again, without waiting for a new round
+(P1). If the new plan equals the checked one, it is carried out. If it differs, the core asks about the new plan.
+`server.core.events.plan_answers` handles the answers.
 """
 
 from typing import Final, NamedTuple

@@ -220,7 +220,10 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 def _due(
     partition: Partition, part: Part, now: int, budget: int, result: RoundResult
 ) -> snapshotting.Due:
-    """Return the asks that are due, except single asks that claim. Also find the takeover that may be made, for ``result``."""
+    """Return the asks that are due, except single asks that claim.
+
+    Also find the takeover that may be made, and store it in ``result``.
+    """
     asks = due.beside_claims(partition, part.groups, now)
     if not part.is_last:
         result.held_back = True

@@ -159,7 +159,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
 def _in_full(
     partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> str:
-    """Return the reason with the numbers of nodes or of the gang, for callers that may see the whole cluster.
+    """Return the reason for waiting with numbers of nodes or gang members, for callers that may see the whole cluster.
 
     Return "" if there are no such numbers.
     """

@@ -112,7 +112,7 @@ def _without_effect(partition: Partition, queue: Queue, name: str) -> str:
     """Return why a property has no effect, or has an effect only in some cases.
 
     Return "" if the property has its full effect, or if it has its default value. An exception is `preemption.policy` of root:
-    if root sets the property, even its default value has a text.
+    if root sets the property, a text is returned even for its default value.
     """
     if getattr(queue.spec.properties, PROPERTY_FIELDS[name]) == getattr(
         QueueProperties(), PROPERTY_FIELDS[name]
