@@ -182,7 +182,7 @@ class Trial:
             held[index] += sign * quantity
 
     def _close(self, row: int, sign: int) -> None:
-        """Close a node that is held for one ask alone to all other asks (G11). With ``sign`` -1, open it again."""
+        """Close a node to all asks except the one for which the node is held (G11). With ``sign`` -1, open it again."""
         if self._nodes is self.snapshot.nodes:
             self._nodes = replace(self._nodes, open=self._nodes.open.copy())
         self._nodes.open[row] = sign < 0 and bool(self.snapshot.nodes.open[row])
@@ -305,7 +305,7 @@ class Trial:
         return bool(self.standing[row])
 
     def planned_free(self, row: int) -> FrozenAmounts:
-        """Return the amounts that a node will have free once all pods are gone that were ordered to end."""
+        """Return the amounts that a node will have free once all pods that were ordered to end are gone."""
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
         return tuple((self._free_now[row] + coming[row]).tolist())
 

@@ -29,7 +29,7 @@ If more classes are left, the next tick requeues them before it places anything 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     """Begin a tick (design 6.5, 6.6).
 
-    Requeue what events since the last tick may have made placeable, and place pledged asks.
+    Requeue the asks that events since the last tick may have made placeable, and place pledged asks.
 
     Placed asks are appended to ``placed``. If `is_reviving` is true afterwards, nothing else may be placed in this tick.
     """
@@ -199,7 +199,7 @@ def settle(partition: Partition) -> None:
 
 
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
-    """While reservations are lifted, place asks of the groups that were requeued for this, and return the steps spent.
+    """Place asks of the groups that were requeued because reservations are lifted, and return the steps spent.
 
     Stop when a placement may have made other asks placeable, because ordinary placement must consider these first.
     """

@@ -3,8 +3,8 @@
 A class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three
 zones, there is one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many
 values, as host names do, all nodes are in one heap by score. If a score falls, the heap is corrected when the node comes to the
-top. If a score rises, the heap is built again. A score rises when a pod is placed near which the class prefers to run, and when
-a pod ends apart from which the class prefers to run.
+top. If a score rises, the heap is built again. A score rises in two cases: a pod is placed and the class prefers to run near
+it, or a pod ends and the class prefers to run away from it.
 """
 
 import heapq

@@ -111,7 +111,7 @@ class JobSearch:
         return answer
 
     def releasable(self) -> list[int]:
-        """Return the sum of the allocations that may be evicted for the gang in its own leaf, by type (J6)."""
+        """Return, by type, the sum of the amounts of the allocations that may be evicted for the gang in its own leaf (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
             snapshot.allocations, self.filtered, snapshot.queues[self.job.leaf].number
@@ -237,7 +237,7 @@ class Attempt:
         return MemberAssignment(member, best.node, best.units)
 
     def _offer_again(self, best: _Entry) -> None:
-        """Let the nodes be judged again that a placement improved, or on which it may now protect a candidate.
+        """Have two kinds of nodes judged again: those that a placement improved, and those on which it may protect a candidate.
 
         A placement improves the nodes that victims leave. If other queues may now give more, the placement improves all nodes
         (J7).
@@ -400,7 +400,7 @@ class _Line:
             self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Let the nodes be judged again whose verdicts depend on allocations with these ties.
+        """Have nodes judged again if their verdicts depend on allocations with these ties.
 
         One of these allocations may be protected now, and fewer allocations may suffice in its place. A gang among the victims
         has members on several nodes, so that every tie in ``touched`` may protect the gang. On a node whose candidates did not
@@ -449,7 +449,10 @@ class _Line:
             self._drawn += 1
 
     def _closely(self, bound: NodeKey) -> NodeKey:
-        """Return a closer bound for the node that is drawn. The bound is used as long as victims are taken in their order."""
+        """Return a closer bound for the node that is drawn.
+
+        Return ``bound`` itself if candidates may be passed over, because the closer bound is not valid then.
+        """
         priority, _, number, name = bound
         if not number or not self._is_close:
             return bound

@@ -6,7 +6,7 @@
 3. The asks of the whole partition have one order: the higher priority, as seen where the queues of two asks meet, then the longer
    wait, then the earlier arrival (`server.scheduling.outranking`). The snapshot has the asks in this order.
 4. An ask gets the node that lacks least for it. The node must be schedulable, allowed by the ask's constraints and large
-   enough. Its ports must be free, and it must be held for no other ask. If several nodes are equal in this, the ask gets the
+   enough. Its ports must be free, and it must be held for no other ask. If several nodes lack equally little, the ask gets the
    node that arrived first.
 5. An ask has at most one reservation, a node at most one, and a leaf at most RESERVATIONS_PER_LEAF. A partition may have one
    reservation for each NODES_PER_RESERVATION nodes, and always at least one.
@@ -42,7 +42,7 @@ def _may_reserve(ask: WaitingAsk) -> bool:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a plan that keeps a node for the ask until running pods end and free enough, or the reason why there is no plan.
+    """Return a plan that keeps a node for the ask until enough running pods have ended, or the reason why there is no plan.
 
     The plan has no victims.
     """

@@ -103,7 +103,7 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> RunInProgr
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
-    """Return the function that compares victims by keys after originator, priority and protection (V2).
+    """Return a function that returns the sort keys of a victim after the keys originator, priority and protection (V2).
 
     Return None if victims are compared by age.
     """

@@ -337,7 +337,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
     """Return whether this is the one victim of a claim that may bring its queues below their shares (W8).
 
     Without this victim, the plan must leave every queue at or above its share. The victim must free a type that the ask still
-    lacks. The victim's queues must have their shares until the victim is evicted.
+    lacks. Until the victim is evicted, each of its queues must have at least its share.
     """
     less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
