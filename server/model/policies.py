@@ -111,7 +111,10 @@ class PolicyFacts:
     keeps_guarantees: bool = True
     """Whether the queues of the victims must stay at or above their entitlement (rule 2)."""
     keeps_disruption_budgets: bool = True
-    """Whether the policy must obey `disruptionbudgets: respect`. If False, it only prefers victims that no budget protects (G11)."""
+    """Whether the policy must obey `disruptionbudgets: respect`.
+
+    If False, it only prefers victims that no budget protects (G11).
+    """
     breaks_firm: bool = False
     """Whether the policy may evict firm pods if `firmbreak: true` is set (G11)."""
     may_thrash: bool = True

@@ -145,7 +145,8 @@ def _bounds(
 def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
     """Return, for each row, a number by which victims are sorted (V2).
 
-    Rows in ``reluctant`` come last. Among the other rows, higher priorities come later, then originators.
+    Rows in ``reluctant`` come last. Among the other rows, lower priorities come first. At equal priorities, originators come
+    last.
     """
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)

@@ -38,9 +38,10 @@ Importance = tuple[int, tuple[int, ...], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """A list of candidates. ``places`` has their places in the order, and ``homes`` the indexes of their leaves in `Running.leaves`.
+    """A list of candidates.
 
-    ``sizes`` has one line of amounts for each column.
+    ``places`` has their places in the order, and ``homes`` the indexes of their leaves in `Running.leaves`. ``sizes`` has one
+    line of amounts for each column.
     """
 
     places: Array
@@ -151,9 +152,9 @@ class Running:
         """Return the victims among ``places`` that are not needed.
 
         ``limit`` has, for each column, the amount that the victims free beyond what is necessary. The victims are checked in
-        order, the most important first. A victim whose amounts are within the rest of ``limit`` is not needed. Its amounts are
-        then subtracted from that rest. Columns beyond those of ``limit`` are ignored. The places in ``late`` count as opted
-        out.
+        order, the most important first. A victim that frees no more than what is left of ``limit`` is not needed. Its amounts
+        are then subtracted from what is left. Columns beyond those of ``limit`` are ignored. The places in ``late`` count as
+        opted out.
         """
         some = as_column(places)
         some = some[order.within(self.sizes[: len(limit), some], limit)]

@@ -204,7 +204,7 @@ class AllocationRows:
             ask.row = -1
 
     def _place(self, placed: Sequence["Ask"]) -> None:
-        """Give a row to each ask that has none. Write the names of all these asks, because an update may have changed them."""
+        """Give a row to each ask that has none. Write the keys and specs of all asks in ``placed`` again."""
         fresh = [ask for ask in placed if ask.row < 0]
         missing = len(fresh) - len(self._empty)
         if missing > 0:
@@ -232,7 +232,7 @@ class AllocationRows:
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
-        """Write the numbers of asks. Numbers that asks with one spec or one application share are computed once."""
+        """Write the whole numbers of asks. Numbers that all asks of a spec or application have in common are computed once."""
         if not placed:
             return
         rows = _ints([ask.row for ask in placed])

@@ -399,7 +399,7 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log. Skip it if the last entry of the log is this node, and no class has read that entry yet."""
+        """Write the node to the log, unless its last entry is this node and no class has read that entry yet."""
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return

@@ -319,7 +319,8 @@ def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> 
 def _set_limits(queue: Queue, most: Amounts | None, firm: Amounts | None) -> None:
     """Bound the usage and the firm usage of a queue, each by the given amounts or, if these are None, not at all.
 
-    A limiter that the queue has already stays, with the classes that it blocks, until `reranking` looks at these classes.
+    If the queue already has a limiter, that limiter is kept, with the classes that it blocks, until `reranking` examines these
+    classes.
     """
     limiter = queue.limiter
     if most is None:
