@@ -28,17 +28,24 @@ _SESSION: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """The cookies of the console. Scripts cannot read them, forms of other sites do not send them, and with HTTPS they are sent over HTTPS only."""
+    """The cookies of the console.
+
+    Scripts cannot read them, forms of other sites do not send them, and with HTTPS they are sent over HTTPS only.
+    """
 
     is_secure: bool
     port: str = ""
     """The port in the address that the browser asked for.
 
-    Browsers send a cookie to all ports of a host. The names of cookies contain the port, so that two consoles have different cookies.
+    Browsers send a cookie to all ports of a host. The names of cookies contain the port, so that two consoles
+    have different cookies.
     """
 
     def named(self, name: str) -> str:
-        """Return the name of a cookie. With HTTPS the name has a prefix: browsers let no other host set a cookie with this prefix."""
+        """Return the name of a cookie.
+
+        With HTTPS the name has a prefix: browsers let no other host set a cookie with this prefix.
+        """
         whole = f"{name}-{self.port}" if self.port else name
         return f"__Host-{whole}" if self.is_secure else whole
 

@@ -115,8 +115,8 @@ class Readers:
         """Drop a page if there are too many. Raises TooManyError if no page may be dropped for a page of this token.
 
         The first choice is a page that asks to log in. The second choice is the page that has been without a user for longest.
-        The third choice is the oldest page of the token with most pages, if that token has at least two pages more than this
-        token.
+        The third choice is the oldest page of the token with the most pages, if that token has at least two pages more than
+        ``token``.
         """
         if len(self._entries) < self._entries_max:
             return

@@ -40,7 +40,7 @@ async def _sent(fragments: AsyncGenerator[Fragment, None]) -> AsyncGenerator[byt
 
 
 async def _or_alive(fragments: AsyncGenerator[Fragment, None]) -> AsyncGenerator[bytes, None]:
-    """Yield an event for each fragment, and a comment after each longer time without a fragment."""
+    """Yield an event for each fragment, and a comment after each ALIVE_S seconds without a fragment."""
     following = asyncio.ensure_future(anext(fragments))
     try:
         while True:

@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The sums of one policy on one side."""
+    """The totals of the decisions of one policy on one side, live or shadow."""
 
     policy: str
     side: str
@@ -52,7 +52,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ShadowOf:
-    """The shadow of one partition: its settings, and the sums of both sides."""
+    """The shadow of one partition: its settings, and the totals of the decisions of both sides."""
 
     partition: str
     since_ms: int
