@@ -1,4 +1,4 @@
-"""The cost of a history, a follower, a log or an election: a script runs in turn against a core without it and one with it.
+"""The cost of a history, a follower, a log or an election: a script is played in turn against a core without it and a core with it.
 
 The history's process, a follower, and the server of the log get the processors of the client: the core keeps its own. A follower
 runs only while the client has nothing to do. On a machine of its own it would not slow the client down.

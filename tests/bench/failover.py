@@ -138,7 +138,7 @@ async def _at_work(cluster: EmbeddedCluster, cores: Cores) -> AsyncIterator[Shim
 async def measure(
     nodes: int, pods: int, runs: int, cases: list[str], acknowledges: str = ""
 ) -> list[Figure]:
-    """Measure each case so many times."""
+    """Measure each case in this number of runs."""
     life = Life(EmbeddedCluster(wall_clock()), pods)
     life.begin(nodes)
     options = ("--follower-acknowledges", acknowledges) if acknowledges else ()

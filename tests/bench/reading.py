@@ -37,7 +37,7 @@ async def read(channel: grpc.aio.Channel, method: str, request: bytes, seen: Cou
 
 
 async def main(address: str, method: str, callers: int) -> Counter[str]:
-    """Read with so many callers until standard input ends."""
+    """Read with this number of callers until standard input ends."""
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
     request = sys.stdin.buffer.read(size)
     seen: Counter[str] = Counter()

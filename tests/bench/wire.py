@@ -43,7 +43,7 @@ class WireFigure:
         return self.played.client_cpu / self.played.seconds
 
     def values(self, placed: int) -> dict[str, float]:
-        """Return the values by metric of a run that placed so many asks; those of waits only if the client measured waits."""
+        """Return the values by metric of a run that placed ``placed`` asks; those of waits only if the client measured waits."""
         seconds = self.played.seconds
         values = {
             "time": 1_000 * seconds,

@@ -51,7 +51,7 @@ class Live:
         return [(one["name"], one["state"]) for each in self.decisions() for one in each["victims"]]
 
     def serves(self, queue: str, running_pods: int, waiting: int) -> bool:
-        """Return whether so many pods of a queue run and wait, and no decision is open."""
+        """Return whether these numbers of pods of a queue run and wait, and no decision is open."""
         states = self.states(queue)
         open_ones = [
             one for one in self.decisions() if one["state"] in {"planned", "ordered", "confirmed"}

@@ -63,7 +63,7 @@ def live(folder: Path, cluster: Path, *shim: str, states: dict[str, int]) -> Ite
 
 
 def await_states(core: Live, wanted: dict[str, int]) -> None:
-    """Poll until so many decisions are in these states, with a limit on the number of looks."""
+    """Poll until each state has the wanted number of decisions, with a limit on the number of looks."""
     found: Counter[str] = Counter()
     for _ in range(LOOKS_MAX):
         found = Counter(one["state"] for one in core.decisions())

@@ -88,7 +88,7 @@ def _sound(stack: Stack) -> bool:
 
 
 def _well(stack: Stack, allocations: int) -> bool:
-    """Return whether the core answers, knows the shim, and has so many allocations."""
+    """Return whether the core answers, knows the shim, and has this number of allocations."""
     asked = stack.try_evenhand("health", "--manager", "evenhand")
     return asked.returncode == 0 and counts(stack).get("allocations") == allocations
 

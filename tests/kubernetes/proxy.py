@@ -56,11 +56,11 @@ class Proxy:
         return len(open_now) // 2
 
     def part(self) -> None:
-        """Let nothing through from now on: connections stay open and are silent, as in a network that is parted."""
+        """Let nothing through from now on: connections stay open and silent, as in a network partition."""
         self._flows.clear()
 
     def mend(self) -> None:
-        """Let new connections through again; what was under way in the old ones is lost with them."""
+        """Let new connections through again; data that was under way in the old connections is lost."""
         self.cut()
         self._flows.set()
 

@@ -89,7 +89,7 @@ class Cluster:
         await self._stream.send(_asks("owed"))
 
     async def carry_out(self, count: int) -> None:
-        """Read answers until releases of so many decisions have come."""
+        """Read answers until the releases of ``count`` decisions have come."""
         while len(self.carried_out) < count:
             answer = await self._stream.read(si.AllocationResponse)
             self.carried_out += [one.decisionID for one in answer.released if one.decisionID]

@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 class Disk:
-    """A disk that takes so many bytes more, and then none."""
+    """A disk that takes ``space`` more bytes, and then none."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.space = BIG

@@ -69,7 +69,7 @@ class Kind:
     also: grpc.StatusCode | None = None
     watch_s: float = 0.0
     costly: int = 1
-    """The cost of a call as a multiple of a plain refusal; the short test makes that many times fewer calls."""
+    """The cost of a call as a multiple of a plain refusal; the short test divides the number of calls by it."""
 
     @property
     def streams(self) -> bool:

@@ -91,7 +91,7 @@ MAKERS: list[tuple[str, Make, float]] = [
 
 
 def damaged(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Yield method and bytes of so many damaged messages."""
+    """Yield the method and the bytes of ``count`` damaged messages."""
     chance = random.Random(seed)
     for _ in range(count):
         method, make, _ = chance.choices(MAKERS, [weight for *_, weight in MAKERS])[0]

@@ -44,7 +44,7 @@ async def begun(served: Served, **more: Any) -> tuple[Stream, Stream]:
 
 
 async def collected(stream: Stream, field: str, count: int) -> si.AllocationResponse:
-    """Return the answers until so many of a kind have come."""
+    """Return all answers as one, once ``count`` objects of the field have come."""
     answer = si.AllocationResponse()
     while len(getattr(answer, field)) < count:
         answer.MergeFrom(await stream.read(si.AllocationResponse))

@@ -221,7 +221,7 @@ def test_what_was_there_before_is_looked_at_when_the_core_is_idle_first(quiet: Q
 
 
 def frozen_alive(collector: Garbage, collections: int) -> "weakref.ref[Knot]":
-    """Garbage that was alive through so many collections."""
+    """Return a reference to garbage that was alive through this number of collections."""
     held = [Knot()]
     left = weakref.ref(held[0])
     for _ in range(2 * collections):

@@ -58,7 +58,7 @@ ONE_AT_ONCE: Final = {"Validate", "Apply", "Diff"}
 """A caller has one configuration read at once."""
 WATCH_S: Final = 0.05
 AT_ONCE_OF_ONE: Final = READS_MAX // OPERATORS - 2
-"""Reads of one caller, so many that its copies have much to answer."""
+"""Number of reads that one caller has open at once: enough to keep the copies of the core busy."""
 
 
 def _answered(method: str) -> Kind:

@@ -430,7 +430,7 @@ async def test_nobody_who_asks_waits_for_a_flood(monkeypatch: pytest.MonkeyPatch
 
 
 async def _taken(session: Session, turns: int) -> str:
-    """Take the stream's answer, give the network so many turns of the event loop, and return the accepted node."""
+    """Take the stream's answer, give the network this number of turns of the event loop, and return the accepted node."""
     await session.filled.wait()
     session.filled.clear()
     answer = session.outbox.take()

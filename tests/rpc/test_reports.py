@@ -56,7 +56,7 @@ async def test_an_operator_is_told_everything() -> None:
 
 
 async def judged(served: Served, count: int) -> Any:
-    """Return the report on so many asks, once they have come."""
+    """Return the report on the asks, once it counts this number of asks."""
     for _ in range(500):
         queues = (await unmet(served)).queues
         if queues and queues[0].asks[0].count == count:
@@ -183,7 +183,7 @@ async def in_the_decision(served: Served, line: Any) -> None:
 
 
 async def counted(served: Served, victims: int) -> Any:
-    """Return the line, once it counts so many victims."""
+    """Return the line of lost work, once it counts this number of victims."""
     for _ in range(500):
         lines = (await lost(served)).lines
         if lines and lines[0].victims == victims:

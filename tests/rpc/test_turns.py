@@ -192,7 +192,7 @@ async def test_long_steps_make_ticks_of_fewer() -> None:
 
 
 class Checks:
-    """Open health checks: so many looks find one, and the number of ticks at each look is recorded."""
+    """Open health checks: the first ``looks`` looks find one, and the number of ticks at each look is recorded."""
 
     def __init__(self, core: SlowCore, looks: int) -> None:
         self._core = core

@@ -17,9 +17,10 @@ HAND_OVER_S: Final = 60.0
 
 
 class Cores:
-    """The two cores, by the numbers 0 and 1. With an environment their processes have that one, else this process's.
+    """The two cores, with the numbers 0 and 1.
 
-    ``options`` are further options of `evenhand serve`.
+    Their processes have the given environment, or that of this process if none is given. ``options`` are further options of
+    `evenhand serve`.
     """
 
     def __init__(self, environment: dict[str, str] | None = None, *options: str) -> None:
@@ -54,7 +55,7 @@ class Cores:
                 await asyncio.sleep(LOOK_S)
 
     async def _replication(self, number: int) -> replication_pb2.GetReplicationResponse:
-        """Return what a core says about itself, an empty answer if it does not answer."""
+        """Return what a core says about its replication, or an empty message if the core does not answer."""
         async with grpc.aio.insecure_channel(self.addresses[number]) as channel:
             stub: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
             with suppress(grpc.aio.AioRpcError):
@@ -81,7 +82,7 @@ class Cores:
         await self.start(number)
 
     async def kill(self) -> None:
-        """Kill those that run."""
+        """Kill the cores that run."""
         for one in self._running.values():
             if one.returncode is None:
                 one.send_signal(signal.SIGKILL)

@@ -32,7 +32,7 @@ async def arrive(cluster: WatchedCluster) -> None:
 
 
 def _more(cluster: WatchedCluster, count: int) -> Callable[[], bool]:
-    """Return the condition that so many more pods were bound than now."""
+    """Return the condition that ``count`` more pods have been bound than now."""
     wanted = len(cluster.bindings) + count
     return lambda: len(cluster.bindings) >= wanted
 

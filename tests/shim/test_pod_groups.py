@@ -19,7 +19,7 @@ API = "scheduling.k8s.io/v1beta1"
 
 
 def group(name: str, members: int = 0, ns: str = "work", **more: Any) -> Item:
-    """Return a PodGroup: a gang of at least so many members, or without a number one whose pods are placed one by one."""
+    """Return a PodGroup: a gang with this minimum of members or, without a number, a group whose pods are placed one by one."""
     policy: Item = {"gang": {"minCount": members}} if members else {"basic": {}}
     metadata = {"name": name, "namespace": ns, "uid": f"uid-{name}"}
     spec = {"schedulingPolicy": policy, **more}

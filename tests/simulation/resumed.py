@@ -1,4 +1,4 @@
-"""Two cores with one past: at one the shim registers again and reports everything, the other hears the same changes as they are.
+"""Two cores with one past: at one the shim registers again and reports everything, the other gets the same changes as events.
 
 The changes happened while the shim was away. Afterwards both cores have to be equal in everything that later decisions depend on,
 and to decide equally (C9). What the shim did not receive before is sent again (C10).
@@ -69,7 +69,7 @@ class Past(Life):
             self.tick()
 
     def restart(self) -> None:
-        """Nothing: the test restarts."""
+        """Do nothing, because the test itself restarts the shim."""
 
     def _stranger(self) -> None:
         """Add a pod of another scheduler."""

@@ -21,9 +21,9 @@ from tests.simulation.worlds import World
 
 WORLDS = cases(40)
 SHORT = 200
-"""Ends that go the short way in a quarter of these worlds, at least."""
+"""The least number of ends that take the fast path in a quarter of these worlds."""
 LONG = 10
-"""Of which so many stand in one row."""
+"""The least number of such ends in the largest batch."""
 
 
 def _together(world: World) -> Iterator[tuple[int, list[Event]]]:
