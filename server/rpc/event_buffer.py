@@ -85,6 +85,8 @@ class History:
         self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
         self.totals: Counter[tuple[str, str]] = Counter()
         """The totals by kind of decision (placed, released, rejected) and partition. Refused nodes are not counted."""
+        self._latest: dict[str, int] = {}
+        """The number of the latest entry by kind of event."""
 
     def decided(self, decisions: Decisions, now: int) -> None:
         """Record every decision except the answers to barriers."""
@@ -94,9 +96,12 @@ class History:
         latest = decisions.all[-EVENTS_KEPT_MAX:]
         numbers = count(self.last - len(latest) + 1)
         self._entries.extend(zip(numbers, repeat(now), latest, strict=False))
+        before = self.last - len(decisions)
         for kind, begin, end in decisions.runs:
             if kind in _COUNTED:
                 self._count(_COUNTED[kind], decisions.all[begin:end])
+            for at in range(begin, end) if kind is Noted else (end - 1,):
+                self._latest[kind_of(decisions.all[at])] = before + at + 1
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
         """Do nothing."""
@@ -109,6 +114,10 @@ class History:
         for entry in self._entries:
             if entry[0] > number:
                 yield Entry(*entry)
+
+    def kinds_after(self, number: int) -> list[str]:
+        """Return the kinds of all entries with a greater number, sorted by name. The entries need not be kept any more."""
+        return sorted(kind for kind, latest in self._latest.items() if latest > number)
 
     @property
     def first(self) -> int:
@@ -266,6 +275,32 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
     ShadowDecided: _shadowed,
     Noted: _noted,
 }
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    Placed: "placed",
+    Released: "released",
+    AskReleased: "released",
+    Withdrawn: "allocation",
+    PlanCheckRequested: "ask",
+    PlanCheckEnded: "manager",
+    AskRejected: "rejected",
+    AskStateChanged: "waiting",
+    Decided: "decision",
+    DecisionMoved: "decision",
+    ApplicationAccepted: "application",
+    ApplicationRejected: "rejected",
+    ApplicationUpdateRejected: "rejected",
+    ApplicationUpdated: "application",
+    NodeAccepted: "node",
+    NodeRejected: "rejected",
+    ShadowDecided: "shadow",
+}
+
+
+def kind_of(decision: Decision) -> str:
+    """Return the kind of the record of a decision. This takes a fraction of the time of the record itself."""
+    return decision.kind if isinstance(decision, Noted) else _KINDS[type(decision)]
 
 
 def record(decision: Decision) -> Record:

@@ -183,6 +183,9 @@ DECISION_CHANGES_KEPT_MAX: Final = 4_000
 VICTIMS_TOLD_MAX: Final = 20_000
 """Victims that one message names. So many victims take about 5 MiB."""
 
+KINDS_INTERVAL_S: Final = 0.05
+"""Seconds between two responses of WatchEvents that have only the kinds of events."""
+
 PAGE_MAX: Final = 5_000
 """Objects in one page of a listing. A request for a larger page gets this size."""
 

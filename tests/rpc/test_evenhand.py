@@ -531,6 +531,20 @@ async def test_events_are_numbered_and_can_be_continued() -> None:
         later.call.cancel()
 
 
+async def test_kinds_come_without_their_events_and_only_from_now_on() -> None:
+    async with cluster() as (served, stream):
+        stub = watch_rpc.WatchServiceStub(served.channel)
+        asked = watch.WatchEventsRequest(kinds_only=True, kinds=["placed", "node"])
+        events = Stream(stub.WatchEvents(asked))
+        assert await events.read(watch.WatchEventsResponse) == watch.WatchEventsResponse()
+        await stream.send(asks("more", applicationID="side"))
+        found = await events.read(watch.WatchEventsResponse)
+        assert (list(found.kinds), len(found.events)) == (["placed"], 0)
+        await stream.send(asks("again", "thrice", applicationID="side"))
+        assert (await events.read(watch.WatchEventsResponse)).kinds == ["placed"]
+        events.call.cancel()
+
+
 async def test_watchers_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.rpc.evenhand.watchers.WATCHERS_MAX", 1)
     async with serving() as served:

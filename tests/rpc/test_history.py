@@ -15,12 +15,14 @@ from server.model.decisions import (
     Decision,
     Decisions,
     NodeAccepted,
+    Noted,
     Placed,
     Released,
     Termination,
 )
+from server.model.reasons import Code
 from server.rpc import event_buffer
-from server.rpc.event_buffer import History
+from server.rpc.event_buffer import KINDS, History, kind_of, record
 
 NOW = 1_700_000_000_000
 KEPT = 4
@@ -78,3 +80,24 @@ def test_totals_count_each_kind_by_partition_and_leave_barriers_out(
     expected = Counter(where for each in heard for one, where in COUNTED if one is each)
     assert held.totals == expected
     assert [entry.decision for entry in held.after(0)] == heard
+
+
+NOTES = [Noted(kind, "x", Code.NODE_LOST, "") for kind in ("node", "queue")]
+
+
+@given(st.lists(st.lists(st.sampled_from([*SOME, *NOTES]), max_size=3 * KEPT), max_size=4))
+def test_the_kinds_after_a_number_are_those_of_the_records(told: list[list[Decision]]) -> None:
+    held = History()
+    for found in told:
+        held.decided(Decisions(found), NOW)
+    entries = list(held.after(0))
+    for number in range(held.last + 1):
+        later = {record(one.decision).kind for one in entries if one.number > number}
+        assert held.kinds_after(number) == sorted(later)
+
+
+def test_every_decision_has_a_kind_without_its_record() -> None:
+    assert set(event_buffer._KINDS) | {Noted} == set(event_buffer._RECORDS)
+    assert set(event_buffer._KINDS.values()) <= set(KINDS)
+    for one in (*SOME, *NOTES):
+        assert kind_of(one) == record(one).kind

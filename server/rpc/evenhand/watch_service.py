@@ -14,8 +14,9 @@ from server.rpc.evenhand.encode_decisions import with_names
 from server.rpc.evenhand.inspect_service import queue_tree, summary
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.watchers import Watchers
-from server.rpc.event_buffer import KINDS, Entry, History, record
+from server.rpc.event_buffer import KINDS, Entry, History, kind_of, record
 from server.rpc.limits import (
+    KINDS_INTERVAL_S,
     RESPONSE_OBJECTS_MAX,
     WATCH_INTERVAL_MS_DEFAULT,
     WATCH_INTERVAL_MS_MAX,
@@ -74,7 +75,7 @@ class WatchService:
     ) -> AsyncIterator[pb.WatchEventsResponse]:
         """Yield the kept events after the number ``since`` of the request, then further events as they happen, in batches.
 
-        With ``held_only``, end after the kept events.
+        With ``held_only``, end after the kept events. With ``kinds_only``, yield the kinds of events only.
         """
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
@@ -82,20 +83,42 @@ class WatchService:
         if unknown := sorted(kinds.difference(KINDS)):
             known = f"is no kind of event; there are {', '.join(KINDS)}"
             raise invalid("UNKNOWN_KIND", *((f"kinds[{one}]", known) for one in unknown))
+        wanted = kinds or frozenset(KINDS)
         with self._watchers.watching():
-            seen, number = -1, request.since
-            while True:
-                seen = await self._watchers.change(seen)
-                missed = max(self._history.first - number - 1, 0) if number else 0
-                while entries := list(islice(self._history.after(number), RESPONSE_OBJECTS_MAX)):
-                    number = entries[-1].number
-                    events = [self._event(entry) for entry in entries]
-                    wanted = [one for one in events if not kinds or one.kind in kinds]
-                    if wanted or missed:
-                        yield pb.WatchEventsResponse(events=wanted, missed=missed)
-                    missed = 0
-                if request.held_only:
-                    return
+            found = self._kinds(wanted) if request.kinds_only else self._events(request, wanted)
+            async for one in found:
+                yield one
+
+    async def _events(
+        self, request: pb.WatchEventsRequest, wanted: frozenset[str]
+    ) -> AsyncIterator[pb.WatchEventsResponse]:
+        seen, number = -1, request.since
+        while True:
+            seen = await self._watchers.change(seen)
+            missed = max(self._history.first - number - 1, 0) if number else 0
+            while entries := list(islice(self._history.after(number), RESPONSE_OBJECTS_MAX)):
+                number = entries[-1].number
+                events = [self._event(one) for one in entries if kind_of(one.decision) in wanted]
+                if events or missed:
+                    yield pb.WatchEventsResponse(events=events, missed=missed)
+                missed = 0
+            if request.held_only:
+                return
+
+    async def _kinds(self, wanted: frozenset[str]) -> AsyncIterator[pb.WatchEventsResponse]:
+        """Yield an empty response at once, and then, for ever, the kinds of the events that happened since the last response.
+
+        All events within `KINDS_INTERVAL_S` after a response lead to one response.
+        """
+        number, seen = self._history.last, -1
+        yield pb.WatchEventsResponse()
+        while True:
+            seen = await self._watchers.change(seen)
+            kinds = [one for one in self._history.kinds_after(number) if one in wanted]
+            number = self._history.last
+            if kinds:
+                yield pb.WatchEventsResponse(kinds=kinds)
+                await asyncio.sleep(KINDS_INTERVAL_S)
 
 
 _OF_PODS: Final = frozenset(
