@@ -72,7 +72,9 @@ class QueueReport:
 class PartitionReport:
     """The totals of a partition.
 
-    ``waiting`` has the number of waiting asks by code. ``reservations`` is the number of all pledges, including those of
+    ``promised`` and ``pending`` are those of its root queue, and ``queues`` is the number of its queues with the root.
+
+    ``waiting`` has the number of waiting asks by code, unless they were not counted. ``reservations`` is the number of all pledges, including those of
     decisions.
 
     ``schedulable_nodes`` does not include nodes that an exclusive pledge holds.
@@ -92,6 +94,9 @@ class PartitionReport:
     foreign_usage: Amounts
     waiting: Mapping[str, int]
     synced: bool
+    promised: Amounts = field(default_factory=dict)
+    pending: Amounts = field(default_factory=dict)
+    queues: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,20 @@ def test_a_partition_is_the_sum_of_what_is_in_it() -> None:
     assert next(iter(one.waiting.items())) == ("no-node", 4)
 
 
+def test_the_totals_of_a_partition_are_those_of_its_root() -> None:
+    core = crowd().core
+    (one,) = inspect.partitions(core, counted=False)
+    tree, count = inspect.queue_tree(core, "default"), 0
+    below = [tree]
+    while below:
+        count += 1
+        below += below.pop().children
+    assert (one.promised, one.pending, one.queues) == (tree.promised, tree.pending, count)
+    assert one.promised
+    assert one.pending
+    assert not one.waiting
+
+
 def test_partitions_come_by_name_and_an_unknown_one_is_empty() -> None:
     core = World().core
     assert [one.name for one in inspect.partitions(core)] == ["default"]

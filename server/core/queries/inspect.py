@@ -13,7 +13,7 @@ from server.core.core import Core
 from server.core.events.managers import held
 from server.core.queries.doctor import doctor
 from server.core.queries.explain import explain
-from server.core.queries.queue_reports import queue_report
+from server.core.queries.queue_reports import pending_of, queue_report
 from server.core.queries.queue_settings import settings_report
 from server.core.queries.reach import reach
 from server.core.queries.user_limits import Reports, limit_reports
@@ -82,14 +82,14 @@ def holdings(core: Core) -> Holdings:
     )
 
 
-def partitions(core: Core) -> list[PartitionReport]:
-    """Return the totals of every partition, by name. This examines every waiting ask, to count asks by reason."""
+def partitions(core: Core, *, counted: bool = True) -> list[PartitionReport]:
+    """Return the totals of every partition, by name. If ``counted``, examine every waiting ask, to count asks by reason."""
     known = core.state.partitions
-    return [_partition(core, known[name]) for name in sorted(known)]
+    return [_partition(core, known[name], counted=counted) for name in sorted(known)]
 
 
-def _partition(core: Core, partition: Partition) -> PartitionReport:
-    index, types = partition.index, partition.types
+def _partition(core: Core, partition: Partition, *, counted: bool) -> PartitionReport:
+    index, types, root = partition.index, partition.types, partition.root
     return PartitionReport(
         name=partition.name,
         node_sort=partition.spec.node_sort.value,
@@ -101,10 +101,13 @@ def _partition(core: Core, partition: Partition) -> PartitionReport:
         asks=partition.ask_count,
         reservations=len(partition.decisions.pledges),
         capacity=types.named(partition.capacity),
-        usage=types.named(partition.root.usage),
+        usage=types.named(root.usage),
         foreign_usage=types.named(partition.foreign.usage),
-        waiting=_waiting(core, partition),
+        waiting=_waiting(core, partition) if counted else {},
         synced=core.state.synced(partition),
+        promised=types.named(root.promised),
+        pending=types.named(pending_of(partition, root.waiting())),
+        queues=len(partition.queues),
     )
 
 

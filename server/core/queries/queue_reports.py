@@ -43,7 +43,7 @@ def _queue_report(
         max=dict(queue.spec.max or ()),
         usage=named(queue.usage),
         promised=named(queue.promised),
-        pending=named(_pending(partition, waiting)),
+        pending=named(pending_of(partition, waiting)),
         releasing=named(queue.releasing),
         headroom=headroom(partition, left),
         weight=queue.spec.weight,
@@ -119,7 +119,8 @@ def is_limited(left: int) -> bool:
     return left < NO_LIMIT >> 1
 
 
-def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
+def pending_of(partition: Partition, counts: Counter[AskClass]) -> Amounts:
+    """Return the sum of the requests of waiting asks, given the number of asks of each class."""
     amounts = partition.types.zeros()
     for ask_class, count in counts.items():
         for index, quantity in ask_class.demand:

@@ -125,20 +125,20 @@ def count_queues(report: QueueReport) -> int:
     return 1 + sum(map(count_queues, report.children))
 
 
-def partition(report: PartitionReport, root: QueueReport) -> pb.Partition:
-    """Return the message of a partition's totals. Promised and pending resources are those of its root queue."""
+def partition(report: PartitionReport) -> pb.Partition:
+    """Return the message of a partition's totals."""
     return pb.Partition(
         name=report.name,
         node_sort_policy=report.node_sort,
         capacity=report.capacity,
         usage=report.usage,
         foreign_usage=report.foreign_usage,
-        promised=root.promised,
-        pending=root.pending,
+        promised=report.promised,
+        pending=report.pending,
         counts=pb.ClusterCounts(
             nodes=report.nodes,
             draining_nodes=report.nodes - report.schedulable_nodes,
-            queues=count_queues(root),
+            queues=report.queues,
             applications=report.applications,
             allocations=report.allocations,
             foreign_allocations=report.foreign,

@@ -9,7 +9,7 @@ from evenhand.v1 import inspect_pb2 as pb
 from server.core.core import Core
 from server.core.queries import doctor, inspect, known_decisions
 from server.model.records import DecisionRecord
-from server.model.reports import ApplicationReport, Finding, ManagerReport
+from server.model.reports import ApplicationReport, Finding, ManagerReport, PartitionReport
 from server.rpc.evenhand import encode_queue_settings, encode_reports
 from server.rpc.evenhand.pages import wanted
 from server.rpc.evenhand.reader import Reader, Scope
@@ -71,7 +71,7 @@ class InspectService:
         A viewer gets the totals of its own queues.
         """
         reader = self._reader()
-        found = [summary(reader, one.name, self._history) for one in reader.partitions()]
+        found = [_summary(reader, one, self._history) for one in reader.partitions()]
         return pb.ListPartitionsResponse(partitions=found)
 
     def get_queue_tree(self, request: pb.GetQueueTreeRequest) -> pb.GetQueueTreeResponse:
@@ -206,7 +206,7 @@ class InspectService:
             answer.config_applied_at_ms = revision.at_ms
             answer.previous_config_digest = self._about.previous_digest
             answer.previous_config_source = self._about.previous_source
-            answer.partitions.extend(report.name for report in inspect.partitions(self._core))
+            answer.partitions.extend(sorted(state.partitions))
             answer.managers.extend(map(self._manager, inspect.managers(self._core)))
         answer.visible_queue = self._reader().visible_queue
         return answer
@@ -265,8 +265,11 @@ def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
 
     A viewer gets the totals of its queue, and nothing about nodes.
     """
-    report = reader.partition(partition)
-    found = encode_reports.partition(report, reader.tree(report.name))
+    return _summary(reader, reader.partition(partition), history)
+
+
+def _summary(reader: Reader, report: PartitionReport, history: History) -> pb.Partition:
+    found = encode_reports.partition(report)
     if reader.sees_cluster:
         totals, counts = history.totals, found.counts
         counts.placed_total = totals["placed", report.name]
@@ -276,6 +279,9 @@ def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
     own = reader.tree(report.name)
     found.visible_queue = own.path
     found.usage.update(own.usage)
+    found.promised.update(own.promised)
+    found.pending.update(own.pending)
+    found.counts.queues = encode_reports.count_queues(own)
     found.counts.applications = own.applications
     found.counts.allocations = own.allocations
     found.counts.waiting_asks = own.pending_asks

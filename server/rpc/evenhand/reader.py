@@ -73,7 +73,7 @@ class Reader:
 
         A viewer gets the partitions that have its queue, with their names and kinds only.
         """
-        found = inspect.partitions(self._core)
+        found = inspect.partitions(self._core, counted=False)
         if self.sees_cluster:
             return found
         known = self._core.state.partitions
@@ -209,6 +209,9 @@ def without_numbers(report: PartitionReport) -> PartitionReport:
         usage={},
         foreign_usage={},
         waiting={},
+        promised={},
+        pending={},
+        queues=0,
     )
 
 
