@@ -17,7 +17,7 @@ import signal
 import struct
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -37,6 +37,10 @@ _HEADER: Final = struct.Struct("!IBI")
 """The header of an answer in the pipe: the number of its question, the kind of outcome, and the number of bytes that follow."""
 _REST: Final = 20
 """The pause between two forks, in multiples of the last fork's duration, so that forks take at most 5 % of the time."""
+_GATHER_S: Final = 0.001
+"""The time in seconds for which a question waits for others, because a client asks several at the same time."""
+_QUICK_S: Final = 0.05
+"""The time in seconds that the questions of a copy may take, by the latest answer of each method, for a copy to take more questions."""
 _PRIORITY: Final = 10
 """The nice value of a copy, added to its parent's."""
 _FIRST_OWN_DESCRIPTOR: Final = 3
@@ -100,8 +104,9 @@ class _Copy:
 class Copies:
     """The pool of copies that answer questions. All methods are called in the event loop.
 
-    If a copy can be made now, it answers a question at once. Questions that arrive while no copy can be made are answered
-    together by the next copy. Equal questions are answered once.
+    If a copy can be made now, it answers a question at once, together with those that arrive within `_GATHER_S`. Questions
+    that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The waiting
+    questions are divided among the copies that may be made, and a copy also takes further ones that are quick.
     """
 
     apart = True
@@ -111,6 +116,8 @@ class Copies:
         self._not_before = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[Question, _Waiting] = {}
+        self._took: dict[str, float] = {}
+        """The seconds that the latest answer of each method took."""
         self.running: dict[_Copy, asyncio.Task[None]] = {}
         """The copies that have not ended yet, each with the task that follows it."""
         self._open = 0
@@ -163,7 +170,8 @@ class Copies:
         if waiting is None:
             waiting = self._waiting[question] = _Waiting(question, lambda: context.run(read))
         waiting.futures.append(future)
-        self._make()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER_S, self._rested)
 
     def _give_up(self) -> None:
         """Drop each question for which no caller waits any longer, and end each copy that answers only such questions."""
@@ -174,19 +182,30 @@ class Copies:
                 copy.end()
 
     def _make(self) -> None:
-        """Make a copy for the waiting questions, now or as soon as the limits allow."""
-        free = COPIES_MAX - len(self.running)
-        if self._held or not self._waiting or not free or self._timer is not None:
-            return
-        rest = self._not_before - self._seconds()
-        if rest > 0:
-            self._timer = asyncio.get_running_loop().call_later(rest, self._rested)
-            return
-        share = -(-len(self._waiting) // free)
-        questions = list(self._waiting.values())[:share]
-        for one in questions:
-            del self._waiting[one.question]
-        self._fork(questions)
+        """Make copies for the waiting questions, each now or as soon as the limits allow."""
+        while not self._held and self._waiting and self._timer is None:
+            free = COPIES_MAX - len(self.running)
+            if not free:
+                return
+            rest = self._not_before - self._seconds()
+            if rest > 0:
+                self._timer = asyncio.get_running_loop().call_later(rest, self._rested)
+                return
+            self._fork(self._chosen(-(-len(self._waiting) // free)))
+
+    def _chosen(self, share: int) -> list[_Waiting]:
+        """Take the questions of the next copy: the first `share`, and further quick ones. The copy answers the quickest first."""
+        chosen: list[_Waiting] = []
+        whole = 0.0
+        for one in list(self._waiting.values()):
+            seconds = self._seconds_of(one)
+            if len(chosen) < share or whole + seconds <= _QUICK_S:
+                whole += seconds
+                chosen.append(self._waiting.pop(one.question))
+        return sorted(chosen, key=self._seconds_of)
+
+    def _seconds_of(self, one: _Waiting) -> float:
+        return self._took.get(one.question.method, _QUICK_S)
 
     def _rested(self) -> None:
         self._timer = None
@@ -216,7 +235,7 @@ class Copies:
         failure: CallError | None = None
         try:
             async with asyncio.timeout(COPY_S_MAX):
-                await _receive(copy)
+                await self._receive(copy)
         except TimeoutError:
             failure = _too_long(f"{COPY_S_MAX:.0f} s")
         finally:
@@ -229,9 +248,19 @@ class Copies:
             if not self._closed:
                 self._make()
 
+    async def _receive(self, copy: _Copy) -> None:
+        """Read answers from the pipe of a copy and pass them on, until all questions are answered or the pipe ends."""
+        begun = self._seconds()
+        async for number, answer in _answers(copy):
+            one = copy.questions[number]
+            one.settle(answer)
+            copy.answered = number + 1
+            begun, before = self._seconds(), begun
+            self._took[one.question.method] = begun - before
 
-async def _receive(copy: _Copy) -> None:
-    """Read answers from the pipe of a copy and pass them on, until all questions are answered or the pipe ends."""
+
+async def _answers(copy: _Copy) -> AsyncIterator[tuple[int, bytes | CallError]]:
+    """Yield the answers of a copy with the numbers of their questions, until all are answered or the pipe ends."""
     stream = asyncio.StreamReader()
     file = os.fdopen(copy.pipe, "rb", buffering=0)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -240,8 +269,7 @@ async def _receive(copy: _Copy) -> None:
     try:
         while copy.answered < len(copy.questions):
             number, kind, length = _HEADER.unpack(await stream.readexactly(_HEADER.size))
-            copy.questions[number].settle(_answer(kind, await stream.readexactly(length)))
-            copy.answered = number + 1
+            yield number, _answer(kind, await stream.readexactly(length))
     except asyncio.IncompleteReadError:
         return
     finally:

@@ -282,29 +282,65 @@ async def test_a_copy_keeps_nothing_of_its_parent_open_and_steps_back(copies: Co
 async def test_forks_take_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a second by this clock, so the next one has to wait for twenty."""
     seconds = [0.0]
+    fork = module._forked
 
-    def now() -> float:
+    def slow() -> int:
         seconds[0] += 1.0
-        return seconds[0]
+        return fork()
 
+    monkeypatch.setattr(module, "_forked", slow)
     later: list[float] = []
-    copies = Copies(now)
+    copies = Copies(lambda: seconds[0])
+    assert await asked(copies, bytes) == b""
     loop = asyncio.get_running_loop()
-    first = asked(copies, bytes)
-    await asyncio.sleep(0)
     call_later = loop.call_later
 
-    def call_soon(delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    def call_soon(delay: float, callback: Any, *given: Any) -> asyncio.TimerHandle:
+        if getattr(callback, "__self__", None) is not copies:
+            return call_later(delay, callback, *given)
         later.append(delay)
+        seconds[0] += delay
         return call_later(0.0, callback)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(loop, "call_later", call_soon)
-        second = asked(copies, bytes, b"second")
-        await asyncio.sleep(0)
-    assert later == [19.0]
-    seconds[0] += 100.0
-    assert [await first, await second] == [b"", b""]
+    monkeypatch.setattr(loop, "call_later", call_soon)
+    assert await asked(copies, bytes, b"second") == b""
+    assert sum(later) == pytest.approx(20.0)
+    copies.close()
+    await until(lambda: not copies.running)
+
+
+async def test_quick_questions_that_come_together_get_one_copy() -> None:
+    copies = Copies(lambda: 0.0)
+
+    def read() -> bytes:
+        return number(os.getpid())
+
+    assert await asked(copies, read) != number(os.getpid())
+    pids = await asyncio.gather(*(asked(copies, read, number(one)) for one in range(8)))
+    assert len(set(pids)) == 1
+    copies.close()
+    await until(lambda: not copies.running)
+
+
+@pytest.mark.parametrize("copies_max", [1, 4])
+async def test_slow_questions_are_divided_and_the_quickest_of_a_copy_is_first(
+    monkeypatch: pytest.MonkeyPatch, copies_max: int
+) -> None:
+    monkeypatch.setattr(module, "COPIES_MAX", copies_max)
+    copies = Copies(lambda: 0.0)
+    copies._took |= {"slow": 1.0, "quick": 0.01}
+    order: list[str] = []
+
+    async def ask(method: str, name: bytes = b"") -> bytes:
+        given = Question(method, name, LOCAL_OPERATOR)
+        answer = await copies.answer(given, lambda: number(os.getpid()))
+        order.append(method)
+        return answer
+
+    slow = [ask("slow", number(one)) for one in range(3)]
+    pids = await asyncio.gather(*slow, ask("quick"))
+    assert len(set(pids)) == copies_max
+    assert copies_max > 1 or order[0] == "quick"
     copies.close()
     await until(lambda: not copies.running)
 
