@@ -8,6 +8,8 @@ import grpc
 from evenhand_cli.connect import Core
 
 PAGE_SIZE = 1000
+PAGE_SIZE_MAX = 5000
+"""Largest page that a core sends. Fewer pages take less time in all, but the first rows come later."""
 
 
 class PagedRequest(Protocol):
@@ -35,13 +37,14 @@ def every(
     method: "grpc.UnaryUnaryMultiCallable[Request, Answer]",
     request: Request,
     rows: Callable[[Answer], Iterable[Row]],
+    size: int = PAGE_SIZE,
 ) -> list[Row]:
     """Return the rows of all pages of a listing. Sets the size and token of the page in the request.
 
     Raises Fault if the core does not answer or refuses.
     """
     found: list[Row] = []
-    request.page_size = PAGE_SIZE
+    request.page_size = size
     with core.patience(f"reading from {core.address}") as tell:
         while True:
             with core.faults():

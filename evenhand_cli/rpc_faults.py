@@ -70,19 +70,24 @@ def _unreachable(error: grpc.RpcError, address: str, secure: bool) -> Fault:
 
 def reason_of(error: grpc.RpcError) -> str:
     """Return the core's stable reason of an RPC that failed, such as `NO_HISTORY`, or "" if the core gave no reason."""
-    status = rpc_status.from_call(cast("grpc.Call", error))
     info = error_details_pb2.ErrorInfo()
-    details: Sequence[AnyMessage] = () if status is None else status.details
-    return next((str(info.reason) for one in details if one.Unpack(info)), "")
+    return next((str(info.reason) for one in _packed(error) if one.Unpack(info)), "")
+
+
+def _packed(error: grpc.RpcError) -> Sequence[AnyMessage]:
+    """Return the details of an RPC that failed. A call that was cancelled while it failed has none that belong to its code."""
+    try:
+        status = rpc_status.from_call(cast("grpc.Call", error))
+    except ValueError:
+        return ()
+    return () if status is None else status.details
 
 
 def _details(error: grpc.RpcError) -> tuple[list[str], str]:
     """Return the field violations as lines, and the core's advice."""
-    status = rpc_status.from_call(cast("grpc.Call", error))
-    details: Sequence[AnyMessage] = () if status is None else status.details
     violations: list[str] = []
     advice: list[str] = []
-    for detail in details:
+    for detail in _packed(error):
         _read_detail(detail, violations, advice)
     return violations, "\n".join(advice)
 

@@ -61,6 +61,7 @@ class SpreadChannel:
         self._metadata = metadata or {}
         self._reach = reach
         self._reached: dict[str, Reached] = {}
+        self._reaching = threading.Lock()
         self.missing: set[str] = set()
         """The names of the groups that could not be reached."""
 
@@ -68,7 +69,8 @@ class SpreadChannel:
         """Return a channel to the group alone that owns a partition. Other groups are not asked, and so are not missing."""
         table = CoreTable((self.table.owner(partition),))
         made = SpreadChannel(table, self._reach, self._metadata, secure=self.secure)
-        made._reached, made.missing = self._reached, self.missing
+        made._reached, made._reaching = self._reached, self._reaching
+        made.missing = self.missing
         return made
 
     def options(self, group: CoreGroup, how: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,10 +84,11 @@ class SpreadChannel:
             one.channel.close()
 
     def reached(self, group: CoreGroup) -> Reached:
-        """Return the core of a group."""
-        if group.name not in self._reached:
-            self._reached[group.name] = self._reach(group.addresses)
-        return self._reached[group.name]
+        """Return the core of a group. Threads that need it at the same time share one channel."""
+        with self._reaching:
+            if group.name not in self._reached:
+                self._reached[group.name] = self._reach(group.addresses)
+            return self._reached[group.name]
 
     def unary_unary(self, method: str, *more: Any, **options: Any) -> "_Asking":  # noqa: ANN401
         """Return the callable of a method with one answer."""

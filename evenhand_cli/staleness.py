@@ -1,5 +1,6 @@
 """Notices that an answer may be out of date: a manager is away, or has not reported everything yet."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,17 +19,19 @@ class Pictures:
         self._say = say
         self._latest: inspect_pb2.Picture | None = None
         self._told: set[str] = set()
+        self._lock = threading.Lock()
 
     def look_at(self, answer: Any) -> None:  # noqa: ANN401 - of any type
         """Print on the error stream which managers are away or have not reported everything yet."""
         picture = getattr(answer, "picture", None)
         if picture is None:
             return
-        self._latest = picture
-        for key, line in _lines(picture):
-            if key not in self._told:
-                self._told.add(key)
-                self._say(line)
+        with self._lock:  # The console makes several calls at the same time.
+            self._latest = picture
+            for key, line in _lines(picture):
+                if key not in self._told:
+                    self._told.add(key)
+                    self._say(line)
 
     @property
     def latest(self) -> inspect_pb2.Picture | None:

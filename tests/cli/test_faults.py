@@ -2,12 +2,14 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 
 from evenhand.v1 import config_pb2, decisions_pb2, explain_pb2, inspect_pb2, simulate_pb2
+from evenhand_cli.rpc_faults import fault_of, reason_of
 from tests.cli import samples
 from tests.cli.fake import Failure, FakeCore, running
 from tests.cli.run import Ended, evenhand
@@ -281,3 +283,23 @@ def test_a_dry_run_names_the_codes_of_warnings_and_tells_them_with_all(tmp_path:
     assert f"2 warnings: delay-unused (2); evenhand config check {file}" in brief
     assert "delay 5" not in brief
     assert f"{file}:5: warning: delay 5  [delay-unused]" in whole
+
+
+class _Cancelled(grpc.RpcError):
+    """A call that was cancelled here while the core refused it: the status of the core has another code."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.CANCELLED
+
+    def details(self) -> str:
+        return "cancelled"
+
+    def trailing_metadata(self) -> Any:
+        return Failure(grpc.StatusCode.UNIMPLEMENTED, "no").status().trailing_metadata
+
+
+def test_a_call_that_was_cancelled_while_it_failed_has_a_fault() -> None:
+    error = _Cancelled()
+    assert reason_of(error) == ""
+    found = fault_of(error, "core:1", secure=False)
+    assert (found.what, found.where) == ("cancelled", "core at core:1")

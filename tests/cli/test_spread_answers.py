@@ -1,14 +1,18 @@
 """One answer of several groups of cores: pages, unknown objects, managers, refusals, and streams (design 7.6)."""
 
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2
 
 from evenhand.v1 import config_pb2, decisions_pb2, explain_pb2, inspect_pb2, watch_pb2
+from evenhand_cli.core_table import read_core_table
 from evenhand_cli.spread_answers import join
+from evenhand_cli.spread_channel import Reached, SpreadChannel
 from tests.cli.fake import Answer, Failure, FakeCore, Turns, running
 from tests.cli.run import Ended, evenhand
 from tests.cli.test_spread import table
@@ -30,6 +34,28 @@ def two(tmp_path: Path, *cores: Mapping[str, Answer]) -> Iterator[tuple[str, lis
 def asked(tmp_path: Path, command: list[str], *cores: dict[str, Answer]) -> Ended:
     with two(tmp_path, *cores) as (path, _):
         return evenhand(*command, "--cores", path)
+
+
+def test_threads_that_need_a_group_at_the_same_time_open_one_channel(tmp_path: Path) -> None:
+    opened: list[str] = []
+    both = threading.Barrier(2, timeout=30)
+
+    def reach(addresses: str) -> Reached:
+        opened.append(addresses)
+        return Reached(addresses, grpc.insecure_channel(addresses))
+
+    found = read_core_table(table(tmp_path / "cores.yaml", "127.0.0.1:1", "127.0.0.1:2"))
+    with closing(SpreadChannel(found, reach, secure=False)) as channel:
+        (group, _) = found.groups
+
+        def use() -> Reached:
+            both.wait()
+            return channel.reached(group)
+
+        with ThreadPoolExecutor(2) as threads:
+            first, second = (one.result() for one in [threads.submit(use), threads.submit(use)])
+        assert first is second
+    assert opened == ["127.0.0.1:1"]
 
 
 def page(*ids: str, after: str = "", at: int = 0) -> decisions_pb2.ListDecisionsResponse:
