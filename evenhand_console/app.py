@@ -1,7 +1,7 @@
 """The web application: a page and a stream for each view, the log-in, and the files of `static`."""
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,24 +34,30 @@ from evenhand_console.identity import (
 from evenhand_console.pages import FOLDER, Pages
 from evenhand_console.protection import (
     Hosts,
+    Proof,
     Protected,
+    Tried,
     form_mark,
     is_own_origin,
+    proven,
     same_mark,
+    says_own_origin,
     tried_mark,
 )
 from evenhand_console.query import Query, query_of
 from evenhand_console.reading import Found, Source
 from evenhand_console.refusals import Refusal, refusal_of
 from evenhand_console.sharing import Fragment, Key, Readers, TooManyError
+from evenhand_console.stale_forms import TITLE, StaleFormError, page_of
 from evenhand_console.streams import stream_of
 from evenhand_console.view import View
 from evenhand_console.views import VIEWS
+from evenhand_console.waking import Kinds, Waking
 
 Read = TypeVar("Read")
 UNAUTHORIZED: Final = 401
 """Status of a page that asks the visitor to log in. Such a page is not updated."""
-THREADS_MAX: Final = 16
+THREADS_MAX: Final = 12
 """The largest number of reads of the core at the same time, for pages that are kept up to date."""
 ASKS_MAX: Final = 8
 """The largest number of other reads of the core at the same time, such as simulations, which may take minutes."""
@@ -59,9 +65,13 @@ ASKS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The addresses at which browsers reach the console, and the name of the proxy's header with the visitor's token, or ""."""
+    """The addresses at which browsers reach the console, and the name of the proxy's header with the visitor's token, or "".
+
+    ``clock`` returns seconds that never decrease.
+    """
 
     hosts: Hosts
+    clock: Callable[[], float]
     token_header: str = ""
 
 
@@ -79,6 +89,7 @@ class Console:
         menu = [*(one for one in VIEWS if one.in_menu), what_if_pages.ENTRY]
         self.pages = Pages({"menu": menu, "themes": THEMES})
         self.readers = Readers(self._make, lambda key: self._views[key.view].pause_s)
+        self.readers.tokens = Waking(source, self._wake)
 
     def token(self, request: Request) -> str:
         """Return the token of a visitor: the token of the log-in, else the token that the proxy sets."""
@@ -87,6 +98,15 @@ class Console:
 
     def _cookies(self, request: Request) -> Cookies:
         return cookies_of(request, self.options.hosts)
+
+    def _wake(self, token: str, kinds: Kinds) -> None:
+        """Wake the readers of the pages that events of these kinds concern. No kinds: of all pages."""
+
+        def concerns(key: Key) -> bool:
+            of_view = self._views[key.view].kinds
+            return not kinds or not of_view or not of_view.isdisjoint(kinds)
+
+        self.readers.wake(token, concerns)
 
     async def _make(self, key: Key, latest: Fragment | None) -> Fragment:
         """Read and render the part of a page that changes."""
@@ -172,7 +192,18 @@ class Console:
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
         """Return the proof that the visitor has seen the changes that a text would make to a configuration."""
-        return tried_mark(self._secret, self._session(request), self.token(request), base, text)
+        seen = Tried(self._session(request), self.token(request), base, text)
+        return tried_mark(self._secret, seen, self.options.clock())
+
+    def proven(self, request: Request, text: str, base: tuple[int, str], given: str) -> Proof:
+        """Return whether a proof shows that the visitor has seen what a text would change in a configuration."""
+        seen = Tried(self._session(request), self.token(request), base, text)
+        return proven(self._secret, seen, self.options.clock(), given)
+
+    async def stale(self, request: Request, fields: Mapping[str, str]) -> Response:
+        """Return the page on which a form with an old mark can be sent again."""
+        page = page_of(request.url.path, fields, own_path(fields.get("next", "")))
+        return await self.own_page(request, TITLE, "stale", 409, page=page)
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
         """Return a page that says why the requested page cannot be shown."""
@@ -181,12 +212,12 @@ class Console:
     async def form(self, request: Request) -> dict[str, str]:
         """Return the fields of a form of the console.
 
-        Raises HTTPException if the form comes from another site or is too large.
+        Raises HTTPException if the form comes from another site or is too large, and StaleFormError if its mark is old.
         """
         return await self._form(request, FORM_MAX)
 
     async def text_form(self, request: Request) -> dict[str, str]:
-        """Return the fields of a form with a text. Raises HTTPException as `form`, and Fault if the core does not know the visitor."""
+        """Return the fields of a form with a text. Raises the errors of `form`, and Fault if the core does not know the visitor."""
         await self.ask(request, _known)
         async with self._texts.one():
             return await self._form(request, TEXT_MAX)
@@ -198,6 +229,8 @@ class Console:
         check_length(request, most)
         fields = await fields_of(request, most)
         if not same_mark(form_mark(self._secret, session), fields.get("mark", "")):
+            if says_own_origin(request.headers, self.options.hosts.origins):
+                raise StaleFormError(fields)
             raise HTTPException(403)
         return fields
 
@@ -266,6 +299,9 @@ def make_app(source: Source, options: Options) -> ASGIApp:
     async def busy(request: Request, _: Exception) -> Response:
         return console.refused(request, refusals.TOO_MANY_TEXTS)
 
+    async def stale(request: Request, found: Exception) -> Response:
+        return await console.stale(request, cast("StaleFormError", found).fields)
+
     async def failed(request: Request, _: Exception) -> Response:
         return console.refused(request, refusals.FAILED)
 
@@ -279,7 +315,13 @@ def make_app(source: Source, options: Options) -> ASGIApp:
             *_routes(console),
             Mount("/static", StaticFiles(directory=FOLDER / "static")),
         ],
-        exception_handlers={404: unknown, 403: other_site, 500: failed, 503: busy},
+        exception_handlers={
+            404: unknown,
+            403: other_site,
+            500: failed,
+            503: busy,
+            StaleFormError: stale,
+        },
         lifespan=lifespan,
     )
 

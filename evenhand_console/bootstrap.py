@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import uvicorn
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp
 from evenhand_cli.connect import Opener
 from evenhand_console.app import Options, make_app
 from evenhand_console.connection import Connection
-from evenhand_console.patience import CLIENTS_MAX, Impatient
+from evenhand_console.patience import CLIENTS_MAX, impatient
 from evenhand_console.protection import Hosts
 from evenhand_console.reading import Source
 
@@ -34,6 +35,8 @@ class Place(NamedTuple):
     """The header of a proxy that has the visitor's token."""
     share_identity: bool = False
     """Whether visitors without a token read with the identity of the console even if ``origins`` are given."""
+    address_max: int = 0
+    """Largest number of connections from one address; 0: no limit."""
 
     @property
     def shares_identity(self) -> bool:
@@ -44,14 +47,18 @@ class Place(NamedTuple):
         return self.share_identity or not self.origins
 
 
-def app_of(connection: Connection, place: Place) -> ASGIApp:
-    """Return the application that reads over a connection."""
+def app_of(
+    connection: Connection, place: Place, clock: Callable[[], float] = time.monotonic
+) -> ASGIApp:
+    """Return the application that reads over a connection. ``clock`` returns seconds that never decrease."""
     source = Source(connection, shares_identity=place.shares_identity)
-    return make_app(source, Options(Hosts(place.address, place.origins), place.token_header))
+    return make_app(source, Options(Hosts(place.address, place.origins), clock, place.token_header))
 
 
 def run(opener: Opener, sock: socket.socket, place: Place) -> None:
-    """Serve the console on a socket that listens, until SIGTERM or Ctrl-C."""
+    """Serve the console on a socket that listens, until SIGTERM or Ctrl-C. All instants on its pages are in UTC."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     connection = Connection(opener, time.monotonic)
     config = uvicorn.Config(
         app_of(connection, place),
@@ -60,7 +67,7 @@ def run(opener: Opener, sock: socket.socket, place: Place) -> None:
         server_header=False,
         proxy_headers=False,
         limit_concurrency=CLIENTS_MAX,
-        http=Impatient,
+        http=impatient(place.address_max),
         ws="none",
         timeout_graceful_shutdown=END_S,
     )

@@ -15,7 +15,7 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 
 
 @opens_core
-def console(
+def console(  # noqa: PLR0913, PLR0917 -- the options of a command
     opener: Opener,
     listen: Annotated[
         str,
@@ -51,6 +51,16 @@ def console(
             " they are asked to log in.",
         ),
     ] = False,
+    address_connections: Annotated[
+        int,
+        typer.Option(
+            "--address-connections",
+            min=0,
+            metavar="N",
+            help="Largest number of connections from one address; 0 means no limit. A page takes two. Behind a proxy all browsers"
+            " have the address of the proxy: set the limit there.",
+        ),
+    ] = 0,
 ) -> None:
     """Serve the web console of a core until SIGTERM or Ctrl-C, and print its address.
 
@@ -76,7 +86,9 @@ def console(
         address = address_of(sock)
         sys.stdout.write(f"console on http://{address}\n")
         sys.stdout.flush()
-        run(opener, sock, Place(address, origins, token_header, share_identity))
+        run(
+            opener, sock, Place(address, origins, token_header, share_identity, address_connections)
+        )
 
 
 def _check_origin(text: str) -> None:

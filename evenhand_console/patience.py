@@ -1,7 +1,7 @@
 """The patience of the server: connections that send no request, or take no answer, are closed."""
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -19,15 +19,25 @@ class Impatient(H11Protocol):
     The server itself waits without end for the head of a first request, and for a client that does not take its answer.
     """
 
+    address_max = 0
+    """Largest number of connections from one address; further ones are closed at once. 0: no limit."""
     _look_again: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to check the connection."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
+        if len(self.connections) > CONNECTIONS_MAX or self._has_too_many():
             transport.abort()
         else:
             self._look_again = self.loop.call_later(WAIT_S, self._look, None, 0)
+
+    def _has_too_many(self) -> bool:
+        """Return whether the address of the client has more connections than it may have."""
+        if not self.address_max or self.client is None:
+            return False
+        address = self.client[0]
+        known = (cast("H11Protocol", one).client for one in self.connections)
+        return sum(one is not None and one[0] == address for one in known) > self.address_max
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop checking the connection."""
@@ -50,3 +60,8 @@ class Impatient(H11Protocol):
         else:
             known = None if is_busy else cycle
             self._look_again = self.loop.call_later(WAIT_S, self._look, known, waiting)
+
+
+def impatient(address_max: int) -> type[Impatient]:
+    """Return the class of the connections of a server. ``address_max`` limits those from one address; 0: no limit."""
+    return type("Impatient", (Impatient,), {"address_max": address_max})

@@ -5,6 +5,8 @@ import hmac
 import ipaddress
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -31,6 +33,10 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+TRIED_S: Final = 3600
+"""Seconds for which the proof of an answer counts. Meanwhile the cluster changes, and the answer with it."""
+DIGITS_MAX: Final = 12
+"""Largest number of digits of an instant."""
 OPEN_TO_ALL: Final = "/healthz"
 """The path that a probe may request under any host name. The answer shows nothing of the core."""
 
@@ -112,12 +118,39 @@ def form_mark(secret: bytes, session: str) -> str:
     return _sealed(secret, "form", session)
 
 
-def tried_mark(secret: bytes, session: str, token: str, base: tuple[int, str], text: str) -> str:
-    """Return the proof that a browser has seen, with a token, the changes that a text would make.
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """An answer that a browser has seen with a token: what a text would change in the configuration with this revision and digest."""
 
-    ``base`` has the revision and the digest of the configuration with which the text was compared.
-    """
-    return _sealed(secret, "tried", session, token, *base, text)
+    session: str
+    token: str = field(repr=False)
+    base: tuple[int, str]
+    text: str
+
+
+class Proof(Enum):
+    """What a proof shows: the browser has seen the answer, it saw the answer too long ago, or nothing."""
+
+    GOOD = 1
+    OLD = 2
+    NONE = 3
+
+
+def tried_mark(secret: bytes, one: Tried, now_s: float) -> str:
+    """Return the proof that a browser has seen an answer at an instant, in seconds."""
+    seconds = int(now_s)
+    mark = _sealed(secret, "tried", one.session, one.token, *one.base, one.text, seconds)
+    return f"{seconds}-{mark}"
+
+
+def proven(secret: bytes, one: Tried, now_s: float, given: str) -> Proof:
+    """Return what a proof shows at an instant about an answer. A proof counts for TRIED_S."""
+    seconds, _, _ = given.partition("-")
+    if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= DIGITS_MAX):
+        return Proof.NONE
+    if not same_mark(tried_mark(secret, one, int(seconds)), given):
+        return Proof.NONE
+    return Proof.GOOD if now_s - int(seconds) <= TRIED_S else Proof.OLD
 
 
 def _sealed(secret: bytes, *values: str | int) -> str:
@@ -130,6 +163,12 @@ def is_own_origin(headers: Headers, origins: Collection[str]) -> bool:
     site = headers.get("sec-fetch-site", "same-origin")
     origin = headers.get("origin", "").lower()
     return site in {"same-origin", "none"} and (not origin or origin in origins)
+
+
+def says_own_origin(headers: Headers, origins: Collection[str]) -> bool:
+    """Return whether the browser says that a form comes from a page of the console. Other sites cannot make it say so."""
+    site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "").lower()
+    return is_own_origin(headers, origins) and (site == "same-origin" or bool(origin))
 
 
 def same_mark(expected: str, given: str) -> bool:

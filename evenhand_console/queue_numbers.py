@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.render.amounts import in_order
 from evenhand_console.bars import Bar, bar
+
+DEFAULT: Final = "default"
+"""The partition that the core shows if a request names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,12 @@ def capacity_in(partitions: Iterable[inspect_pb2.Partition], name: str) -> Mappi
     return next((dict(one.capacity) for one in partitions if one.name == name), {})
 
 
+def shown_partition(partitions: Iterable[inspect_pb2.Partition], wanted: str) -> str:
+    """Return the name of the partition that the core shows if an address names `wanted` or none."""
+    names = [one.name for one in partitions]
+    return wanted or (DEFAULT if DEFAULT in names else next(iter(names), ""))
+
+
 def placed(root: inspect_pb2.Queue, capacity: Mapping[str, int]) -> Iterator[Placed]:
     """Yield each queue of a tree, parents before their children."""
     stack = [Placed(root, 0, _limits(capacity, root), {})]
@@ -58,16 +68,29 @@ def placed(root: inspect_pb2.Queue, capacity: Mapping[str, int]) -> Iterator[Pla
         ]
 
 
+def every_queue(root: inspect_pb2.Queue) -> Iterator[inspect_pb2.Queue]:
+    """Yield each queue of a tree, parents before their children."""
+    stack = [root]
+    while stack:
+        one = stack.pop()
+        yield one
+        stack += reversed(one.children)
+
+
 def at_path(root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str) -> Placed:
     """Return the queue at a path, or the root if the path is empty. Raises Fault if there is no such queue."""
-    every = list(placed(root, capacity))
     wanted = path or root.path
-    found = next((one for one in every if one.queue.path == wanted), None)
-    if found is None:
-        near = near_matches(path, [one.queue.path for one in every])
-        advice = near or "choose one on the page of all queues"
-        raise Fault(f"there is no queue `{path}`", where="argument queue", advice=advice)
-    return found
+    one = Placed(root, 0, _limits(capacity, root), {})
+    while one.queue.path != wanted:
+        children = one.queue.children
+        child = next((each for each in children if f"{wanted}.".startswith(f"{each.path}.")), None)
+        if child is None:
+            near = near_matches(path, [each.path for each in every_queue(root)])
+            advice = near or "choose one on the page of all queues"
+            raise Fault(f"there is no queue `{path}`", where="argument queue", advice=advice)
+        lent = lending(children)[child.path] if child.path == wanted else {}
+        one = Placed(child, one.depth + 1, _limits(one.limits, child), lent)
+    return one
 
 
 def lending(siblings: Sequence[inspect_pb2.Queue]) -> dict[str, dict[str, int]]:
@@ -98,9 +121,13 @@ def lending(siblings: Sequence[inspect_pb2.Queue]) -> dict[str, dict[str, int]]:
 
 def kinds_of(one: Placed) -> list[str]:
     """Return the resource types that a queue uses, wants, or has an amount for."""
-    queue = one.queue
+    return in_order(any_kinds_of(one.queue))
+
+
+def any_kinds_of(queue: inspect_pb2.Queue) -> set[str]:
+    """Return the same types in no order."""
     share = queue.proportional_share.deserved
-    return in_order((*queue.guaranteed, *queue.max, *queue.usage, *queue.pending, *share))
+    return {*queue.guaranteed, *queue.max, *queue.usage, *queue.pending, *share}
 
 
 def numbers(one: Placed, kind: str) -> Numbers:
@@ -110,9 +137,7 @@ def numbers(one: Placed, kind: str) -> Numbers:
     guaranteed, own_max = _at(queue.guaranteed, kind), _at(queue.max, kind)
     used, promised = queue.usage.get(kind, 0), queue.promised.get(kind, 0)
     waiting = queue.pending.get(kind, 0)
-    entitled = max(guaranteed or 0, queue.proportional_share.entitled.get(kind, 0))
-    held = used - queue.releasing.get(kind, 0) + promised
-    unmet = max(0, min(entitled - held, waiting))
+    unmet = _unmet(queue, kind)
     shown = {
         "used": used,
         "promised": promised,
@@ -128,9 +153,14 @@ def numbers(one: Placed, kind: str) -> Numbers:
 
 def unmet_of(queue: inspect_pb2.Queue) -> dict[str, int]:
     """Return, by resource type, the amount that a queue lacks of its entitlement, at most the amount for which asks wait."""
-    one = Placed(queue, 0, {}, {})
-    found = {kind: numbers(one, kind).unmet for kind in kinds_of(one)}
-    return {kind: value for kind, value in found.items() if value}
+    found = {kind: _unmet(queue, kind) for kind in queue.pending}
+    return {kind: found[kind] for kind in in_order(kind for kind, value in found.items() if value)}
+
+
+def _unmet(queue: inspect_pb2.Queue, kind: str) -> int:
+    entitled = max(queue.guaranteed.get(kind, 0), queue.proportional_share.entitled.get(kind, 0))
+    held = queue.usage.get(kind, 0) - queue.releasing.get(kind, 0) + queue.promised.get(kind, 0)
+    return max(0, min(entitled - held, queue.pending.get(kind, 0)))
 
 
 def _at(values: Mapping[str, int], kind: str) -> int | None:

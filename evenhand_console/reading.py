@@ -1,12 +1,13 @@
 """Reads of the core with the token of one caller, and the notices that come with the answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar, cast
 
 import grpc
 
+from evenhand.v1 import watch_pb2, watch_pb2_grpc
 from evenhand_cli.connect import Core, authorization
 from evenhand_cli.faults import Fault
 from evenhand_cli.rpc_faults import reason_of
@@ -14,6 +15,8 @@ from evenhand_cli.spread_channel import SpreadChannel
 from evenhand_cli.staleness import Pictures
 from evenhand_console.connection import RENEW_S, Connection
 
+STREAM_S: Final = 60.0
+"""Seconds for which a stream of events is open. The next one is opened to the core that decides then."""
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _NO_HISTORY: Final = "NO_HISTORY"
 
@@ -46,13 +49,9 @@ class Source:
         Raises Fault if the core does not answer or refuses.
         """
         with self._connection.lease() as core:
-            if core.has_identity and not token and not self._shares_identity:
-                raise LogInFault("This console shows nothing to visitors who have not logged in.")
             notices: list[str] = []
             pictures = Pictures(notices.append)
-            own = [one for one in core.metadata if not (token and one[0] == "authorization")]
-            metadata = (*own, *authorization(token))
-            asked = replace(core, metadata=metadata, pictures=pictures, silent=True)
+            asked = replace(self._as_visitor(core, token), pictures=pictures)
             try:
                 value = view(asked)
             except Fault as fault:
@@ -68,6 +67,31 @@ class Source:
                 for name in missing
             ]
             return Found(value, tuple(notices))
+
+    def kinds(self, token: str, hold: Callable[[grpc.Call], None]) -> Iterator[frozenset[str]]:
+        """Yield the kinds of events as they happen, at first none. ``hold`` gets the call, which another thread may cancel.
+
+        Raises Fault if the core does not answer or refuses, and when the stream ends, at the latest after STREAM_S.
+        """
+        with self._connection.lease() as core:
+            asked = self._as_visitor(core, token)
+            stub = watch_pb2_grpc.WatchServiceStub(core.channel)
+            request = watch_pb2.WatchEventsRequest(kinds_only=True)
+            with asked.faults():
+                call = stub.WatchEvents(request, timeout=STREAM_S, metadata=asked.metadata)
+                hold(call)
+                try:
+                    for one in call:
+                        yield frozenset(one.kinds) | {each.kind for each in one.events}
+                finally:
+                    call.cancel()
+
+    def _as_visitor(self, core: Core, token: str) -> Core:
+        """Return the connection with the token of a visitor. Raises LogInFault if a visitor needs a token and has none."""
+        if core.has_identity and not token and not self._shares_identity:
+            raise LogInFault("This console shows nothing to visitors who have not logged in.")
+        own = [one for one in core.metadata if not (token and one[0] == "authorization")]
+        return replace(core, metadata=(*own, *authorization(token)), silent=True)
 
 
 def status_of(fault: Fault) -> grpc.StatusCode | None:

@@ -1,19 +1,29 @@
-"""One reader of the core for all open pages with the same view, address and token."""
+"""One reader of the core for all open pages with the same view, address and token.
+
+A page is read at intervals, and at once when an event wakes it. An interval has at least REST_FACTOR times the time that a
+read takes in addition to the read. In the long run a page is read once in an interval, however many events come: events
+may begin up to BURST reads earlier.
+"""
 
 import asyncio
 import hashlib
+import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from evenhand_console.query import Query
 
 ENTRIES_MAX: Final = 1000
 """Largest number of different pages that are kept up to date."""
 REST_FACTOR: Final = 4
-"""A reader rests this many times as long as its read took, so that slow answers do not load the core more."""
-
+"""An interval is a read and this many times as much rest, if that is longer, so that slow answers do not load the core more."""
+BURST: Final = 3
+"""The number of reads that events may begin before the interval allows them."""
+TOGETHER_S: Final = 0.5
+"""Readers that have to wait begin at whole multiples of this time, because the core answers together what it is asked together."""
 REFUSED_S: Final = 30.0
 """Seconds between two reads of a page that asks to log in."""
 LINGER_S: Final = 5.0
@@ -53,6 +63,16 @@ Pause = Callable[[Key], float]
 """A function that returns the shortest time in seconds between two reads of a page."""
 
 
+class Tokens(Protocol):
+    """The object that wants to know which tokens have pages that the core answers."""
+
+    def open(self, token: str) -> None:
+        """Count a page of a token."""
+
+    def close(self, token: str) -> None:
+        """Forget a page of a token."""
+
+
 class Readers:
     """The readers of all open pages."""
 
@@ -60,6 +80,7 @@ class Readers:
         self._make = make
         self._pause = pause
         self._entries_max = entries_max
+        self.tokens: Tokens | None = None
         self._entries: dict[Key, _Entry] = {}
         self._idle: dict[Key, asyncio.TimerHandle] = {}
 
@@ -72,6 +93,12 @@ class Readers:
         """Stop all readers."""
         for key in list(self._entries):
             self._drop(key)
+
+    def wake(self, token: str, concerns: Callable[[Key], bool]) -> None:
+        """Read the pages of a token that an event concerns, as soon as their readers have rested."""
+        for key, entry in self._entries.items():
+            if key.token == token and concerns(key):
+                entry.wake()
 
     async def latest(self, key: Key) -> Fragment:
         """Return the fragment of a page, at most as old as the pause between two reads.
@@ -104,12 +131,22 @@ class Readers:
         entry = self._entries.get(key)
         if entry is None or entry.failed:
             self._make_room(key.token)
-            entry = _Entry(lambda latest: self._make(key, latest), self._pause(key))
+            if entry is not None:
+                self._drop(key)
+            entry = _Entry(
+                lambda latest: self._make(key, latest),
+                self._pause(key),
+                lambda: self._is_good(key),
+            )
             self._entries[key] = entry
         if key in self._idle:
             self._idle.pop(key).cancel()
         entry.users += 1
         return entry
+
+    def _is_good(self, key: Key) -> None:
+        if self.tokens is not None:
+            self.tokens.open(key.token)
 
     def _make_room(self, token: str) -> None:
         """Drop a page if there are too many. Raises TooManyError if no page may be dropped for a page of this token.
@@ -144,7 +181,10 @@ class Readers:
             self._idle[key] = loop.call_later(LINGER_S, self._drop, key)
 
     def _drop(self, key: Key) -> None:
-        self._entries.pop(key).stop()
+        entry = self._entries.pop(key)
+        entry.stop()
+        if entry.was_good and self.tokens is not None:
+            self.tokens.close(key.token)
         if key in self._idle:
             self._idle.pop(key).cancel()
 
@@ -153,11 +193,17 @@ class _Entry:
     """The reader of one page: a task that reads as long as the page has users."""
 
     def __init__(
-        self, make: Callable[[Fragment | None], Awaitable[Fragment]], pause_s: float
+        self,
+        make: Callable[[Fragment | None], Awaitable[Fragment]],
+        pause_s: float,
+        on_good: Callable[[], None],
     ) -> None:
         self._make = make
         self._pause_s = pause_s
+        self._on_good = on_good
         self._latest: Fragment | None = None
+        self._good: Fragment | None = None
+        self._woken = asyncio.Event()
         self._changed = asyncio.Condition()
         self._task = asyncio.create_task(self._run())
         self._stopped = False
@@ -172,6 +218,15 @@ class _Entry:
     def refused(self) -> bool:
         """Whether the page asks the visitor to log in."""
         return self._latest is not None and self._latest.status == _REFUSED
+
+    @property
+    def was_good(self) -> bool:
+        """Whether the core has answered the page."""
+        return self._good is not None
+
+    def wake(self) -> None:
+        """Read the page as soon as its reader has rested."""
+        self._woken.set()
 
     async def fresh(self) -> Fragment:
         """Return the latest fragment, or wait for the first."""
@@ -198,19 +253,46 @@ class _Entry:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        good: Fragment | None = None
+        next_s = loop.time()
         try:
             while True:
-                started = loop.time()
-                fragment = await self._make(good)
-                if fragment.status == 200:  # noqa: PLR2004
-                    good = fragment
-                async with self._changed:
-                    self._latest = fragment
-                    self._changed.notify_all()
-                took = loop.time() - started
-                rest = REFUSED_S if fragment.status == _REFUSED else self._pause_s
-                await asyncio.sleep(max(rest, REST_FACTOR * took))
+                self._woken.clear()
+                took = await self._read()
+                interval_s = max(self._pause_s, (1 + REST_FACTOR) * took)
+                next_s = max(next_s, loop.time() - took) + interval_s
+                await self._rest(REST_FACTOR * took, next_s - BURST * interval_s)
         finally:
             async with self._changed:
                 self._changed.notify_all()
+
+    async def _read(self) -> float:
+        """Read the page once, and return the seconds that this took."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        fragment = await self._make(self._good)
+        if fragment.status == 200:  # noqa: PLR2004
+            if not self.was_good:
+                self._on_good()
+            self._good = fragment
+        async with self._changed:
+            self._latest = fragment
+            self._changed.notify_all()
+        return loop.time() - started
+
+    async def _rest(self, least: float, not_before: float) -> None:
+        """Wait until the page is to be read again: for `least` seconds and the pause, or until an event, which begins nothing earlier than `not_before`."""
+        now = asyncio.get_running_loop().time()
+        if self.refused:
+            await asyncio.sleep(max(REFUSED_S, least))
+            return
+        due = _together(now + max(least, self._pause_s), self._pause_s)
+        if not_before > now:
+            await asyncio.sleep(min(_together(not_before, self._pause_s), due) - now)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await self._woken.wait()
+
+
+def _together(at_s: float, pause_s: float) -> float:
+    """Return the instant at which a reader begins that may begin at `at_s`. A short pause is not made longer."""
+    return math.ceil(at_s / TOGETHER_S) * TOGETHER_S if pause_s >= TOGETHER_S else at_s

@@ -27,3 +27,5 @@ class View(Generic[Read]):
     pause_s: float = 1.0
     """Shortest time in seconds between two reads for the open pages of this view."""
     in_menu: bool = True
+    kinds: frozenset[str] = frozenset()
+    """The kinds of events after which the page is read at once. Empty: all kinds."""

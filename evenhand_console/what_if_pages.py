@@ -13,7 +13,7 @@ from evenhand_cli.connect import Core
 from evenhand_cli.faults import Fault
 from evenhand_console import what_if
 from evenhand_console.parts import number
-from evenhand_console.protection import same_mark
+from evenhand_console.protection import TRIED_S, Proof
 from evenhand_console.reading import Found, status_of
 from evenhand_console.refusals import Refusal, refusal_of
 
@@ -24,6 +24,10 @@ NOT_TRIED: Final = Refusal(
     "Nothing was applied",
     "A configuration is applied only after its answer was shown, and this text has none, or another one.",
     advice="Go back, try the text, and apply it from the answer.",
+)
+OLD: Final = Fault(
+    f"Nothing was applied: the answer is older than {TRIED_S // 60} minutes",
+    advice="Try the text once more: the cluster may have changed. Your text is below.",
 )
 
 Read = TypeVar("Read")
@@ -52,6 +56,9 @@ class Desk(Protocol):
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
         """Return the proof that the visitor has seen the changes that a text would make."""
+
+    def proven(self, request: Request, text: str, base: tuple[int, str], given: str) -> Proof:
+        """Return whether a proof shows that the visitor has seen the answer about a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +171,12 @@ class WhatIf:
     async def apply(self, request: Request, fields: dict[str, str]) -> Response:
         """Put a text in force, if the visitor has seen the answer that lists its changes."""
         text, base = what_if.unified(fields.get("yaml", "")), _base(fields)
-        if not same_mark(self._desk.tried(request, text, base.identity), fields.get("tried", "")):
+        proof = self._desk.proven(request, text, base.identity, fields.get("tried", ""))
+        if proof is Proof.NONE:
             return self._desk.refused(request, NOT_TRIED)
+        if proof is Proof.OLD:
+            edited = what_if.Present(base.revision, base.digest, text, base.origin)
+            return await self._shown(request, Page(edited, what_if.Given(EXAMPLE), problem=OLD), ())
 
         def read(core: Core) -> Page:
             try:

@@ -9,6 +9,7 @@ from typing import Final
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, history_pb2, history_pb2_grpc
 from evenhand_cli.connect import Core
+from evenhand_console.at_once import begin
 from evenhand_console.parts import number
 from evenhand_console.query import Query
 from evenhand_console.reading import unless_absent
@@ -72,9 +73,11 @@ def read(core: Core, query: Query) -> Read:
     history = history_pb2_grpc.HistoryServiceStub(core.channel)
     configuration = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     asked = history_pb2.ListConfigurationsRequest(page_size=ROWS_MAX, page_token=query["after"])
+    of_now = begin(
+        lambda: unless_absent(lambda: core.ask(configuration.Get, config_pb2.GetRequest()))
+    )
     listed = unless_absent(lambda: core.ask(history.ListConfigurations, asked))
-    revision = number(query["revision"])
-    now = unless_absent(lambda: core.ask(configuration.Get, config_pb2.GetRequest()))
+    revision, now = number(query["revision"]), of_now.result()
     if listed is None or not revision:
         return Read(listed, now, None, None)
     wanted = history_pb2.GetConfigurationRequest(revision=revision)
@@ -125,5 +128,12 @@ def _chosen(found: Read, chosen: history_pb2.GetConfigurationResponse, digest: s
 
 PARAMETERS: Final = {"revision": "", "after": ""}
 VIEW: Final = View(
-    "configurations", "Configurations", "/configurations", read, shape, PARAMETERS, pause_s=5.0
+    "configurations",
+    "Configurations",
+    "/configurations",
+    read,
+    shape,
+    PARAMETERS,
+    pause_s=5.0,
+    kinds=frozenset(("configuration",)),
 )

@@ -128,4 +128,13 @@ def _quota(one: decisions_pb2.Decision) -> tuple[tuple[str, str], ...]:
 
 
 PARAMETERS: Final = {"id": "", "start": ""}
-VIEW: Final = View("decision", "Decision", "/decision", read, shape, PARAMETERS, in_menu=False)
+VIEW: Final = View(
+    "decision",
+    "Decision",
+    "/decision",
+    read,
+    shape,
+    PARAMETERS,
+    in_menu=False,
+    kinds=frozenset(("decision", "released", "allocation")),
+)

@@ -9,6 +9,7 @@ from evenhand_cli.connect import Core
 from evenhand_cli.output import word
 from evenhand_cli.paging import every
 from evenhand_cli.render import decisions as words
+from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.timelines import Span, Timeline, timeline
@@ -77,11 +78,10 @@ def read(core: Core, query: Query) -> Read:
     request = decisions_pb2.ListDecisionsRequest(
         partition=query["partition"], queue=query["queue"], open_only=query["state"] == OPEN
     )
-    return Read(
-        core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()),
-        core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
-        every(core, decisions.ListDecisions, request, lambda page: page.decisions),
-    )
+    info = begin(lambda: core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()))
+    listed = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
+    found = every(core, decisions.ListDecisions, request, lambda page: page.decisions)
+    return Read(info.result(), listed.result().partitions, found)
 
 
 def shape(found: Read, query: Query) -> Page:
@@ -139,4 +139,12 @@ def _span(one: decisions_pb2.Decision, now: int) -> Span:
 
 
 PARAMETERS: Final = {"partition": "", "queue": "", "policy": "", "state": ALL, "start": ""}
-VIEW: Final = View("decisions", "Decisions", "/decisions", read, shape, PARAMETERS)
+VIEW: Final = View(
+    "decisions",
+    "Decisions",
+    "/decisions",
+    read,
+    shape,
+    PARAMETERS,
+    kinds=frozenset(("decision", "configuration")),
+)

@@ -6,11 +6,13 @@ from typing import Final
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
-from evenhand_cli.paging import every
+from evenhand_cli.paging import PAGE_SIZE_MAX, every
 from evenhand_cli.render.amounts import in_order
+from evenhand_console.at_once import begin
 from evenhand_console.bars import Bar, bar
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
+from evenhand_console.queue_numbers import shown_partition
 from evenhand_console.view import View
 
 NODES_MAX: Final = 300
@@ -25,9 +27,9 @@ NO_GROUP: Final = "none"
 class Read:
     """The replies from which the map is built."""
 
+    info: inspect_pb2.ServerInfoResponse
     nodes: Sequence[inspect_pb2.Node]
     partitions: Sequence[inspect_pb2.Partition]
-    tree: inspect_pb2.QueueTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,10 @@ def read(core: Core, query: Query) -> Read:
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     partition = query["partition"]
     request = inspect_pb2.ListNodesRequest(partition=partition)
-    tree = inspect_pb2.GetQueueTreeRequest(partition=partition)
-    return Read(
-        every(core, stub.ListNodes, request, lambda page: page.nodes),
-        core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
-        core.ask(stub.GetQueueTree, tree).tree,
-    )
+    info = begin(lambda: core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()))
+    listed = begin(lambda: core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()))
+    found = every(core, stub.ListNodes, request, lambda page: page.nodes, PAGE_SIZE_MAX)
+    return Read(info.result(), found, listed.result().partitions)
 
 
 def shape(found: Read, query: Query) -> Page:
@@ -121,9 +121,9 @@ def shape(found: Read, query: Query) -> Page:
     several = len(groups) > 1
     sums = [_sum(name, nodes, kind, average) for name, nodes in groups.items()] if several else []
     return Page(
-        partition=found.tree.partition,
+        partition=shown_partition(found.partitions, query["partition"]),
         partitions=tuple(one.name for one in found.partitions),
-        now_ms=found.tree.taken_at_ms,
+        now_ms=found.info.now_ms,
         kind=kind,
         kinds=tuple(kinds),
         by=by,

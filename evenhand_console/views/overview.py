@@ -17,12 +17,15 @@ from evenhand_cli.connect import Core
 from evenhand_cli.output import word
 from evenhand_cli.paging import every
 from evenhand_cli.render.amounts import in_order
+from evenhand_console.at_once import begin
 from evenhand_console.bars import Bar, bar
+from evenhand_console.checks import Checks
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import placed, unmet_of
+from evenhand_console.queue_numbers import every_queue, unmet_of
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 
+CHECKS: Final = Checks()
 CHANGES_MAX: Final = 20
 DUE_MAX: Final = 20
 KINDS: Final = ("configuration", "decision", "manager", "node", "rejected")
@@ -91,6 +94,8 @@ class Page:
     counts: inspect_pb2.ClusterCounts
     amounts: tuple[Amounts, ...]
     wrong: tuple[Wrong, ...]
+    is_checked: bool
+    """Whether the core's checks have an answer, or the role may not see one."""
     due: tuple[Due, ...]
     due_left_out: int
     changes: tuple[watch_pb2.EventRecord, ...] | None
@@ -102,14 +107,24 @@ def read(core: Core, query: Query) -> Read:
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     partition = query["partition"]
     open_only = decisions_pb2.ListDecisionsRequest(partition=partition, open_only=True)
-    checking = inspect_pb2.CheckConsistencyRequest(partition=partition)
+    asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
+    info = begin(lambda: core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()))
+    listed = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
+    tree = begin(lambda: core.ask(inspect.GetQueueTree, asked))
+    opened = begin(
+        lambda: every(core, decisions.ListDecisions, open_only, lambda page: page.decisions)
+    )
+    events = begin(lambda: unless_absent(lambda: _latest_events(core)))
+    CHECKS.begin(core, partition)
+    found, partitions = tree.result().tree, listed.result().partitions
+    pods = sum(one.counts.allocations + one.counts.waiting_asks for one in partitions)
     return Read(
-        core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()),
-        core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
-        core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree,
-        unless_absent(lambda: core.ask(inspect.CheckConsistency, checking)),
-        every(core, decisions.ListDecisions, open_only, lambda page: page.decisions),
-        unless_absent(lambda: _latest_events(core)),
+        info.result(),
+        partitions,
+        found,
+        CHECKS.answer(core, partition, found.taken_at_ms, pods),
+        opened.result(),
+        events.result(),
     )
 
 
@@ -134,6 +149,7 @@ def shape(found: Read, query: Query) -> Page:
         counts=partition.counts,
         amounts=_amounts(partition),
         wrong=tuple(_wrong(found)),
+        is_checked=found.checked is None or bool(found.checked.checked_at_ms),
         due=tuple(due[:DUE_MAX]),
         due_left_out=max(0, len(due) - DUE_MAX),
         changes=None if found.events is None else tuple(reversed(found.events)),
@@ -162,11 +178,10 @@ def _wrong(found: Read) -> list[Wrong]:
         for one in checked
     ]
     named = {one.queue for one in problems}
-    for one in placed(found.tree.root, {}):
-        unmet = unmet_of(one.queue)
-        if unmet and one.queue.leaf and one.queue.path not in named:
+    for one in every_queue(found.tree.root):
+        if one.leaf and one.pending and unmet_of(one) and one.path not in named:
             text = "has less than it is guaranteed while its pods wait"
-            problems.append(Wrong("warning", f"queue {one.queue.path}", text, "", one.queue.path))
+            problems.append(Wrong("warning", f"queue {one.path}", text, "", one.path))
     order = ("error", "warning", "note")
     return sorted(problems, key=lambda one: order.index(one.severity))
 
@@ -180,13 +195,13 @@ def _due(found: Read, now: int) -> list[Due]:
     """Return the events that are due, the earliest first."""
     due = [
         Due(
-            one.queue.quota_due_ms,
-            one.queue.quota_due_ms - now,
-            f"pods of {one.queue.path} above its max are evicted",
-            queue=one.queue.path,
+            one.quota_due_ms,
+            one.quota_due_ms - now,
+            f"pods of {one.path} above its max are evicted",
+            queue=one.path,
         )
-        for one in placed(found.tree.root, {})
-        if one.queue.quota_due_ms
+        for one in every_queue(found.tree.root)
+        if one.quota_due_ms
     ]
     due += [
         Due(

@@ -19,6 +19,7 @@ from evenhand_cli.output import word
 from evenhand_cli.paging import every
 from evenhand_cli.render.queue_settings import Line as Setting
 from evenhand_cli.render.queue_settings import setting_lines
+from evenhand_console.at_once import begin
 from evenhand_console.lines import Chart, chart
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import Numbers, at_path, capacity_in, kinds_of, numbers
@@ -99,19 +100,24 @@ def read(core: Core, query: Query) -> Read:
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     history = history_pb2_grpc.HistoryServiceStub(core.channel)
     partition, path = query["partition"], query["queue"]
+    listed = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
     tree = core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
     path = at_path(tree.root, {}, path).queue.path
     settings = inspect_pb2.ListQueueSettingsRequest(partition=partition, queue=path, page_size=1)
     lost = reports_pb2.GetLostWorkRequest(partition=partition, queue=path)
     decided = decisions_pb2.ListDecisionsRequest(partition=partition, queue=path)
     past = history_pb2.GetQueueHistoryRequest(partition=partition, queue=path)
+    set_here = begin(lambda: core.ask(inspect.ListQueueSettings, settings))
+    exchanged = begin(lambda: unless_absent(lambda: core.ask(reports.GetLostWork, lost)))
+    made = begin(lambda: every(core, decisions.ListDecisions, decided, lambda page: page.decisions))
+    earlier = begin(lambda: unless_absent(lambda: core.ask(history.GetQueueHistory, past)))
     return Read(
         tree,
-        core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
-        core.ask(inspect.ListQueueSettings, settings).queues,
-        unless_absent(lambda: core.ask(reports.GetLostWork, lost)),
-        every(core, decisions.ListDecisions, decided, lambda page: page.decisions),
-        unless_absent(lambda: core.ask(history.GetQueueHistory, past)),
+        listed.result().partitions,
+        set_here.result().queues,
+        exchanged.result(),
+        made.result(),
+        earlier.result(),
     )
 
 

@@ -8,14 +8,16 @@ from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import in_order
+from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import (
     Numbers,
     Placed,
+    any_kinds_of,
     at_path,
     capacity_in,
-    kinds_of,
+    every_queue,
     numbers,
     placed,
     unmet_of,
@@ -72,9 +74,9 @@ def read(core: Core, query: Query) -> Read:
     """Read the tree of a partition, and the partitions for their capacity."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.GetQueueTreeRequest(partition=query["partition"])
-    tree = core.ask(stub.GetQueueTree, request).tree
+    tree = begin(lambda: core.ask(stub.GetQueueTree, request))
     partitions = core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
-    return Read(tree, partitions)
+    return Read(tree.result().tree, partitions)
 
 
 def shape(found: Read, query: Query) -> Page:
@@ -83,13 +85,14 @@ def shape(found: Read, query: Query) -> Page:
     every = list(placed(found.tree.root, capacity))
     top = at_path(found.tree.root, capacity, query["under"])
     under = top.queue.path
-    kinds = in_order(kind for one in every for kind in kinds_of(one))
+    kinds = in_order({kind for one in every for kind in any_kinds_of(one.queue)})
     kind = query["resource"] if query["resource"] in kinds else next(iter(kinds), "vcore")
     inside = [
         one for one in every if one.queue.path == under or one.queue.path.startswith(f"{under}.")
     ]
     shown = [one for one in _sorted(inside, top) if _is_shown(one, top, query["depth"])]
-    rows = [_row(one, top, kind, query["depth"]) for one in shown]
+    part = part_of(shown, query["start"], ROWS_MAX)
+    rows = tuple(_row(one, top, kind, query["depth"]) for one in part.rows)
     parts = under.split(".")
     return Page(
         partition=found.tree.partition,
@@ -99,7 +102,7 @@ def shape(found: Read, query: Query) -> Page:
         kind=kind,
         kinds=tuple(kinds),
         depths=DEPTHS,
-        part=part_of(rows, query["start"], ROWS_MAX),
+        part=Part(rows, part.start, part.total, part.earlier, part.later),
         unmet=tuple(
             _row(one, top, kind, "all") for one in inside if one.queue.leaf and unmet_of(one.queue)
         ),
@@ -145,7 +148,7 @@ def _row(one: Placed, top: Placed, kind: str, depth: str) -> Row:
         asks=queue.asks_waiting,
         reasons=tuple(queue.waiting_reasons[:2]),
         unmet=tuple(unmet_of(queue).items()),
-        below=len(list(placed(queue, {}))) - 1 if is_last else 0,
+        below=len(list(every_queue(queue))) - 1 if is_last else 0,
     )
 
 

@@ -9,6 +9,7 @@ from evenhand_cli.connect import Core
 from evenhand_cli.paging import every
 from evenhand_cli.render import shadows as words
 from evenhand_cli.render.lost_work import core_time
+from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.view import View
@@ -88,8 +89,9 @@ def read(core: Core, query: Query) -> Read:
         shadows[:] = page.shadows
         return page.decisions
 
+    info = begin(lambda: core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()))
     found = every(core, stub.ListShadowDecisions, request, rows)
-    return Read(core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()), found, shadows)
+    return Read(info.result(), found, shadows)
 
 
 def shape(found: Read, query: Query) -> Page:
@@ -138,4 +140,13 @@ def _shadow(one: decisions_pb2.Shadow) -> ShadowOf:
 
 
 PARAMETERS: Final = {"partition": "", "queue": "", "difference": ALL, "start": ""}
-VIEW: Final = View("shadow", "Shadow", "/shadow", read, shape, PARAMETERS, pause_s=2.0)
+VIEW: Final = View(
+    "shadow",
+    "Shadow",
+    "/shadow",
+    read,
+    shape,
+    PARAMETERS,
+    pause_s=2.0,
+    kinds=frozenset(("shadow", "configuration")),
+)

@@ -13,7 +13,8 @@ from evenhand.v1 import (
     reports_pb2_grpc,
 )
 from evenhand_cli.connect import Core
-from evenhand_cli.paging import every
+from evenhand_cli.paging import PAGE_SIZE_MAX, every
+from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import (
@@ -21,9 +22,9 @@ from evenhand_console.queue_numbers import (
     Placed,
     at_path,
     capacity_in,
+    every_queue,
     kinds_of,
     numbers,
-    placed,
     unmet_of,
 )
 from evenhand_console.reading import unless_absent
@@ -109,9 +110,11 @@ def read(core: Core, query: Query) -> Read:
     """
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     partition = query["partition"]
-    info = core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest())
-    tree = core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
-    listed = core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
+    of_tree = inspect_pb2.GetQueueTreeRequest(partition=partition)
+    of_info = begin(lambda: core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()))
+    of_list = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
+    tree = core.ask(inspect.GetQueueTree, of_tree).tree
+    info, listed = of_info.result(), of_list.result().partitions
     wanted = query["queue"] or info.visible_queue
     if not wanted:
         return Read(info, tree, listed, None, (), None)
@@ -121,21 +124,19 @@ def read(core: Core, query: Query) -> Read:
     asked = explain_pb2.ExplainRequest(partition=tree.partition, key=path)
     apps = inspect_pb2.ListApplicationsRequest(partition=partition, queue=path)
     lost = reports_pb2.GetLostWorkRequest(partition=partition, queue=path)
-    return Read(
-        info,
-        tree,
-        listed,
-        core.ask(explain.Explain, asked),
-        every(core, inspect.ListApplications, apps, lambda page: page.applications),
-        unless_absent(lambda: core.ask(reports.GetLostWork, lost)),
+    explained = begin(lambda: core.ask(explain.Explain, asked))
+    taken = begin(lambda: unless_absent(lambda: core.ask(reports.GetLostWork, lost)))
+    found = every(
+        core, inspect.ListApplications, apps, lambda page: page.applications, PAGE_SIZE_MAX
     )
+    return Read(info, tree, listed, explained.result(), found, taken.result())
 
 
 def shape(found: Read, query: Query) -> Page:
     """Return the values of the page. Raises Fault for a queue that does not exist."""
     capacity = capacity_in(found.partitions, found.tree.partition)
-    rows = list(placed(found.tree.root, capacity))
-    paths = [one.queue.path for one in rows]
+    every = list(every_queue(found.tree.root))
+    paths = [one.path for one in every]
     partitions = tuple(one.name for one in found.partitions)
     wanted = query["queue"] or found.info.visible_queue
     choices, left = tuple(paths[:QUEUES_MAX]), max(0, len(paths) - QUEUES_MAX)
@@ -155,7 +156,7 @@ def shape(found: Read, query: Query) -> Page:
         shares=tuple(_share(one, kind) for kind in kinds_of(one)),
         limits=tuple(one.queue.limits),
         applications=part_of(used, query["start"], APPLICATIONS_MAX),
-        claimants=tuple(_claimants(rows, reach.may_be_claimed_by)),
+        claimants=tuple(_claimants(every, reach.may_be_claimed_by)),
         claimed_elsewhere=reach.may_be_claimed_elsewhere,
         may_claim_from=tuple(reach.may_claim_from),
         claims_elsewhere=reach.may_claim_elsewhere,
@@ -179,9 +180,9 @@ def _share(one: Placed, kind: str) -> Share:
     )
 
 
-def _claimants(rows: Sequence[Placed], paths: Sequence[str]) -> Iterator[Claimant]:
+def _claimants(every: Sequence[inspect_pb2.Queue], paths: Sequence[str]) -> Iterator[Claimant]:
     """Yield the queues that may claim from this queue. Queues that lack part of their entitlement now come first."""
-    known = {one.queue.path: one.queue for one in rows}
+    known = {one.path: one for one in every}
     found = [
         Claimant(path, tuple(unmet_of(known[path]).items()) if path in known else ())
         for path in paths

@@ -13,12 +13,13 @@ from evenhand.v1 import (
     inspect_pb2_grpc,
 )
 from evenhand_cli.connect import Core
-from evenhand_cli.paging import every
+from evenhand_cli.paging import PAGE_SIZE_MAX, every
 from evenhand_cli.render import decisions as words
 from evenhand_cli.render.explanation import decision_of
+from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import placed
+from evenhand_console.queue_numbers import every_queue
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 from evenhand_console.views.decisions import state_of
@@ -104,16 +105,34 @@ def read(core: Core, query: Query) -> Read:
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     partition = query["partition"]
-    tree = core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
+    of_tree = inspect_pb2.GetQueueTreeRequest(partition=partition)
+    of_list = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
+    tree = core.ask(inspect.GetQueueTree, of_tree).tree
     opened = decisions_pb2.ListDecisionsRequest(partition=tree.partition, open_only=True)
-    listed = inspect_pb2.ListNodesRequest(partition=partition)
-    nodes = unless_absent(lambda: every(core, inspect.ListNodes, listed, lambda page: page.nodes))
+    decided = every(core, decisions.ListDecisions, opened, lambda page: page.decisions)
+    partitions = of_list.result().partitions
+    nodes = _keeping_nodes(core, _of_name(partitions, tree.partition))
     return Read(
         tree,
-        core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
-        every(core, decisions.ListDecisions, opened, lambda page: page.decisions),
+        partitions,
+        decided,
         nodes,
         _kept_for(core, tree.partition, [one.node_id for one in nodes or () if one.reservations]),
+    )
+
+
+def _of_name(partitions: Sequence[inspect_pb2.Partition], name: str) -> inspect_pb2.Partition:
+    return next((one for one in partitions if one.name == name), inspect_pb2.Partition(name=name))
+
+
+def _keeping_nodes(core: Core, partition: inspect_pb2.Partition) -> list[inspect_pb2.Node] | None:
+    """Read the nodes, if any of them keeps capacity for an ask. Return None if the caller may not see nodes."""
+    if not partition.counts.commitments and not partition.visible_queue:
+        return []
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    listed = inspect_pb2.ListNodesRequest(partition=partition.name)
+    return unless_absent(
+        lambda: every(core, stub.ListNodes, listed, lambda page: page.nodes, PAGE_SIZE_MAX)
     )
 
 
@@ -151,14 +170,14 @@ def shape(found: Read, query: Query) -> Page:
 def _timers(tree: inspect_pb2.QueueTree, now: int) -> list[Timer]:
     found = [
         Timer(
-            queue=one.queue.path,
-            over=one.queue.over_max,
-            due_ms=one.queue.quota_due_ms,
-            in_ms=one.queue.quota_due_ms - now,
-            why_not=one.queue.not_enforced,
+            queue=one.path,
+            over=one.over_max,
+            due_ms=one.quota_due_ms,
+            in_ms=one.quota_due_ms - now,
+            why_not=one.not_enforced,
         )
-        for one in placed(tree.root, {})
-        if one.queue.quota_due_ms or one.queue.not_enforced
+        for one in every_queue(tree.root)
+        if one.quota_due_ms or one.not_enforced
     ]
     return sorted(found, key=lambda one: (one.due_ms or NEVER, one.queue))
 

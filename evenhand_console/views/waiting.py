@@ -3,15 +3,18 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
 from evenhand_cli.output import word
-from evenhand_cli.paging import every
+from evenhand_cli.paging import PAGE_SIZE_MAX, every
 from evenhand_cli.render.tables import WAITING_STATES, pod_name
+from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
+from evenhand_console.queue_numbers import shown_partition
 from evenhand_console.view import View
 
 APPLICATIONS_MAX: Final = 20
@@ -104,21 +107,26 @@ def read(core: Core, query: Query) -> Read:
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     partition = query["partition"]
+    info = begin(lambda: core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()))
+    listed = begin(lambda: core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()))
     listing = inspect_pb2.ListApplicationsRequest(partition=partition)
-    applications = every(core, stub.ListApplications, listing, lambda page: page.applications)
-    chosen, pods = _chosen(applications, query), list[inspect_pb2.Allocation]()
-    for one in part_of(chosen, query["start"], APPLICATIONS_MAX).rows:
-        request = inspect_pb2.ListAllocationsRequest(
-            partition=partition, application_id=one.application_id, include_asks=True
-        )
-        found = every(core, stub.ListAllocations, request, lambda page: page.allocations)
-        pods += [each for each in found if each.state in WAITING_STATES]
-    return Read(
-        core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()),
-        core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
-        applications,
-        pods,
+    applications = every(
+        core, stub.ListApplications, listing, lambda page: page.applications, PAGE_SIZE_MAX
     )
+    shown = part_of(_chosen(applications, query), query["start"], APPLICATIONS_MAX).rows
+    pods = [begin(partial(_pods_of, core, partition, one.application_id)) for one in shown]
+    found = [each for one in pods for each in one.result()]
+    return Read(info.result(), listed.result().partitions, applications, found)
+
+
+def _pods_of(core: Core, partition: str, application: str) -> list[inspect_pb2.Allocation]:
+    """Read the waiting pods of an application."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request = inspect_pb2.ListAllocationsRequest(
+        partition=partition, application_id=application, include_asks=True
+    )
+    found = every(core, stub.ListAllocations, request, lambda page: page.allocations, PAGE_SIZE_MAX)
+    return [each for each in found if each.state in WAITING_STATES]
 
 
 def shape(found: Read, query: Query) -> Page:
@@ -140,7 +148,7 @@ def shape(found: Read, query: Query) -> Page:
     part = Part(tuple(shown), on_page.start, on_page.total, on_page.earlier, on_page.later)
     names = tuple(one.name for one in found.partitions)
     return Page(
-        partition=query["partition"] or next(iter(names), ""),
+        partition=shown_partition(found.partitions, query["partition"]),
         partitions=names,
         now_ms=now,
         total=sum(_count(one, query["reason"]) for one in chosen),

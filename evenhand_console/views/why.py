@@ -16,13 +16,13 @@ from evenhand_cli.faults import Fault
 from evenhand_cli.named_pods import belongs_to, meant
 from evenhand_cli.near import MATCHES_MAX, near_matches
 from evenhand_cli.output import word
-from evenhand_cli.paging import every
+from evenhand_cli.paging import PAGE_SIZE_MAX, every
 from evenhand_cli.render.explanation import decision_of
 from evenhand_cli.render.fits import members
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.verdicts import brief, protected
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import placed
+from evenhand_console.queue_numbers import every_queue
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 
@@ -157,7 +157,7 @@ def _allocations(
 ) -> list[inspect_pb2.Allocation]:
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request.include_asks, request.include_foreign = not request.node_id, True
-    return every(core, stub.ListAllocations, request, lambda page: page.allocations)
+    return every(core, stub.ListAllocations, request, lambda page: page.allocations, PAGE_SIZE_MAX)
 
 
 def shape(found: Read, query: Query) -> Page:
@@ -347,7 +347,7 @@ def _of_queue(found: Read, path: str, kinds: Sequence[str]) -> tuple[tuple[Holde
     """Return the largest child queues or applications of a queue, by usage, and the number of those that are left out."""
     holders: list[Holder] = []
     root = found.tree.root if found.tree is not None else inspect_pb2.Queue()
-    queue = next((one.queue for one in placed(root, {}) if one.queue.path == path), None)
+    queue = next((one for one in every_queue(root) if one.path == path), None)
     if queue is not None:
         holders = [
             Holder("queue", one.path, one.path, {kind: one.usage.get(kind, 0) for kind in kinds})

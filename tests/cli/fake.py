@@ -1,5 +1,6 @@
 """A small core with prepared answers, for tests of output, pages and errors of the command line."""
 
+import queue
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -82,6 +83,9 @@ class FakeCore(grpc.GenericRpcHandler):
         self.requests: list[Message] = []
         self.metadata: list[dict[str, str]] = []
         self.address = ""
+        self.kinds: queue.Queue[Sequence[str]] | None = None
+        """The kinds of events that the streams of kinds send. None: they end with `kinds_fault`. They are not in `requests`."""
+        self.kinds_fault = Failure(grpc.StatusCode.UNIMPLEMENTED, "no such stream")
 
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
@@ -121,11 +125,25 @@ class FakeCore(grpc.GenericRpcHandler):
     def _stream(
         self, answer: Answer, request: Message, context: grpc.ServicerContext
     ) -> Iterator[Message]:
+        if isinstance(request, watch_pb2.WatchEventsRequest) and request.kinds_only:
+            yield from self._kinds(context)
+            return
         self._note(request, context)
         if isinstance(answer, Failure):
             context.abort_with_status(answer.status())
         assert isinstance(answer, Sequence)
         yield from answer
+
+    def _kinds(self, context: grpc.ServicerContext) -> Iterator[Message]:
+        if self.kinds is None:
+            context.abort_with_status(self.kinds_fault.status())
+        assert self.kinds is not None
+        yield watch_pb2.WatchEventsResponse()
+        while context.is_active():
+            try:
+                yield watch_pb2.WatchEventsResponse(kinds=self.kinds.get(timeout=0.1))
+            except queue.Empty:
+                continue
 
 
 def methods() -> dict[str, MethodDescriptor]:

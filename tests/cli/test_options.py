@@ -220,6 +220,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--origin": CONSOLE_PLACE,
         "--token-header": CONSOLE_PLACE,
         "--share-identity": CONSOLE + "test_an_identity_is_shared_where_that_is_asked_for",
+        "--address-connections": CONSOLE_PLACE,
         "--core": CONSOLE_PLACE,
         "--token-file": CONSOLE_PLACE,
         "--at-least": CONSOLE_PLACE,

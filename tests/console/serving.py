@@ -1,7 +1,8 @@
 """The console as an application in this process, with a client for it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from starlette.testclient import TestClient
 
@@ -9,10 +10,13 @@ from evenhand_cli.connect import connected_core
 from evenhand_cli.contexts import Context
 from evenhand_console.bootstrap import Place, app_of
 from evenhand_console.connection import Connection
+from evenhand_console.views import VIEWS
 from tests.cli.fake import FakeCore, running
 
 ADDRESS = "127.0.0.1:8080"
 HERE = Place(ADDRESS)
+SELDOM = tuple(replace(one, pause_s=600.0) for one in VIEWS)
+"""The views, read again only after an event."""
 
 
 @contextmanager
@@ -30,11 +34,13 @@ def console(
 
 
 @contextmanager
-def console_of(address: str, place: Place = HERE, token: str = "") -> Iterator[TestClient]:
+def console_of(
+    address: str, place: Place = HERE, token: str = "", clock: Callable[[], float] = lambda: 0.0
+) -> Iterator[TestClient]:
     """Serve the console of the core at an address; `token` is the file with its own token."""
     context = Context(core=address, token_file=token)
     connection = Connection(lambda: connected_core(context, "", 5.0), lambda: 0.0)
-    app = app_of(connection, place)
+    app = app_of(connection, place, clock)
     base = place.origins[0] if place.origins else f"http://{ADDRESS}"
     with (
         closing(connection),

@@ -55,9 +55,9 @@ def test_what_is_given_reaches_the_console(monkeypatch: pytest.MonkeyPatch, tmp_
     with _command(monkeypatch) as (served, core):
         proxied = ["--origin", "https://evenhand.example", "--token-header", "X-Token"]
         given = ["--core", core.address, "--token-file", str(token), "--at-least", "7"]
-        ended = _console(*given, *proxied)
+        ended = _console(*given, *proxied, "--address-connections", "40")
         assert ended.out.startswith("console on http://127.0.0.1:")
-        assert served.place[1:] == (("https://evenhand.example",), "X-Token", False)
+        assert served.place[1:] == (("https://evenhand.example",), "X-Token", False, 40)
         assert core.metadata[0]["authorization"] == "Bearer secret"
         assert core.metadata[0]["evenhand-min-position"] == "7"
 

@@ -14,10 +14,18 @@ from starlette.types import Message
 from evenhand_cli.faults import Fault
 from evenhand_console import forms, what_if
 from evenhand_console.pages import Pages
-from evenhand_console.protection import Hosts, form_mark, tried_mark
-from tests.cli.fake import Failure
+from evenhand_console.protection import (
+    TRIED_S,
+    Hosts,
+    Proof,
+    Tried,
+    form_mark,
+    proven,
+    tried_mark,
+)
+from tests.cli.fake import Failure, running
 from tests.console.samples import core
-from tests.console.serving import ADDRESS, console
+from tests.console.serving import ADDRESS, console, console_of
 from tests.console.test_what_if import TEXT, _applied, _core, _field
 
 SECRET = b"s" * 32
@@ -209,17 +217,93 @@ def test_a_session_is_the_consoles_own() -> None:
 
 
 def test_marks_of_two_kinds_are_never_equal() -> None:
-    proof = tried_mark(SECRET, "session", "token", (7, "digest"), "text")
-    assert len({proof, form_mark(SECRET, "session")}) == 2
+    seen = Tried("session", "token", (7, "digest"), "text")
+    proof = tried_mark(SECRET, seen, 5.0)
+    assert form_mark(SECRET, "session") not in proof
+    assert proven(SECRET, seen, 5.0, proof) is Proof.GOOD
     others = [
-        tried_mark(SECRET, "session token", "", (7, "digest"), "text"),
-        tried_mark(SECRET, "session", "token 7", (7, "digest"), "text"),
-        tried_mark(SECRET, "session", "token", (8, "digest"), "text"),
-        tried_mark(SECRET, "session", "token", (7, "other"), "text"),
-        tried_mark(SECRET, "session", "token", (7, "digest"), "text "),
-        tried_mark(b"t" * 32, "session", "token", (7, "digest"), "text"),
+        Tried("session token", "", (7, "digest"), "text"),
+        Tried("session", "token 7", (7, "digest"), "text"),
+        Tried("session", "token", (8, "digest"), "text"),
+        Tried("session", "token", (7, "other"), "text"),
+        Tried("session", "token", (7, "digest"), "text "),
     ]
-    assert proof not in others
+    assert {proven(SECRET, one, 5.0, proof) for one in others} == {Proof.NONE}
+    assert proven(b"t" * 32, seen, 5.0, proof) is Proof.NONE
+    _, _, mark = proof.partition("-")
+    for given in ("", "-", mark, f"6-{mark}", f"-5-{mark}", f"{'9' * 99}-{mark}", f"²-{mark}"):
+        assert proven(SECRET, seen, 5.0, given) is Proof.NONE
+
+
+def test_a_proof_counts_for_an_hour() -> None:
+    seen = Tried("session", "token", (7, "digest"), "text")
+    proof = tried_mark(SECRET, seen, 100.9)
+    assert proven(SECRET, seen, 100.0 + TRIED_S, proof) is Proof.GOOD
+    assert proven(SECRET, seen, 101.0 + TRIED_S, proof) is Proof.OLD
+
+
+def test_an_old_answer_is_not_applied_and_the_text_stays() -> None:
+    fake, now = _core(), [0.0]
+    with running(fake), console_of(fake.address, clock=lambda: now[0]) as client:
+        page = client.get("/what-if").text
+        names = ("mark", "base_revision", "base_digest", "origin")
+        fields = {name: _field(page, name) for name in names} | {"yaml": f"{TEXT}# mine"}
+        answer = client.post("/what-if/configuration", data=fields).text
+        now[0] = TRIED_S + 1.0
+        given = fields | {"tried": _field(answer, "tried")}
+        late = client.post("/what-if/apply", data=given)
+        assert (late.status_code, "older than 60 minutes" in late.text) == (409, True)
+        assert "# mine</textarea>" in late.text
+        assert not _applied(fake)
+        again = client.post("/what-if/configuration", data=fields).text
+        given |= {"tried": _field(again, "tried")}
+        assert "is in force" in client.post("/what-if/apply", data=given).text
+
+
+SAME_SITE = {"sec-fetch-site": "same-origin"}
+
+
+@pytest.mark.parametrize("path", ["pods", "configuration", "apply"])
+def test_the_text_of_a_page_from_before_a_restart_is_kept_and_nothing_is_done(path: str) -> None:
+    fake = _core()
+    name = "text" if path == "pods" else "yaml"
+    text = f"{TEXT}# </textarea><b>mine"
+    with console(fake) as client:
+        client.get("/what-if")
+        fake.requests.clear()
+        sent = {"mark": "0" * 64, name: text, "base_digest": "d", "origin": "o", "tried": "t"}
+        other = client.post(f"/what-if/{path}", data=sent)
+        assert (other.status_code, "mine" in other.text) == (403, False)
+        stale = client.post(f"/what-if/{path}", data=sent, headers=SAME_SITE)
+        assert stale.status_code == 409
+        assert "Nothing was done with the form" in stale.text
+        assert "# &lt;/textarea&gt;&lt;b&gt;mine</textarea>" in stale.text
+        assert {type(one).__name__ for one in fake.requests} == {"ServerInfoRequest"}
+        fields = {one: _field(stale.text, one) for one in ("mark", "base_digest", "origin")}
+        assert (fields["base_digest"], fields["origin"]) == ("d", "o")
+        target = "pods" if path == "pods" else "configuration"
+        assert f'action="/what-if/{target}"' in stale.text
+        done = client.post(f"/what-if/{target}", data=fields | {name: TEXT}, headers=SAME_SITE)
+        assert "Nothing was done" not in done.text
+
+
+def test_another_old_form_leads_back_and_shows_no_token() -> None:
+    with console(core()) as client:
+        client.get("/")
+        sent = {"mark": "0" * 64, "token": "secret-token", "next": "/queues?depth=2"}
+        stale = client.post("/log-in", data=sent, headers={"origin": f"http://{ADDRESS}"})
+        assert (stale.status_code, 'href="/queues?depth=2"' in stale.text) == (409, True)
+        assert "secret-token" not in stale.text
+        assert not any("token" in one.name for one in client.cookies.jar)
+
+
+def test_an_old_text_with_control_characters_is_not_sent_again_changed() -> None:
+    with console(_core()) as client:
+        client.get("/")
+        sent = {"mark": "0" * 64, "yaml": "# \x1b[2J"}
+        stale = client.post("/what-if/configuration", data=sent, headers=SAME_SITE)
+        assert "Go back in the browser" in stale.text
+        assert 'name="yaml"' not in stale.text
 
 
 def test_a_log_in_and_a_log_out_begin_a_new_session() -> None:

@@ -8,10 +8,12 @@ import grpc
 import pytest
 from starlette.testclient import TestClient
 
+from evenhand.v1 import inspect_pb2
 from evenhand_console.views import VIEWS
 from tests.cli.fake import Failure, FakeCore
+from tests.cli.samples import T0
 from tests.console.samples import HOSTILE, core
-from tests.console.serving import ADDRESS, console, console_of
+from tests.console.serving import ADDRESS, SELDOM, console, console_of
 
 TAG = re.compile(r"<(script|img|iframe|object)\b[^>]*>", re.IGNORECASE)
 ACTING = re.compile(
@@ -77,7 +79,8 @@ def test_the_console_answers_under_its_own_names_alone() -> None:
         assert client.get("/healthz", headers={"host": "10.0.0.7:8080"}).text == "ok\n"
 
 
-def test_the_token_of_a_log_in_goes_to_the_core() -> None:
+def test_the_token_of_a_log_in_goes_to_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenhand_console.app.VIEWS", SELDOM)
     fake = core()
     with console(fake) as client:
         sent = {"mark": _mark(client), "token": "secret-token", "next": "/queues"}
@@ -198,6 +201,27 @@ def test_pages_of_one_kind_need_one_read() -> None:
         before = len(fake.requests)
         assert client.get("/queues").text.partition("<main>")[2] == first.partition("<main>")[2]
         assert len(fake.requests) - before < before
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_nodes_are_listed_for_timers_only_if_one_is_kept(kept: int) -> None:
+    fake = core()
+    found = fake.answers["ListPartitions"].partitions[0]  # type: ignore[union-attr]
+    found.counts.commitments = kept
+    with console(fake) as client:
+        assert client.get("/timers").status_code == 200
+    asked = any(isinstance(one, inspect_pb2.ListNodesRequest) for one in fake.requests)
+    assert asked is bool(kept)
+
+
+def test_an_overview_says_that_the_checks_still_run() -> None:
+    fake = core()
+    for checked_ms, expected in ((0, True), (T0, False)):
+        fake.answers["CheckConsistency"] = inspect_pb2.CheckConsistencyResponse(
+            checked_at_ms=checked_ms
+        )
+        with console(fake) as client:
+            assert ("checks still run" in client.get("/").text) is expected
 
 
 PUBLIC = "https://evenhand.example"

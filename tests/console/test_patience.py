@@ -1,6 +1,8 @@
 """Connections that send nothing, or take nothing, are closed; those of browsers that wait for events stay."""
 
 import asyncio
+import time
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -8,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from evenhand_cli.render.words import instant
 from evenhand_console import bootstrap, patience
 
 LOOKS = 20
@@ -17,8 +20,8 @@ REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 class _Transport(asyncio.Transport):
     """The other end: what it has not taken yet, and whether it was closed."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 9), "sockname": ("127.0.0.1", 8080)})
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 9), "sockname": ("127.0.0.1", 8080)})
         self.waiting: list[int] = []
         """The bytes that wait at each look; none at further ones."""
         self.looks = 0
@@ -60,13 +63,25 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"x"})
 
 
-def _connected(state: ServerState) -> tuple[patience.Impatient, _Transport]:
+def _connected(
+    state: ServerState, address: str = "127.0.0.1", most: int = 0
+) -> tuple[patience.Impatient, _Transport]:
     config = Config(_app, http=patience.Impatient, ws="none", log_config=None, lifespan="off")
     config.load()
-    one = patience.Impatient(config, state, {})
-    transport = _Transport()
+    one = patience.impatient(most)(config, state, {})
+    transport = _Transport(address)
     one.connection_made(transport)
     return one, transport
+
+
+@pytest.fixture(autouse=True)
+def _own_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the zone of the process back, which the console changes."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +132,19 @@ async def test_there_is_a_limit_of_connections(monkeypatch: pytest.MonkeyPatch) 
         one.connection_lost(None)
 
 
+async def test_one_address_has_a_limit_of_connections_of_its_own() -> None:
+    state = ServerState()
+    here, there = "10.0.0.1", "10.0.0.2"
+    found = [_connected(state, address, 2) for address in (here, here, there, here, there)]
+    assert [one.ended for _, one in found] == ["", "", "", "aborted", ""]
+    for one, _ in found[1:4]:
+        one.connection_lost(None)
+    later, kept = _connected(state, here, 2)
+    assert not kept.ended
+    for one in (found[0][0], found[4][0], later):
+        one.connection_lost(None)
+
+
 def test_the_server_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The console is served by this class, and by no other that happens to be installed."""
     given: list[Config] = []
@@ -129,5 +157,16 @@ def test_the_server_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
             del sockets
 
     monkeypatch.setattr("uvicorn.Server", _Server)
+    place = bootstrap.Place("127.0.0.1:8080", address_max=7)
+    bootstrap.run(cast("Any", None), cast("Any", None), place)
+    protocol = cast("type[patience.Impatient]", given[0].http)
+    assert issubclass(protocol, patience.Impatient)
+    assert (protocol.address_max, given[0].ws) == (7, "none")
+
+
+def test_the_instants_on_pages_are_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that pages share with the command line have local times there."""
+    assert instant(3_600_000).startswith("1970-01-01 10:00:00")
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
     bootstrap.run(cast("Any", None), cast("Any", None), bootstrap.Place("127.0.0.1:8080"))
-    assert (given[0].http, given[0].ws) == (patience.Impatient, "none")
+    assert instant(3_600_000) == "1970-01-01 01:00:00 UTC"

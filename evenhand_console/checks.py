@@ -1,0 +1,84 @@
+"""The core's checks as the overview shows them: they take the core long, so that an answer is kept for some time."""
+
+import threading
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
+from evenhand_cli.connect import Core
+from evenhand_console.at_once import begin
+from evenhand_console.reading import unless_absent
+
+Answer = inspect_pb2.CheckConsistencyResponse | None
+"""The answer; None for a role that may not ask; a message without an instant if there is no answer yet."""
+KEEP_MS: Final = 1000
+"""Milliseconds for which an answer is kept in a cluster without pods."""
+PODS_PER_MS: Final = 5
+"""An answer is kept one millisecond longer for so many pods: the checks then take a fortieth of a processor."""
+WAIT_S: Final = 0.1
+"""Seconds for which a page waits for the checks. A page without their answer has it after its next read."""
+KEPT_MAX: Final = 100
+"""Largest number of identities and partitions for which answers are kept."""
+
+_Key = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The latest answer, and the checks that run now."""
+
+    answer: Answer = None
+    running: "Future[Answer] | None" = None
+
+
+class Checks:
+    """The kept answers, by core, identity and partition."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[_Key, _Kept] = {}
+
+    def begin(self, core: Core, partition: str) -> None:
+        """Begin the checks if there is no answer yet, and none run."""
+        with self._lock:
+            known = self._of(core, partition)
+            if known.answer is None and known.running is None:
+                known.running = begin(lambda: _asked(core, partition))
+
+    def answer(self, core: Core, partition: str, now_ms: int, pods: int) -> Answer:
+        """Return the latest answer. Begin new checks if it is too old for a cluster with so many pods.
+
+        Raises Fault if the core refuses, or does not answer.
+        """
+        self.begin(core, partition)
+        with self._lock:
+            known = self._of(core, partition)
+            first = known.running if known.answer is None else None
+        if first is not None and first not in wait([first], WAIT_S).done:
+            return inspect_pb2.CheckConsistencyResponse()
+        with self._lock:
+            if known.running is not None and known.running.done():
+                done, known.running = known.running, None
+                # After an answer a failure is no reason to show none: the checks begin again.
+                if known.answer is None or done.exception() is None:
+                    known.answer = done.result()
+            if known.answer is not None and known.running is None:
+                age_ms = now_ms - known.answer.checked_at_ms
+                if not 0 <= age_ms <= KEEP_MS + pods // PODS_PER_MS:
+                    known.running = begin(lambda: _asked(core, partition))
+            return known.answer
+
+    def _of(self, core: Core, partition: str) -> _Kept:
+        key = (core.address, core.metadata, partition)
+        known = self._kept.pop(key, None) or _Kept()
+        self._kept[key] = known  # The latest is the last.
+        if len(self._kept) > KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        return known
+
+
+def _asked(core: Core, partition: str) -> Answer:
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request = inspect_pb2.CheckConsistencyRequest(partition=partition)
+    return unless_absent(lambda: core.ask(stub.CheckConsistency, request))

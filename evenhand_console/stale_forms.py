@@ -1,0 +1,60 @@
+"""Forms of pages from before the console started, or before a log-in or log-out: nothing is done, and the text is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand_cli.escaping import acts
+
+TITLE: Final = "Send the form again"
+_PODS: Final = ("/what-if/pods", "text", "Pods, workloads and asks")
+_CONFIGURATION: Final = ("/what-if/configuration", "yaml", "queues.yaml")
+_AGAIN: Final = {
+    "/what-if/pods": _PODS,
+    "/what-if/configuration": _CONFIGURATION,
+    # The proof of an answer is as old as the form: the answer has to be shown once more.
+    "/what-if/apply": _CONFIGURATION,
+}
+"""The address to which a form is sent again, the name of its text, and the label of the text, by the address of the form."""
+_KEPT: Final = ("queue", "namespace", "priority", "base_revision", "base_digest", "origin")
+
+
+class StaleFormError(Exception):
+    """The error of a form that a page of the console sent with an old mark. It has the fields of the form."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        super().__init__("the mark of the form is old")
+        self.fields = fields
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The values of the page. The path is empty if the form has no text that is worth keeping."""
+
+    path: str
+    name: str = ""
+    label: str = ""
+    text: str = ""
+    hidden: tuple[tuple[str, str], ...] = ()
+    applies: bool = False
+    not_editable: str = ""
+    back: str = ""
+
+
+def page_of(sent_to: str, fields: Mapping[str, str], back: str) -> Page:
+    """Return the page on which a form can be sent again. ``back`` is the address of the page that has the form."""
+    if sent_to not in _AGAIN:
+        return Page("", back=back)
+    path, name, label = _AGAIN[sent_to]
+    text = fields.get(name, "").replace("\r\n", "\n")
+    return Page(
+        path,
+        name,
+        label,
+        text,
+        hidden=tuple((one, fields[one]) for one in _KEPT if one in fields),
+        applies=path != sent_to,
+        not_editable="It has control characters, which a page cannot show unchanged."
+        if acts(text)
+        else "",
+    )

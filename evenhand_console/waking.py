@@ -1,0 +1,128 @@
+"""Streams of the kinds of events, one for each token with open pages: an event wakes the readers of the pages that it concerns.
+
+The core streams events to operators only. The pages of other roles are read at intervals, so that nothing on them shows
+when something happened to others.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, Protocol
+
+import grpc
+
+from evenhand_cli.faults import Fault
+from evenhand_console.reading import LogInFault, status_of
+
+STREAMS_MAX: Final = 16
+"""Largest number of streams. The pages of further tokens are read at intervals."""
+AGAIN_S: Final = 1.0
+"""Seconds after which a lost stream is opened again; twice as many after each further failure."""
+AGAIN_MAX_S: Final = 60.0
+"""Most seconds after which a lost stream is opened again, and the seconds after which a refused one is."""
+_REFUSED: Final = frozenset(
+    {
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+
+Kinds = frozenset[str]
+Wake = Callable[[str, Kinds], None]
+"""A function that gets a token and the kinds of events that happened; no kinds after a gap, in which any may have happened."""
+
+
+class Cancellable(Protocol):
+    """A call that another thread can end."""
+
+    def cancel(self) -> object:
+        """End the call."""
+
+
+class Events(Protocol):
+    """The source of the streams."""
+
+    def kinds(self, token: str, hold: Callable[[Cancellable], None]) -> Iterator[Kinds]:
+        """Yield the kinds of events as they happen, at first none. ``hold`` gets the call. Raises Fault when the stream ends."""
+        ...
+
+
+class Waking:
+    """The open streams. Its methods are called in the event loop."""
+
+    def __init__(self, events: Events, wake: Wake) -> None:
+        """Make streams on demand. ``wake`` is called in the event loop."""
+        self._events = events
+        self._wake = wake
+        self._pages: Counter[str] = Counter()
+        self._streams: dict[str, _Stream] = {}
+
+    def open(self, token: str) -> None:
+        """Count a page of a token. The first page opens the stream, if there may be another one."""
+        self._pages[token] += 1
+        if token in self._streams or len(self._streams) >= STREAMS_MAX:
+            return
+        loop = asyncio.get_running_loop()
+
+        def tell(kinds: Kinds) -> None:
+            with suppress(RuntimeError):  # The loop has ended.
+                loop.call_soon_threadsafe(self._wake, token, kinds)
+
+        self._streams[token] = _Stream(self._events, token, tell)
+
+    def close(self, token: str) -> None:
+        """Forget a page of a token. The stream ends with the last page."""
+        self._pages[token] -= 1
+        if not self._pages[token]:
+            del self._pages[token]
+            if token in self._streams:
+                self._streams.pop(token).end()
+
+
+class _Stream:
+    """A thread that reads the stream of one token, and opens it again when it is lost."""
+
+    def __init__(self, events: Events, token: str, tell: Callable[[Kinds], None]) -> None:
+        self._events = events
+        self._token = token
+        self._tell = tell
+        self._ended = threading.Event()
+        self._call: Cancellable | None = None
+        threading.Thread(target=self._run, name="console-events", daemon=True).start()
+
+    def end(self) -> None:
+        """End the stream and its thread."""
+        self._ended.set()
+        call = self._call
+        if call is not None:
+            call.cancel()
+
+    def _hold(self, call: Cancellable) -> None:
+        self._call = call
+        if self._ended.is_set():
+            call.cancel()
+
+    def _run(self) -> None:
+        again, gap = AGAIN_S, False
+        while not self._ended.is_set():
+            wait = again
+            try:
+                for kinds in self._events.kinds(self._token, self._hold):
+                    if kinds or gap:
+                        self._tell(kinds)
+                    again, wait, gap = AGAIN_S, AGAIN_S, False
+            except Fault as fault:
+                wait = _wait_after(fault, wait)
+            gap, again = True, min(2 * again, AGAIN_MAX_S)
+            self._ended.wait(wait)
+
+
+def _wait_after(fault: Fault, wait_s: float) -> float:
+    """Return the seconds after which a stream that ended in this way is opened again; at once if only its time was up."""
+    status = status_of(fault)
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return 0.0
+    return AGAIN_MAX_S if status in _REFUSED or isinstance(fault, LogInFault) else wait_s
