@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from tests.bench.client import MESSAGE_MAX, Player
 from tests.bench.figures import Run
 from tests.bench.players import ROOT, surroundings
 from tests.bench.processes import cpu_seconds, peak_mib
-from tests.bench.wire import kept, server
+from tests.bench.wire import Server, kept, server
 from tests.bench.workloads import RM, Workload, application, queues_yaml
 
 RATE = 50
@@ -42,6 +42,11 @@ class Readers:
     method: str
     callers: int
     request: bytes
+
+
+Process = subprocess.Popen[bytes] | None
+Reads = Callable[[Readers | None, str], AbstractContextManager[Process]]
+"""A function that holds a process with readers of the core at an address, or None without readers."""
 
 
 def everybody(workload: Workload) -> list[Readers]:
@@ -100,7 +105,7 @@ def _readers(name: str, callers: int, method: str, request: Message) -> Readers:
 
 
 def _simulated(workload: Workload) -> simulate_pb2.SimulateAsksRequest:
-    asks = (_large(workload, f"simulated-{at}") for at in range(SIMULATED_ASKS_MAX))
+    asks = (large(workload, f"simulated-{at}") for at in range(SIMULATED_ASKS_MAX))
     return simulate_pb2.SimulateAsksRequest(
         asks=[simulate_pb2.SimulatedAsk(ask=one) for one in asks]
     )
@@ -110,7 +115,8 @@ WAITING = "waits"
 """The key of an ask that fits no node."""
 
 
-def _large(workload: Workload, key: str) -> si.Allocation:
+def large(workload: Workload, key: str) -> si.Allocation:
+    """Return an ask that no node can hold."""
     return si.Allocation(
         allocationKey=key,
         applicationID=application(workload, 0)[0],
@@ -118,11 +124,16 @@ def _large(workload: Workload, key: str) -> si.Allocation:
     )
 
 
-def placing(workload: Workload, readers: Readers | None, before: Sequence[str] = ()) -> Run:
-    """Fill a cluster; then, fifty times a second, end a pod and add another one."""
+def placing(
+    workload: Workload,
+    readers: Readers | None,
+    before: Sequence[str] = (),
+    reads: Reads | None = None,
+) -> Run:
+    """Fill a cluster; then, fifty times a second, end a pod and add another one. ``reads`` holds other readers than callers."""
     with server(before) as core, kept(client=True):
         waits, begun, cpu, answers = asyncio.run(
-            _placing(workload, readers, core.pid, core.address)
+            _placing(workload, (reads or reading)(readers, core.address), core)
         )
         mib = peak_mib(core.pid)
     waits.sort()
@@ -135,25 +146,25 @@ def placing(workload: Workload, readers: Readers | None, before: Sequence[str] =
 
 
 async def _placing(
-    workload: Workload, readers: Readers | None, pid: int, address: str
+    workload: Workload, reads: AbstractContextManager[Process], core: Server
 ) -> tuple[list[float], float, float, str]:
     options = (("grpc.max_receive_message_length", MESSAGE_MAX),)
     filled = messages.churn(workload, 1, WARM_UP + min(ASKS, workload.asks))
-    *standing, paced = json.loads(filled.as_json(pid))["steps"]
-    async with grpc.aio.insecure_channel(address, options=options) as channel:
+    *standing, paced = json.loads(filled.as_json(core.pid))["steps"]
+    async with grpc.aio.insecure_channel(core.address, options=options) as channel:
         player = Player(channel)
         for step in standing:
             await player.play(step)
         coming = [base64.b64decode(one) for one in paced["messages"]]
-        waiting = si.AllocationRequest(rmID=RM, allocations=[_large(workload, WAITING)])
-        with reading(readers, address) as process:
+        waiting = si.AllocationRequest(rmID=RM, allocations=[large(workload, WAITING)])
+        with reads as process:
             paced = paced | {"messages": [], "after": None, "until": 0}
             await player.play(paced | {"messages": [base64.b64encode(waiting.SerializeToString())]})
             await player.sent()
             await _at_rate(player, paced, coming[:WARM_UP])
-            begun, cpu = time.time(), cpu_seconds(pid)
+            begun, cpu = time.time(), cpu_seconds(core.pid)
             waits = await _at_rate(player, paced, coming[WARM_UP:])
-            cpu = cpu_seconds(pid) - cpu
+            cpu = cpu_seconds(core.pid) - cpu
             answers = _answers(process)
         await player.end()
     return waits, begun, cpu, answers
@@ -181,7 +192,7 @@ async def _at_rate(player: Player, paced: dict[str, Any], coming: Sequence[bytes
 
 
 @contextmanager
-def reading(readers: Readers | None, address: str) -> Iterator[subprocess.Popen[bytes] | None]:
+def reading(readers: Readers | None, address: str) -> Iterator[Process]:
     """Hold a process with readers while the block runs, if readers are given."""
     if readers is None:
         yield None
@@ -203,7 +214,7 @@ def reading(readers: Readers | None, address: str) -> Iterator[subprocess.Popen[
             process.stdin.close()
 
 
-def _answers(process: subprocess.Popen[bytes] | None) -> str:
+def _answers(process: Process) -> str:
     """Return a line with the number of answers that the readers got."""
     if process is None:
         return ""

@@ -13,6 +13,7 @@ from tests.bench import (
     added,
     apart,
     beside,
+    console,
     growth,
     health,
     hostile,
@@ -72,6 +73,8 @@ PLANNED = (
 """The planned cases: name, measurement, cluster, and target in milliseconds."""
 ALONE_MS, BESIDE_READERS_MS = 10, 50
 """The target in milliseconds for 99 of 100 asks, without and with readers."""
+FIRST_VIEW_MS, UPDATE_MS = 300, 100
+"""The targets in milliseconds for a page of the console that is asked for, and for an open page after a decision."""
 LABEL_KEYS = ((500, 250), (1_000, 250), (10_000, 1_000))
 """Numbers of label keys of one tenant in one message, each with the target in milliseconds for the next tenant's ask."""
 ASK_SIZES = (10_000, 250)
@@ -85,7 +88,7 @@ PROCESSES = {1: "one process", 2: "two processes"}
 CHURN_ROUNDS = 100
 CHURN_BATCH = 500
 ADDED_TIMES = 1.1
-"""The largest cost of a history, a follower or an epoch, as a multiple of the cost without it."""
+"""The largest cost of a history, a follower, an epoch or open pages, as a multiple of the cost without it."""
 
 
 def everything() -> list[Case]:
@@ -97,6 +100,7 @@ def everything() -> list[Case]:
         _scrape(Workload(1_000, 10_000, 1_000)),
         *_on_the_wire(),
         *_beside_readers(Workload(5_000, 50_000, 100)),
+        *_console(Workload(5_000, 50_000, 1_000), 3, 15, console.PAGES_OPEN),
         *_hostile(),
         *_preempting(),
         *_preempting_on_the_wire(),
@@ -121,6 +125,7 @@ def quick() -> list[Case]:
         *(_spread(small, processes) for processes in PROCESSES),
         *_added(small, 20, 10),
         *islice(_beside_readers(small), 2),
+        *_console(small, 1, 2, 12),
         _before_another(small, "label keys", hostile.label_keys, 20),
         *_checked(small, 20),
         _pinned(small, "node affinity", hostile.by_affinity),
@@ -292,6 +297,31 @@ def _beside(workload: Workload, readers: beside.Readers | None, target_ms: float
     name = f"gRPC, {beside.RATE} asks a second, {readers.name if readers else 'no reader'}"
     run = partial(beside.placing, workload, readers)
     return Case(f"{name}: {workload.name}", metrics, run, workload)
+
+
+def _console(workload: Workload, rounds: int, updates: int, pages: int) -> Iterator[Case]:
+    """Yield the cases of a web console: first views, updates after decisions, and placements while pages are open."""
+    views = [
+        Metric(f"first view, {one}", "ms", FIRST_VIEW_MS, basis=Basis.VALUE)
+        for one in console.PAGES
+    ]
+    run = partial(console.measured, workload, partial(console.first_views, rounds))
+    yield Case(f"gRPC, console, first views: {workload.name}", tuple(views), run, workload)
+    metrics = (
+        Metric("median update", "ms", basis=Basis.VALUE),
+        Metric("longest update", "ms", UPDATE_MS, basis=Basis.VALUE),
+    )
+    run = partial(console.measured, workload, partial(console.updates, updates))
+    yield Case(f"gRPC, console, updates: {workload.name}", metrics, run, workload)
+    waits = ("median wait", "99 of 100 waits")
+    beside_pages = (
+        *(Metric(one, "ms", basis=Basis.VALUE) for one in waits),
+        Metric(f"{waits[0]}, with to without", "times", basis=Basis.PLAIN),
+        Metric(f"{waits[1]}, with to without", "times", ADDED_TIMES, basis=Basis.PLAIN),
+    )
+    run = partial(console.open_pages, workload, pages)
+    name = f"gRPC, {beside.RATE} asks a second, {pages} open pages: {workload.name}"
+    yield Case(name, beside_pages, run, workload)
 
 
 def _hostile() -> Iterator[Case]:

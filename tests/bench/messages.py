@@ -116,7 +116,8 @@ def _constraints(found: Constraints) -> si.NodeConstraints:
     )
 
 
-def _ask(workload: Workload, at: int, node_id: str = "") -> si.Allocation:
+def ask(workload: Workload, at: int, node_id: str = "") -> si.Allocation:
+    """Return an ask, or with a node its allocation."""
     found = spec(workload, at)
     made = si.Allocation(
         allocationKey=ask_key(at),
@@ -164,7 +165,7 @@ def placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = N
 
 
 def _all(workload: Workload, batch: int = BATCH) -> list[bytes]:
-    return packed([_ask(workload, at) for at in range(workload.asks)], batch)
+    return packed([ask(workload, at) for at in range(workload.asks)], batch)
 
 
 def flood(workload: Workload, batch: int) -> Script:
@@ -203,7 +204,7 @@ def _turnover(workload: Workload, ended: range) -> bytes:
         for at in ended
     ]
     releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
-    coming = [_ask(workload, workload.asks + at) for at in ended]
+    coming = [ask(workload, workload.asks + at) for at in ended]
     return si.AllocationRequest(rmID=RM, releases=releases, allocations=coming).SerializeToString()
 
 
@@ -211,14 +212,14 @@ def resync(workload: Workload) -> Script:
     """Return the script of a restarted core: a shim sends all running pods, and then the only waiting ask is placed."""
     running = workload.asks - 1
     allocations = [
-        _ask(workload, at, node_id)
+        ask(workload, at, node_id)
         for at, node_id in zip(range(running), assignments(workload), strict=False)
     ]
     steps = [
         registered(queues_yaml(workload), explicit_sync=True),
         nodes_told([_node(workload, at) for at in range(workload.nodes)]),
         applications_told(applications(workload)),
-        settled([*allocations, _ask(workload, running)]),
+        settled([*allocations, ask(workload, running)]),
         synced(workload, running, 1),
         placed([], 1),
     ]

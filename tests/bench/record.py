@@ -18,7 +18,7 @@ from tests.bench.players import ROOT, player
 RECORD = ROOT / "docs" / "performance.json"
 VERSIONS = ("grpcio", "protobuf", "numpy")
 LEAST = 0.01
-MEASURED = ("proto", "server", "shim_client", "tests/bench")
+MEASURED = ("evenhand_console", "proto", "server", "shim_client", "tests/bench")
 """Folders whose source code determines what is measured and how."""
 SOURCES = (".go", ".proto", ".py")
 
