@@ -24,9 +24,9 @@ from evenhand_cli.spread_channel import SpreadChannel
 from server.core.core import Core as Deciding
 from server.replication import checkpoint
 from server.replication.applying import Applied, Applier, LostError
-from server.replication.checkpoint import BadCheckpointError
 from server.replication.feed import Feed
 from server.rpc.following import slice_of
+from server.state.pickled import BadCheckpointError
 
 PROGRESS = 2_000
 """Number of messages of the stream between two lines about the progress."""

@@ -11,9 +11,10 @@ from server.model.events import Event
 from server.model.parts import Parts, whole
 from server.record.recording import Scheduler
 from server.replication import checkpoint
-from server.replication.checkpoint import BadCheckpointError, Header
+from server.replication.checkpoint import Header
 from server.replication.feed import Feed, Slice, digest_of
 from server.replication.input_form import BadInputError, Given, InputReader, Ticked
+from server.state.pickled import BadCheckpointError
 
 PIECE_EVENTS: Final = 250
 """The number of events that are taken in one part."""

@@ -1,67 +1,34 @@
 """Checkpoints: the whole state of a core as bytes, from which another process makes an equal core.
 
-The bytes are pickles of Python. The reader accepts only the classes of the pure core and plain containers. Those classes do no I/O.
-Reading a forged checkpoint therefore runs nothing but constructors of values. Objects with an identity, such as nodes and asks,
-refer to each other in chains, which become longer as the cluster grows. The writer therefore first writes each such object empty,
-and its content in a later pickle. The depth of a pickle thus does not grow with the cluster.
-
-Only a program whose classes have the same fields can read a checkpoint. `layout` is the digest of these fields.
+`server.state.pickled` says what the bytes are. Only a program whose classes have the same fields can read a checkpoint. `layout` is
+the digest of these fields.
 """
 
-import copyreg
 import dataclasses
-import enum
 import functools
 import hashlib
 import importlib
 import io
-import pickle
 import pkgutil
-import struct
-import zlib
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType, ModuleType
-from typing import Any, BinaryIO, Final, NamedTuple
+from collections.abc import Iterator
+from types import ModuleType
+from typing import BinaryIO, Final, NamedTuple
 
 from server.core.core import Core
 from server.replication import input_form
 from server.state.copying import slots_of
+from server.state.pickled import (
+    PACKAGES,
+    BadCheckpointError,
+    Frames,
+    Limited,
+    frames_of,
+    loaded,
+    packed,
+)
 
 FORMAT: Final = 1
 """The number of the form of checkpoints. A reader refuses any other."""
-PACKAGES: Final = ("model", "kernels", "snapshot", "preemption", "state", "scheduling", "core")
-"""The packages of `server` whose classes a checkpoint may contain: those that do no I/O."""
-CONTENTS: Final = 1_000
-"""The number of objects whose content is in one pickle."""
-COMPRESSION: Final = 1
-"""The level of zlib: the fastest, which makes a checkpoint about a quarter as long."""
-
-_PLAIN: Final = frozenset(
-    {
-        ("_codecs", "encode"),
-        ("builtins", "bytearray"),
-        ("builtins", "frozenset"),
-        ("builtins", "set"),
-        ("collections", "Counter"),
-        ("collections", "OrderedDict"),
-        ("collections", "defaultdict"),
-        ("collections", "deque"),
-        ("numpy", "dtype"),
-        ("numpy", "ndarray"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "scalar"),
-        ("numpy._core.numeric", "_frombuffer"),
-    }
-)
-"""The names outside the core that a checkpoint may contain: containers and arrays, by module and name."""
-_LENGTH: Final = struct.Struct("!I")
-
-Content = tuple[object, dict[str, Any]]
-"""An object, and the values of its attributes by name."""
-
-
-class BadCheckpointError(Exception):
-    """The error of bytes from which no core can be made. The text says why."""
 
 
 class Header(NamedTuple):
@@ -81,28 +48,18 @@ class Header(NamedTuple):
 
 def written(core: Core, header: Header) -> Iterator[bytes]:
     """Yield the bytes of a checkpoint in parts. The core must not change meanwhile."""
-    packer = zlib.compressobj(COMPRESSION)
-    for frame in _frames(core, header):
-        yield packer.compress(_LENGTH.pack(len(frame)) + frame)
-    yield packer.flush()
+    return packed(frames_of(core, (FORMAT, *header)))
 
 
 def read(file: BinaryIO) -> tuple[Header, Core]:
     """Return the header and a new core with the state of a checkpoint. Raise BadCheckpointError if it cannot be used."""
-    frames = _Frames(file)
-    header = _header(frames)
-    try:
-        return header, _core(frames)
-    except BadCheckpointError:
-        raise
-    except Exception as error:
-        # Bytes that do not belong together can fail in as many ways as there are constructors.
-        raise BadCheckpointError(f"its content does not fit together: {error!r}") from error
+    frames = Frames(file)
+    return _header(frames), loaded(frames, Core)
 
 
-def _header(frames: "_Frames") -> Header:
+def _header(frames: Frames) -> Header:
     try:
-        name, *values = _Limited(io.BytesIO(frames.next())).load()
+        name, *values = Limited(io.BytesIO(frames.next())).load()
         header = Header(*values) if name == FORMAT else None
     except BadCheckpointError:
         raise
@@ -115,161 +72,6 @@ def _header(frames: "_Frames") -> Header:
             f"it is of version {header.version}, whose state or input has another layout than that of this version"
         )
     return header
-
-
-def _core(frames: "_Frames") -> Core:
-    file = io.BytesIO()
-    reader = _Limited(file)
-
-    def load() -> Any:  # noqa: ANN401 - any object of a core
-        frame = frames.next()
-        file.seek(0)
-        file.truncate()
-        file.write(frame)
-        file.seek(0)
-        return reader.load()
-
-    core = load()
-    if type(core) is not Core:
-        raise BadCheckpointError("it holds no core")
-    while contents := load():
-        for one, values in contents:
-            for name, value in values.items():
-                object.__setattr__(one, name, value)
-    return core
-
-
-def _frames(core: Core, header: Header) -> Iterator[bytes]:
-    yield pickle.dumps((FORMAT, *header), pickle.HIGHEST_PROTOCOL)
-    file = io.BytesIO()
-    writer = _Writer(file)
-
-    def dumped(value: object) -> bytes:
-        file.seek(0)
-        file.truncate()
-        writer.dump(value)
-        return file.getvalue()
-
-    yield dumped(core)
-    while contents := writer.contents(CONTENTS):
-        yield dumped(contents)
-    yield dumped([])
-
-
-class _Writer(pickle.Pickler):
-    """A pickler that writes objects with an identity empty. The pickler collects these objects, so that their content can be written later."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._empty: list[object] = []
-        self._at = 0
-
-    def contents(self, most: int) -> list[Content]:
-        """Return up to ``most`` objects that were written empty, with their content.
-
-        Each object is returned once.
-        """
-        part = self._empty[self._at : self._at + most]
-        self._at += len(part)
-        return [(one, content(one)) for one in part]
-
-    def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - as pickle has it
-        """Return how pickle is to write a value, for members of enumerations, read-only mappings and objects with an identity.
-
-        All other values are written as usual.
-        """
-        kind = type(value)
-        if isinstance(value, enum.Enum):
-            return kind, (value.value,)  # Some versions of Python write `getattr`.
-        if kind is MappingProxyType:
-            return _read_only, (dict(value),)
-        if _has_identity(kind):  # type: ignore[arg-type]
-            self._empty.append(value)
-            return copyreg.__newobj__, (kind,)  # type: ignore[attr-defined]
-        return NotImplemented
-
-
-class _Limited(pickle.Unpickler):
-    """An unpickler that accepts only classes of the core and plain containers."""
-
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class or a function
-        """Return the class or function that a checkpoint names.
-
-        Raise BadCheckpointError unless it is of the core, or a plain container.
-        """
-        if (module, name) == (_read_only.__module__, _read_only.__name__):
-            return _read_only
-        if (module, name) in _PLAIN:
-            return super().find_class(module, name)
-        if module.startswith(_PREFIXES):
-            found = super().find_class(module, name)
-            if isinstance(found, type):
-                return found
-        raise BadCheckpointError(f"it names {module}.{name}, which is no part of a core")
-
-
-class _Frames:
-    """The pickles of a checkpoint, decompressed as they are read. Before each pickle comes its length."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._unpacker = zlib.decompressobj()
-        self._rest = b""
-
-    def next(self) -> bytes:
-        """Return the next pickle. Raise BadCheckpointError at the end."""
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
-        return self._exactly(length)
-
-    def _exactly(self, size: int) -> bytes:
-        parts, have = [self._rest], len(self._rest)
-        try:
-            while have < size:
-                packed = self._file.read(1 << 16)
-                more = self._unpacker.decompress(packed) if packed else self._unpacker.flush()
-                if not packed and not more:
-                    raise BadCheckpointError("it is incomplete")
-                parts.append(more)
-                have += len(more)
-        except zlib.error as error:
-            raise BadCheckpointError(f"it is damaged: {error}") from error
-        whole = b"".join(parts)
-        self._rest = whole[size:]
-        return whole[:size]
-
-
-def content(value: object) -> dict[str, Any]:
-    """Return the attributes of an object with an identity, by name.
-
-    Attributes that are not set are left out.
-    """
-    held = dict(vars(value)) if hasattr(value, "__dict__") else {}
-    for name in slots_of(type(value)):
-        if hasattr(value, name):
-            held[name] = getattr(value, name)
-    return held
-
-
-_PREFIXES: Final = tuple(f"server.{one}." for one in PACKAGES)
-
-
-@functools.cache
-def _has_identity(kind: type) -> bool:
-    """Return whether objects of this class of the core are equal only to themselves.
-
-    Such objects can be put into a set or a dictionary before they have their content.
-    """
-    return (
-        kind.__module__.startswith(_PREFIXES)
-        and vars(object)["__hash__"] is getattr(kind, "__hash__", None)
-        and vars(object)["__eq__"] is getattr(kind, "__eq__", None)
-        and not issubclass(kind, type)
-    )
-
-
-def _read_only(values: dict[Any, Any]) -> Mapping[Any, Any]:
-    """Return a read-only view of a dictionary."""
-    return MappingProxyType(values)
 
 
 @functools.cache

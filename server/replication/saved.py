@@ -9,7 +9,8 @@ from server.core.core import Core
 from server.record import whole_file
 from server.record.record_file import RecordError
 from server.replication import checkpoint
-from server.replication.checkpoint import BadCheckpointError, Header
+from server.replication.checkpoint import Header
+from server.state.pickled import BadCheckpointError
 
 NAME: Final = "state.checkpoint"
 """The name of the file in the folder of `--state-dir`."""

@@ -22,7 +22,6 @@ from server.core.state import Manager
 from server.model.reports import Finding
 from server.replication import checkpoint
 from server.replication.applying import Applier, LostError
-from server.replication.checkpoint import BadCheckpointError
 from server.replication.feed import Feed, Slice
 from server.replication.log import Access, Address, BadAddressError
 from server.replication.log import address as log_address
@@ -32,6 +31,7 @@ from server.rpc.errors import CallError
 from server.rpc.limits import ALIVE_S, LEVEL_S, MESSAGE_BYTES_MAX
 from server.rpc.pump import Pump
 from server.rpc.sessions import Sessions
+from server.state.pickled import BadCheckpointError
 
 _log = structlog.get_logger(__name__)
 

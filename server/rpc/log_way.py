@@ -10,7 +10,6 @@ import structlog
 from nats.aio.msg import Msg
 
 from server.replication.applying import LostError
-from server.replication.checkpoint import BadCheckpointError
 from server.replication.feed import Feed, Follower, Slice
 from server.replication.log import (
     Access,
@@ -29,6 +28,7 @@ from server.rpc.following import Followed, LogState, ended
 from server.rpc.log_engine import SLOTS, AwayError, Link, RefusedError, Tail
 from server.rpc.reads import Question, Reads
 from server.rpc.roles import LOCAL_OPERATOR
+from server.state.pickled import BadCheckpointError
 
 _log = structlog.get_logger(__name__)
 

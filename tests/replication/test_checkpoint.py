@@ -13,7 +13,8 @@ from evenhand_cli.story.play import Player
 from server.core.core import Core
 from server.model.events import NodeAdded
 from server.replication import checkpoint
-from server.replication.checkpoint import BadCheckpointError, Header, layout
+from server.replication.checkpoint import Header, layout
+from server.state.pickled import BadCheckpointError
 from tests.stories.story import stories
 
 STORIES = list(stories())
