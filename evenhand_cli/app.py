@@ -61,6 +61,7 @@ COMMANDS = {
     "version": Place(LOOK, "health"),
     "replication": Place(LOOK, "replication"),
     "follow": Place(RUN, "replication"),
+    "partition": Place(RUN, "partition"),
     "context": Place(LOOK, "context", "contexts"),
     "help": Place(LOOK, "help", "show_help"),
     "config": Place(LOOK, "config", "configuration"),

@@ -55,6 +55,8 @@ class CoreTable(NamedTuple):
     """The groups of cores, in the order of the table."""
 
     groups: tuple[CoreGroup, ...]
+    file: Path | None = None
+    """The file from which the table was read."""
 
     @property
     def owners(self) -> dict[str, str]:
@@ -106,7 +108,7 @@ def read_core_table(file: Path) -> CoreTable:
     _check_once(file, "group", [one.name for one in groups])
     _check_once(file, "partition", [each for one in groups for each in one.partitions])
     _check_once(file, "address", [each for one in table.cores for each in one.addresses])
-    return CoreTable(groups)
+    return CoreTable(groups, file)
 
 
 def _check_once(file: Path, kind: str, names: list[str]) -> None:

@@ -162,7 +162,8 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
         for connection in connections.values():
             connection.send([ConfigurationReport(settings.queues, source)])
     owners = {partition: one.name for one in groups for partition in one.partitions}
-    return Shim(Mirror(settings, owners, groups[0].name), cluster, connections, log)
+    mirror = Mirror(settings, owners, groups[0].name, connections)
+    return Shim(mirror, cluster, connections, log)
 
 
 async def run_shim(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,13 +25,23 @@ from shim_client.cluster import (
     WatchEvent,
 )
 from shim_client.core_client.causes import START_ADVICE
-from shim_client.core_client.connection import Connection, CoreRefusedError, EpochOldError
+from shim_client.core_client.connection import Connection
+from shim_client.core_client.errors import CoreRefusedError, EpochOldError, PartitionsMovedError
+from shim_client.core_client.refusals import Move
 from shim_client.election.elector import LeaseLostError, Term
 from shim_client.executor import Applier
 from shim_client.informers import follow
 from shim_client.messages import ConfigurationAnswer, Decision, NodeAnswer
 from shim_client.state_machine import session
-from shim_client.state_machine.machine import Beat, Input, Link, Mirror, Outcome, Tally
+from shim_client.state_machine.machine import (
+    Beat,
+    Input,
+    Link,
+    Mirror,
+    Outcome,
+    PartitionMoved,
+    Tally,
+)
 from shim_client.state_machine.objects.configuration import QueuesChanged
 
 INBOX_MAX = 10_000
@@ -186,10 +196,34 @@ class Shim:
                     raise
                 self._term = await self._after(self.leadership, self._term, old)
             except CoreRefusedError as refused:
+                if isinstance(refused, PartitionsMovedError) and self._knows(refused.moves):
+                    await self._follow_moves(group, refused.moves)
+                    continue
                 if len(self._connections) == 1:
                     raise
                 log.warning("the cores of a group refuse this shim", why=str(refused))
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)
+
+    def _knows(self, moves: Iterable[Move]) -> bool:
+        """Return whether this shim has addresses for all groups to which partitions moved."""
+        return all(one.group in self._connections for one in moves)
+
+    async def _follow_moves(self, group: str, moves: Iterable[Move]) -> None:
+        """Report partitions to their new owners from now on, as a core of a group has named them (design 7.9).
+
+        The sessions with the former and the new owner of each partition end, and begin again with the new revisions of the table.
+        """
+        for one in moves:
+            former = self._mirror.owner(one.partition)
+            self._log.warning(
+                "a partition moved to other cores", partition=one.partition, group=one.group
+            )
+            taken = asyncio.Event()
+            await self._inbox.put(_News(PartitionMoved(one.partition, one.group), taken))
+            await taken.wait()
+            self._connections[former].use_table()
+            self._connections[one.group].use_table(one.group_revision)
+            self._connections[group].use_table(one.revision)
 
     async def _end_with(self, leadership: Leadership, term: Term) -> None:
         """Raise LeaseLostError as soon as the term has ended."""

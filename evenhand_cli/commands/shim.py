@@ -38,7 +38,7 @@ from server.observe import logs
 from server.record.file_modes import findings as open_files
 from shim_client import bootstrap, cluster_service
 from shim_client.config import RATE_MAX, BadSettingError
-from shim_client.core_client import connection
+from shim_client.core_client import connection, errors
 from shim_client.core_client.spread import CoreGroup, groups_of
 from shim_client.core_client.streams import SupersededError
 from shim_client.election.lease import BadTermsError, Election, LeaseTerms
@@ -571,7 +571,7 @@ def shim_faults(core: str) -> Iterator[None]:
             where="ConfigMap yunikorn-defaults or yunikorn-configs of the cluster",
             advice="correct the setting",
         ) from error
-    except connection.CoreRefusedError as error:
+    except errors.CoreRefusedError as error:
         raise Fault(
             str(error),
             where=f"core at {core}" if core else "the registration",
@@ -579,7 +579,7 @@ def shim_faults(core: str) -> Iterator[None]:
             " `evenhand config check FILE`",
             code=ExitCode.UNREACHABLE,
         ) from error
-    except connection.NoCoreError as error:
+    except errors.NoCoreError as error:
         raise fault_of(error.error, core, secure=False) from error
     except PartitionOwnedError as error:
         raise Fault(

@@ -20,6 +20,7 @@ from server.core.events import (
     gang_size,
     lifecycle,
     managers,
+    moving,
     nodes,
     placeholders,
     plan_answers,
@@ -98,6 +99,7 @@ _HANDLERS: dict[type, Handler] = {
     events.LeadershipTaken: lambda state, _event, _now: managers.take_leadership(state),
     events.SessionResumed: sessions.resume,
     events.MessagesTaken: lambda state, event, _now: sessions.take_messages(state, event),
+    events.PartitionMoving: moving.move,
     events.ConfigurationApplied: lambda state, event, now: whole(
         configuration.change(state, event, now)
     ),
@@ -146,6 +148,7 @@ _ALARMS: dict[str, Alarm] = {
         partition, subject, now
     ),
     placeholders.TIMER: placeholders.timed_out,
+    moving.TIMER: lambda state, partition, _subject, now: moving.given_up(state, partition, now),
     "failed": lambda _state, partition, subject, now: lifecycle.failed(partition, subject, now),
     "completing": lambda _state, partition, subject, now: lifecycle.completed(
         partition, subject, now
@@ -397,6 +400,7 @@ class Core:
             text.update(digest(self.state.partitions[name]).encode())
         for rm_id in sorted(self.state.managers):
             text.update(repr(self.state.managers[rm_id]).encode())
+        text.update(moving.digest_of(state))
         return text.hexdigest()
 
     def _tick_partition(
@@ -491,7 +495,8 @@ class Core:
     def _fire(self, timer: Timer, now: int) -> list[Decision]:
         """Carry out a timer that is due.
 
-        During a sync in which the manager's objects are compared, keep the timer for the end of the sync.
+        During a sync in which the manager's objects are compared, keep the timer for the end of the sync. While the partition is
+        leaving, keep the timer for the case that the partition stays.
         """
         _, _, kind, name, subject = timer
         partition = self.state.partitions.get(name)
@@ -499,6 +504,10 @@ class Core:
             return []
         if partition.resumption is not None:
             partition.resumption.timers.append(timer)
+            return []
+        leaving = self.state.leaving.get(name)
+        if leaving is not None and kind != moving.TIMER:
+            leaving.timers.append(timer)
             return []
         return _ALARMS[kind](self.state, partition, subject, now)
 

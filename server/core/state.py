@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from server.model.decisions import Decision
+from server.model.moves import TableChange
 from server.model.parts import Parts, whole
 from server.model.quota import DEFAULT_CONFIGURATION, Configuration, PartitionSpec
 from server.model.revisions import Beginning, Revision
@@ -66,6 +67,40 @@ Timer = tuple[int, int, str, str, str]
 """A timer: the instant at which it is due, its serial number, kind, partition name, and the key or id of its subject."""
 
 
+@dataclass(slots=True)
+class Leaving:
+    """A partition that is moved to another group of cores. The core decides nothing for it meanwhile (design 7.9)."""
+
+    group: str
+    until_ms: int
+    """The instant at which the core decides for the partition again if the move was not completed."""
+    timers: list[Timer] = field(default_factory=list)
+    """The timers that came due meanwhile."""
+
+
+@dataclass(slots=True)
+class MovedPartition:
+    """A partition with everything that its core knows of it: what moves to another core."""
+
+    partition: Partition
+    timers: list[Timer]
+    manager: Manager | None
+    """The manager that owns the partition, if there is one."""
+    configuration: str
+    """The digest of the configuration in force."""
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A partition of another group that this core takes when a shim has the table that says so (design 7.9)."""
+
+    moved: MovedPartition
+    group: str
+    """The former owner."""
+    revision: int
+    """The revision of this core's group in that table."""
+
+
 class State:
     """The whole state of the core.
 
@@ -77,6 +112,8 @@ class State:
     event or tick still has to report. ``prepared`` has, for each partition, the queues that were made for a configuration that
     may come into force next. ``ended`` are removed partitions, whose memory is freed together with the prepared objects.
     ``assignment`` says for which partitions of the configuration this core decides; without it, for all of them.
+    ``leaving`` are the partitions of this core that are moved to another group. ``copies`` has, for each partition that is moved to
+    this core, the parts that came so far, and ``arrivals`` the whole ones. ``changes`` are the last moves, in order.
     """
 
     def __init__(
@@ -101,6 +138,10 @@ class State:
         self.notes: list[Decision] = []
         self.prepared: dict[str, Prepared] = {}
         self.ended: list[Partition] = []
+        self.leaving: dict[str, Leaving] = {}
+        self.copies: dict[str, list[str]] = {}
+        self.arrivals: dict[str, Arrival] = {}
+        self.changes: tuple[TableChange, ...] = ()
         for spec in self.own(self.configuration):
             whole(self.add_partition_of(spec.name))
 
@@ -186,7 +227,9 @@ class State:
     def synced(self, partition: Partition) -> bool:
         """Return whether the partition may place: the manager that owns it has completed its sync (design 1.10).
 
-        A partition that no registered manager owns counts as synced.
+        A partition that no registered manager owns counts as synced. A partition that is leaving may not place.
         """
+        if partition.name in self.leaving:
+            return False
         manager = self.managers.get(partition.owner)
         return manager is None or manager.synced

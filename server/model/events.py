@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from server.model.asks import NO_TAGS, AskSpec, Generation, ReleaseMark, Tags, Taint
 from server.model.decisions import Termination
+from server.model.moves import MoveStep
 from server.model.quota import Configuration
 from server.model.resources import NOTHING, Resource
 from server.model.revisions import ANY_BASE, Base
@@ -41,6 +42,8 @@ class ManagerRegistered(NamedTuple):
     """Whether to remove what the manager had reported before, although it has an explicit sync."""
     session: str = ""
     """The name that the shim gives to the session that begins, or "" (design 7.5)."""
+    table_revision: int = 0
+    """The revision that the core's group has in the shim's table of cores, 0 without a table (design 7.6)."""
 
     @property
     def resumes(self) -> bool:
@@ -104,6 +107,27 @@ class LeadershipTaken(NamedTuple):
     """
 
     rm_id: str = ""
+
+
+class PartitionMoving(NamedTuple):
+    """A step of the move of a partition to another group of cores, or from one (design 7.9).
+
+    ``group`` is the other group. ``revision`` and ``group_revision`` are the revisions of the core's own group and of the other one
+    after the move. ``until_ms`` is the instant at which a move that was not completed is given up.
+    """
+
+    step: MoveStep
+    partition: str
+    group: str = ""
+    revision: int = 0
+    group_revision: int = 0
+    until_ms: int = 0
+    number: int = 0
+    """The number of a part, from 0."""
+    content: str = ""
+    """The content of a part, in base 85."""
+    rm_id: str = ""
+    """Empty, because the event comes from no manager."""
 
 
 class ConfigurationApplied(NamedTuple):
@@ -342,4 +366,5 @@ Event = (
     | LeadershipTaken
     | SessionResumed
     | MessagesTaken
+    | PartitionMoving
 )

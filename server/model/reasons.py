@@ -50,6 +50,7 @@ class Code(enum.StrEnum):
     EPOCH_OLD = "epoch-old"
     MANAGER_RESUMED = "manager-resumed"
     PARTITION_OWNED = "partition-owned"
+    PARTITION_MOVED = "partition-moved"
     MANAGER_AWAY = "manager-away"
     NO_MANAGER = "no-manager"
     SYNC_COMPLETE = "sync-complete"

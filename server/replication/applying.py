@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from server.core.core import TAKEN_IN_PARTS
-from server.model.assignment import Assignment
+from server.core.state import State
 from server.model.decisions import Decision
 from server.model.events import Event
 from server.model.parts import Parts, whole
@@ -54,16 +54,21 @@ class Applier:
     def begin(self, data: bytes) -> Header:
         """Take over the state of a checkpoint. Raise BadCheckpointError if it cannot be used, or has another table of cores."""
         header, core = checkpoint.read(io.BytesIO(data))
-        self._check_table(core.state.assignment)
+        self._check_table(core.state)
         self._feed.adopt(core, header)
         self._reader = None
         self.difference = ""
         return header
 
-    def _check_table(self, theirs: Assignment | None) -> None:
-        """Raise BadCheckpointError for another revision of the table. A core without a table takes that of its leader."""
-        mine = self._assignment
+    def _check_table(self, state: State) -> None:
+        """Raise BadCheckpointError for another revision of the table. A core without a table takes that of its leader.
+
+        A core with an older table takes that of a leader whose table was changed by moves (design 7.9).
+        """
+        mine, theirs = self._assignment, state.assignment
         revision = 0 if theirs is None else theirs.revision
+        if mine is not None and mine.revision < revision and state.changes:
+            return
         if mine is not None and mine.revision != revision:
             raise BadCheckpointError(
                 f"this core has revision {mine.revision} of its group in the table of cores, the leader has {revision}: "

@@ -57,6 +57,7 @@ from server.rpc.level import Gauge
 from server.rpc.level import services as standing
 from server.rpc.limits import MESSAGE_BYTES_MAX
 from server.rpc.min_position import MinPosition
+from server.rpc.moving import Moving
 from server.rpc.probes import SERVICE_NAME as HEALTH
 from server.rpc.probes import Health
 from server.rpc.pump import Observer, Pump, Time
@@ -273,7 +274,13 @@ class Endpoint:
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),
-            ReplicationService(feed, self.pump, self.reads, setting.replica, self.handing),
+            ReplicationService(
+                feed,
+                self.pump,
+                self.reads,
+                self.handing,
+                Moving(core, self.pump, self.reads, setting.replica, self.sessions),
+            ),
             _history(self.pump, setting.history),
         ]
         found = [

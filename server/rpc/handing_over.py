@@ -61,7 +61,7 @@ class HandingOver:
         self.acknowledgements = acknowledgements
         self.may_follow = False
         """Whether this core can follow another one after it has led."""
-        self._replica = replica
+        self.replica = replica
         self._feed = feed
         self._pump = pump
         self._sessions = sessions
@@ -86,11 +86,11 @@ class HandingOver:
 
     def _check(self, name: str) -> None:
         """Raise CallError if this core cannot hand over now."""
-        if failure := self._replica.not_leader("hand over"):
+        if failure := self.replica.not_leader("hand over"):
             raise failure
         if self._request is not None:
             raise _refused("another hand-over is in progress")
-        if self._replica.log is not None:
+        if self.replica.log is not None:
             raise _refused(
                 "these cores share a log: end this core with SIGTERM, and the next one reads the log to its end"
             )
@@ -137,11 +137,11 @@ class HandingOver:
             self._request = None
 
     async def _leads_on(self, request: _Request) -> bool:
-        if failure := self._replica.not_leader("hand over"):
+        if failure := self.replica.not_leader("hand over"):
             request.fail(failure)
             return False
         follower = await self._reached(lambda: [request.follower], REST_S)
-        if failure := self._replica.not_leader("hand over"):
+        if failure := self.replica.not_leader("hand over"):
             request.fail(failure)  # Another core began to lead meanwhile (`Following.watch`).
             return False
         if request.result.cancelled():
@@ -170,12 +170,12 @@ class HandingOver:
 
     def _leave(self, follower: Follower) -> None:
         """Lead no longer, and send the managers to a follower that has got everything."""
-        self._replica.follows(follower.name)
+        self.replica.follows(follower.name)
         self._sessions.hand_over(handed_over(follower.name, follower.process))
 
     async def last_words(self) -> CallError:
         """Return the error that ends the streams of a core that stops. The error names a follower that has got everything, if there is one."""
-        if self._replica.state is not State.LEADER or not len(self._sessions):
+        if self.replica.state is not State.LEADER or not len(self._sessions):
             return draining()
         follower = await self._reached(self._candidates, LAST_S)
         return draining() if follower is None else draining(follower.name, follower.process)

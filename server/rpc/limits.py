@@ -251,6 +251,8 @@ ALIVE_S: Final = 1.0
 """The seconds after which a leader without input tells its followers that it is there."""
 CHECKPOINT_PART_BYTES: Final = 1 << 20
 """Bytes of a checkpoint in one message."""
+MOVE_BYTES_MAX: Final = 64 << 20
+"""The largest number of bytes of the copy of a partition that moves to another group of cores."""
 
 KEPT_OBJECTS_MAX: Final = 20_000
 """The largest number of decisions of one stream that are kept for a session that may be resumed (design 7.5)."""

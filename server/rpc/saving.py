@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from server.core.core import Core
+from server.core.events import moving
 from server.core.events.moved import adopt
 from server.model.events import ConfigurationApplied
 from server.model.quota import Configuration
@@ -48,6 +49,8 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
     feed.adopt(found.core, found.header)
     state = core.state
     is_moved, state.assignment = state.assignment != assignment, assignment
+    if assignment is not None:
+        moving.take(state, assignment.revision, feed.now)
     if file is not None and file.digest != state.configuration.digest:
         core.handle(ConfigurationApplied(file, source), feed.now)
     elif is_moved:

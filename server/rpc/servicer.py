@@ -133,12 +133,13 @@ class Scheduler:
         later registrations.)
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
-        table_revision.check(self._core.state.assignment, context)
+        table = table_revision.check(self._core.state, context)
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
         try:
-            resumed = await self._resume(request)
+            is_same = table == table_revision.revision_of(self._core.state.assignment)
+            resumed = await self._resume(request) if is_same else None
             if resumed is None:
-                await self._register(request)
+                await self._register(request, table)
         finally:
             done.set_result(None)
             if self._registering.get(request.rmID) is done:
@@ -183,11 +184,13 @@ class Scheduler:
         await self._pump.ask(event, after=resumed)
         return found[0] if found else None
 
-    async def _register(self, request: si_pb2.RegisterResourceManagerRequest) -> None:
+    async def _register(self, request: si_pb2.RegisterResourceManagerRequest, table: int) -> None:
+        """Register a manager that has this revision of the table of cores."""
         configuration = await self._configuration(request.config)
         caller = CALLER.get()
         try:
             event = registration(request, configuration, caller.name)
+            event = event._replace(table_revision=table)
         except RefusedError as error:
             field, _, description = str(error).partition(": ")
             raise invalid("INVALID_REGISTRATION", (field, description)) from error

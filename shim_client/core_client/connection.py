@@ -23,7 +23,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from shim_client.core_client.causes import cause, is_too_large, status_text
 from shim_client.core_client.configuration import ConfigurationPost
-from shim_client.core_client.refusals import ANOTHER_LEADS, EPOCH_OLD, refusal_of
+from shim_client.core_client.errors import (
+    CoreRefusedError,
+    EpochOldError,
+    NoCoreError,
+    PartitionsMovedError,
+)
+from shim_client.core_client.refusals import ANOTHER_LEADS, EPOCH_OLD, OTHER_TABLE, refusal_of
 from shim_client.core_client.resuming import Progress
 from shim_client.core_client.streams import Session, SessionLostError, Sink
 from shim_client.messages import ConfigurationAnswer, ConfigurationReport, Decision, Report
@@ -88,29 +94,6 @@ _PASSING = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
-
-
-class CoreRefusedError(Exception):
-    """A core that refuses this shim because of a bad configuration or a missing permission, or an address without a core."""
-
-
-class EpochOldError(CoreRefusedError):
-    """A core that knows a newer epoch of this manager, or another process with this epoch (design 7.2)."""
-
-    def __init__(self, message: str, known: int, *, is_connected: bool) -> None:
-        super().__init__(message)
-        self.known = known
-        """The epoch that the core knows."""
-        self.is_connected = is_connected
-        """Whether a process with that epoch is connected to the core."""
-
-
-class NoCoreError(Exception):
-    """The error when no core answered and the shim was told not to wait."""
-
-    def __init__(self, error: AioRpcError) -> None:
-        super().__init__(error.details())
-        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +244,8 @@ class _Ended:
     """Whether another core may continue the session, so that it does not count as lost yet."""
     successor: str = ""
     """The name of the process of the core to which the last one handed over, "" if it named none."""
+    is_own_end: bool = False
+    """Whether this shim ended the session itself, so that the next one is with the same core."""
 
 
 class Connection:
@@ -307,10 +292,17 @@ class Connection:
         if self._session is not None:
             self._session.send(state)
 
+    def use_table(self, revision: int = 0) -> None:
+        """End the session, if there is one. The next registration has this revision of the table, if it is not 0."""
+        if revision:
+            self._registration = replace(self._registration, table_revision=revision)
+        if self._session is not None:
+            self._session.end("a partition moves from or to these cores")
+
     async def run(self, listener: Listener, epoch: int = 0) -> None:
         """Hold sessions until cancelled. `epoch` is sent with each registration; it is 0 for a shim without election (design 7.2).
 
-        Errors: CoreRefusedError, NoCoreError, SupersededError, EpochOldError.
+        Errors: CoreRefusedError, NoCoreError, SupersededError, EpochOldError, PartitionsMovedError.
         """
         self._epoch = epoch
         pause = PAUSE_SECONDS_FIRST
@@ -346,6 +338,8 @@ class Connection:
         failed: list[_Ended] = []
         for core in list(cores):
             ended = await self._attempt(core, listener)
+            if ended.is_own_end:
+                return ended
             if ended.began:
                 cores.remove(core)
                 cores.append(core)
@@ -360,7 +354,7 @@ class Connection:
         try:
             await self._look_after(core)
             return await self._one_session(core, listener)
-        except EpochOldError:
+        except (EpochOldError, PartitionsMovedError):
             raise
         except NoCoreError as error:
             return _Ended(f"{core.address.target}: {cause(str(error))}", error=error)
@@ -413,9 +407,16 @@ class Connection:
         """Return how a session ended. Keep the session if another core may continue it."""
         has_name = bool(session.progress.name)
         may_resume = has_name and session.heard and session.progress.is_whole()
+        may_resume &= not session.is_over
         self._session = session if may_resume else None
         self._broken = why if may_resume else ""
-        return _Ended(why, began=True, heard=session.heard, may_resume=may_resume)
+        return _Ended(
+            why,
+            began=True,
+            heard=session.heard,
+            may_resume=may_resume,
+            is_own_end=session.is_over,
+        )
 
     async def _lose(self, listener: Listener, why: str) -> None:
         """Tell the listener that there is no session any more. After that, nothing can be sent for the old session."""
@@ -470,8 +471,11 @@ class Connection:
         fresh = Progress(self._session_name(), self._registration.rm_id)
         broken = self._session if self._broken else None
         offer = broken.progress.offer() if broken is not None else None
+        table = self._registration.table_revision
         request = self._registration.message(self._epoch, fresh.name, offer)
         answer = await self._registered(core, request, listener)
+        if table != self._registration.table_revision:
+            raise SessionLostError("the table of cores has changed during the registration")
         if broken is not None and answer.HasField("resumed"):
             progress = broken.progress
             progress.resume(answer.resumed)
@@ -575,6 +579,8 @@ def _refused(where: str, error: AioRpcError) -> Exception:
     if refusal.reason == EPOCH_OLD:
         why = f"{where} refused the registration: {what}"
         return EpochOldError(why, refusal.epoch, is_connected=refusal.is_connected)
+    if refusal.reason == OTHER_TABLE and refusal.moves:
+        return PartitionsMovedError(f"{where} refused the registration: {what}", refusal.moves)
     if refusal.reason in ANOTHER_LEADS:
         return SessionLostError(f"{where} follows another core: {what}")
     if error.code() in _PASSING and not is_too_large(error):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
@@ -12,10 +14,23 @@ from grpc.aio import AioRpcError
 from grpc_status import rpc_status
 
 EPOCH_OLD: Final = "EPOCH_OLD"
+OTHER_TABLE: Final = "OTHER_TABLE"
 _DETAILS: Final = "grpc-status-details-bin"
 """The metadata in which a status travels with its details."""
 ANOTHER_LEADS: Final = frozenset({"FOLLOWER_BEHIND", "NOT_LEADER"})
 """Reasons of a core that takes no registration now, because it follows another core. That core may accept this shim later."""
+
+
+class Move(NamedTuple):
+    """A move of a partition from one group of cores to another one, as a core of one of the two names it (design 7.9)."""
+
+    revision: int
+    """The revision of that core's own group since the move."""
+    partition: str
+    group: str
+    """The group that owns the partition since the move."""
+    group_revision: int
+    """The revision of that group since the move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +52,24 @@ class Refusal:
         return self.facts.get("connected") != "false"
 
     @property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves since the table of this shim. Empty if the core names none, or none that can be read."""
+        with suppress(ValueError, TypeError):
+            found = [Move(*one) for one in json.loads(self.facts.get("moves", "[]"))]
+            if all(_is_move(one) for one in found):
+                return tuple(found)
+        return ()
+
+    @property
     def successor(self) -> str:
         """The name of the process of a core that has everything that this one had, "" when it names none (design 7.7)."""
         return self.facts.get("process", "")
+
+
+def _is_move(one: Move) -> bool:
+    """Return whether the fields of a move have their types."""
+    numbers, texts = (one.revision, one.group_revision), (one.partition, one.group)
+    return all(type(each) is int for each in numbers) and all(type(each) is str for each in texts)
 
 
 def refusal_of(error: AioRpcError) -> Refusal:

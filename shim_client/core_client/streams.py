@@ -71,7 +71,9 @@ class Session:
             stub.UpdateApplication(metadata=metadata),
             stub.UpdateAllocation(metadata=metadata),
         )
-        self._overflow = ""
+        self._why_cancelled = ""
+        self.is_over = False
+        """Whether this shim ended the session, so that no core is to continue it."""
         self.heard = False
         """Whether the core has sent a message in this session, which shows that the core accepted it."""
 
@@ -81,10 +83,18 @@ class Session:
             outbox = self.progress.stream_of(report).waiting
             outbox.put(report)
             if outbox.is_full():
-                self._overflow = f"the core left {OUTBOX_MAX} reports unread"
-                for call in self._calls:
-                    call.cancel()
+                self._cancel(f"the core left {OUTBOX_MAX} reports unread")
                 return
+
+    def end(self, why: str) -> None:
+        """End the session. No core continues it."""
+        self.is_over = True
+        self._cancel(why)
+
+    def _cancel(self, why: str) -> None:
+        self._why_cancelled = why
+        for call in self._calls:
+            call.cancel()
 
     async def run(self) -> None:
         """Exchange reports and decisions until the session ends. Raises SessionLostError or SupersededError."""
@@ -103,8 +113,8 @@ class Session:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._close(tasks)
-        if self._overflow:
-            raise SessionLostError(self._overflow)
+        if self._why_cancelled:
+            raise SessionLostError(self._why_cancelled)
         _raise_gravest(done)
 
     def _pod_decisions(self, response: si_pb2.AllocationResponse) -> Iterator[Decision]:

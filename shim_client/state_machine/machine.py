@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
@@ -72,6 +72,14 @@ class Link(Enum):
     LOST = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionMoved:
+    """The news that another group of cores decides for a partition from now on (design 7.9)."""
+
+    partition: str
+    group: str
+
+
 class Beat(Enum):
     """A tick, at which periodic work is done."""
 
@@ -86,7 +94,7 @@ class Outcome:
     error: ClusterError | None = None
 
 
-Input = Listing | WatchEvent | Decision | Link | Beat | Outcome | QueuesChanged
+Input = Listing | WatchEvent | Decision | Link | Beat | Outcome | QueuesChanged | PartitionMoved
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +125,23 @@ class Mirror:
     """The state machine: it holds the state of the shim and handles every input."""
 
     def __init__(
-        self, settings: Settings, owners: Mapping[str, str] = NOBODY, rest: str = ""
+        self,
+        settings: Settings,
+        owners: Mapping[str, str] = NOBODY,
+        rest: str = "",
+        groups: Iterable[str] = (),
     ) -> None:
-        """Begin with an empty state. `owners` names the group of cores of each partition, and `rest` that of all others."""
+        """Begin with an empty state. `owners` names the group of cores of each partition, and `rest` that of all others.
+
+        `groups` are the names of all groups, of which some may have no partition now.
+        """
         self.state = State(settings, owners, rest, queues_told=settings.queues)
+        for name in groups:
+            self.state.sessions.setdefault(name, CoreSession())
+
+    def owner(self, partition: str) -> str:
+        """Return the group of cores that decides for a partition."""
+        return self.state.owners.get(partition, self.state.rest)
 
     def handle(self, news: Input, group: str = "") -> None:
         """Process one input. Decisions and links come from the cores of a group; without a name, from that of `rest`."""
@@ -137,8 +158,8 @@ class Mirror:
                 sessions.connected(state, session)
             case Link.LOST:
                 sessions.disconnected(state, session)
-            case QueuesChanged():
-                configuration.changed(state, news)
+            case PartitionMoved() | QueuesChanged():
+                _reconfigure(state, news)
             case Beat.SECOND:
                 job_sizes.second(state)
                 recheck.review(state)
@@ -210,6 +231,13 @@ class Mirror:
             case TagsRefused():
                 application_answers.unchanged(state, session, decision)
         sessions.tell_when_answered(state)
+
+
+def _reconfigure(state: State, news: PartitionMoved | QueuesChanged) -> None:
+    if isinstance(news, QueuesChanged):
+        configuration.changed(state, news)
+    else:
+        sessions.moved(state, news.partition, news.group)
 
 
 def _finish(state: State, outcome: Outcome) -> None:

@@ -147,6 +147,16 @@ def disconnected(state: State, session: CoreSession) -> None:
             pod.sent = pod.refused = None
 
 
+def moved(state: State, partition: str, group: str) -> None:
+    """Record that another group of cores decides for a partition. Its objects are reported to that group in its next session.
+
+    The caller ends the sessions with both groups, so that what these groups have of the partition does not count any more.
+    """
+    disconnected(state, state.session_of(partition))
+    disconnected(state, state.sessions[group])
+    state.owners = {**state.owners, partition: group}
+
+
 def _open(state: State, session: CoreSession) -> None:
     """Let the core of a session begin to place pods, because everything has been reported."""
     session.phase = Phase.OPEN

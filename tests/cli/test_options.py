@@ -63,6 +63,7 @@ WORDS: dict[str, Row] = {
     "history queue": ("root.a",),
     "history pod": ("shop/web-1",),
     "config rollback": ("2",),
+    "partition move": ("gpu", "--to", "b"),
 }
 """Arguments without which a command does nothing."""
 
@@ -188,6 +189,7 @@ SERVED = (
 SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_role"
 OF_CLUSTER = "cli/test_cluster.py::"
 FOLLOWED = "cli/test_followers.py::"
+MOVED = "cli/test_partition_move.py::test_a_partition_moves_by_a_table_that_is_printed_and_back"
 SPREAD = "cli/test_spread.py::"
 CONSOLE = "console/test_command.py::"
 CONSOLE_PLACE = CONSOLE + "test_what_is_given_reaches_the_console"
@@ -299,6 +301,11 @@ NAMED: dict[str, dict[str, str]] = {
     "replication": {
         "--output": FOLLOWED + "test_what_a_core_says_of_itself_is_data_too",
         "--to": FOLLOWED + "test_a_core_hands_over_to_a_follower_and_back",
+    },
+    "partition move": {
+        "--output": MOVED,
+        "--to": MOVED,
+        "--print-table": MOVED,
     },
     "follow": {
         "--for": FOLLOWED

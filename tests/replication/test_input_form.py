@@ -36,10 +36,12 @@ from server.model.events import (
     ManagerRegistered,
     NodeAdded,
     NodeUpdated,
+    PartitionMoving,
     PlanChecked,
     ReleaseRequested,
     VictimVetoed,
 )
+from server.model.moves import MoveStep
 from server.model.quota import DEFAULT_CONFIGURATION
 from server.record.trace import KINDS
 from server.replication import input_form
@@ -86,6 +88,7 @@ EVENTS: tuple[Event, ...] = (
     DisruptionsAllowed("rm", "g", None),
     DisruptionsAllowed("rm", "g", 0),
     LeadershipTaken(),
+    PartitionMoving(MoveStep.PART, "gpu", "b", 3, 4, 5, 6, "~content"),
 )
 
 

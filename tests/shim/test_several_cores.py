@@ -14,9 +14,11 @@ import pytest
 from server.rpc.errors import handed_over
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
-from shim_client.core_client.connection import CoreAddress, CoreRefusedError, NoCoreError
+from shim_client.core_client.connection import Connection, CoreAddress, Registration
+from shim_client.core_client.errors import CoreRefusedError, NoCoreError
 from shim_client.core_client.spread import CoreGroup
 from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.messages import Decision
 from shim_client.shim import Shim
 from si.v1 import si_pb2
 from tests.shim.fake_core import FakeCore
@@ -105,6 +107,54 @@ async def test_a_core_that_leads_already_is_used_before_the_first_of_the_list(
     await one.stop()
     await two.stop()
     assert not one.registrations
+
+
+class _Ears:
+    """A listener that takes everything. `heard` is set once the core has sent something."""
+
+    def __init__(self) -> None:
+        self.heard = asyncio.Event()
+
+    async def registered(self, core: str) -> None:
+        del core
+
+    async def resumed(self, core: str, why: str) -> None:
+        raise AssertionError(f"{core}: {why}")
+
+    async def unreachable(self, why: str) -> None:
+        pass
+
+    async def skipped(self, core: str, why: str) -> None:
+        pass
+
+    async def lost(self, why: str) -> None:
+        pass
+
+    async def decided(self, decisions: list[Decision]) -> None:
+        del decisions
+        self.heard.set()
+
+
+async def test_a_shim_with_another_table_registers_again_at_the_same_core(
+    cores: tuple[FakeCore, FakeCore],
+) -> None:
+    """A partition moved to these cores (design 7.9): the core that decides keeps doing so, and no session continues."""
+    one, two = cores
+    addresses = [CoreAddress(f"127.0.0.1:{each.port}") for each in cores]
+    registration = Registration("test", "v", "queues", "", table_revision=6)
+    connection = Connection(addresses, registration, session_name=lambda: "name")
+    ears = _Ears()
+    task = asyncio.create_task(connection.run(ears))
+    await until(lambda: one.open_streams == 3)
+    one.say("nodes", si_pb2.NodeResponse())
+    await ears.heard.wait()
+    connection.use_table(7)
+    await until(lambda: len(one.registrations) == 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    told = [each["evenhand-table-revision"] for each in one.registered_with]
+    assert (told, two.registrations) == (["6", "7"], [])
+    assert not one.registrations[1].HasField("resume")
 
 
 async def test_when_a_core_is_gone_the_next_one_gets_everything(

@@ -18,7 +18,7 @@ from shim_client.messages import (
     SyncComplete,
 )
 from shim_client.state_machine.barriers import APPLICATION
-from shim_client.state_machine.machine import Link, Mirror
+from shim_client.state_machine.machine import Link, Mirror, PartitionMoved
 from shim_client.translate import labels
 from tests.effort import cases
 from tests.shim.objects import Item, node, pod
@@ -117,6 +117,36 @@ def test_the_session_of_one_group_ends_without_the_others() -> None:
         ["g1", "app gpu", "train", "other", "1 1 0 2"],
     )
     assert spread.mirror.is_live()
+
+
+def test_a_partition_that_moved_is_reported_to_its_new_group() -> None:
+    spread = Spread(OWNERS, "a").start(*WORLD)
+    spread.handle(PartitionMoved("gpu", "a"))
+    assert not spread.mirror.is_live()
+    late = Placed("uid-train", "g1", "app", "gpu")
+    for group in ("a", "b"):
+        spread.handle(late, group)  # decided before the sessions ended
+    assert [one for one in spread.actions if isinstance(one, Bind)] == []
+    spread.lines("a"), spread.lines("b")
+    for group in ("a", "b"):
+        spread.handle(Link.LOST, group)
+        spread.handle(Link.REGISTERED, group)
+    assert spread.lines("a") == [
+        *("n1", "g1"),
+        *("app default", "app gpu"),
+        *("web", "train"),
+        "2 2 1 1",
+    ]
+    assert spread.lines("b") == ["0 0 0 0"]
+    assert spread.mirror.is_live()
+    spread.handle(late, "a")
+    assert [one.node for one in spread.actions if isinstance(one, Bind)] == ["g1"]
+
+
+def test_a_group_may_have_no_partition() -> None:
+    mirror = Mirror(Settings(), {}, "a", ("a", "b"))
+    mirror.handle(Link.REGISTERED, "b")
+    assert list(mirror.state.sessions) == ["a", "b"]
 
 
 def changes(chance: random.Random) -> list[tuple[Change, Item]]:

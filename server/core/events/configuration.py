@@ -81,9 +81,9 @@ def drop_prepared(state: State) -> Iterator[None]:
     for name, prepared in dropped.items():
         yield from prepared.drop()
         if state.partitions.get(name) is not prepared.partition:
-            yield from _untie(prepared.partition)
+            yield from untie(prepared.partition)
     while state.ended:
-        yield from _untie(state.ended.pop())
+        yield from untie(state.ended.pop())
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
@@ -213,6 +213,11 @@ def _apply(
     return notes
 
 
+def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
+    """Change a partition that came with another configuration as the configuration in force says."""
+    return (yield from _change(state, partition, state.configuration, now))
+
+
 def _change(
     state: State, partition: Partition, configuration: Configuration, now: int
 ) -> Parts[list[Decision]]:
@@ -241,10 +246,10 @@ def drop_retired(state: State) -> Parts[None]:
             if state.prepared:
                 state.ended.append(partition)
             else:
-                yield from _untie(partition)
+                yield from untie(partition)
 
 
-def _untie(partition: Partition) -> Parts[None]:
+def untie(partition: Partition) -> Parts[None]:
     """Free the queues of a removed partition, children first. Garbage collection does not free them (`rpc/garbage`)."""
     for at in range(len(partition.queues)):
         if not at % PART:

@@ -8,6 +8,7 @@ from server.core.events import (
     epochs,
     gang_size,
     lifecycle,
+    moving,
     nodes,
     recovery,
     resuming,
@@ -43,7 +44,8 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
     known = state.managers.get(event.rm_id)
     if why := epochs.obstacle(known, event):
         return [Noted("manager", event.rm_id, Code.EPOCH_OLD, why, "", event.rm_id)]
-    notes: list[Decision] = []
+    notes: list[Decision] = moving.take(state, event.table_revision, now, event.rm_id)
+    known = state.managers.get(event.rm_id)
     if known is not None:
         notes += yield from _replace(state, event, now)
     if event.configuration is not None and not state.configured:

@@ -1,7 +1,37 @@
-"""Partitions that another group of cores owned before, taken over with everything that its core knew of them (design 7.6)."""
+"""Partitions that another group of cores owned before, taken over with everything that its core knew of them (design 7.6, 7.9)."""
 
-from server.core.state import State
+from typing import Final
+
+from server.core.state import MovedPartition, State
 from server.state.partition import Partition
+
+TIMER: Final = "move"
+"""The kind of the timer of a move that is given up. The new owner of the partition does not get this timer."""
+
+
+def of(state: State, name: str) -> MovedPartition:
+    """Return what a core knows of a partition, to be taken by another core. The objects are those of the state itself."""
+    partition = state.partitions[name]
+    timers = [one for one in state.timers if one[3] == name and one[2] != TIMER]
+    leaving = state.leaving.get(name)
+    if leaving is not None:
+        timers += leaving.timers
+    manager = state.managers.get(partition.owner)
+    return MovedPartition(partition, sorted(timers), manager, state.configuration.digest)
+
+
+def take(state: State, moved: MovedPartition) -> None:
+    """Add a partition of another core. What this core knows of its manager stays."""
+    partition = moved.partition
+    state.partitions[partition.name] = partition
+    for due, _, kind, name, subject in moved.timers:
+        state.at(due, kind, name, subject)
+    there = moved.manager
+    if there is None:
+        return
+    here = state.managers.setdefault(there.rm_id, there)
+    for group, allowed in there.disruptions_allowed.items():
+        here.disruptions_allowed.setdefault(group, allowed)
 
 
 def adopt(state: State, former: State) -> list[str]:
@@ -13,26 +43,13 @@ def adopt(state: State, former: State) -> list[str]:
     taken = []
     for spec in state.own(state.configuration):
         partition = former.partitions.get(spec.name)
-        if partition is None or partition.retired or not _is_empty(state.partitions.get(spec.name)):
+        if partition is None or partition.retired or not is_empty(state.partitions.get(spec.name)):
             continue
-        state.partitions[spec.name] = partition
+        take(state, of(former, spec.name))
         taken.append(spec.name)
-        for due, _, kind, name, subject in sorted(former.timers):
-            if name == spec.name:
-                state.at(due, kind, name, subject)
-        _add_manager(state, former, partition.owner)
     return taken
 
 
-def _is_empty(partition: Partition | None) -> bool:
+def is_empty(partition: Partition | None) -> bool:
+    """Return whether a core has nothing in a partition, so that the partition can be taken from another core."""
     return partition is None or not (partition.index.nodes or partition.applications)
-
-
-def _add_manager(state: State, former: State, rm_id: str) -> None:
-    """Add the former core's facts about a manager. Facts that this core already has about the manager are kept."""
-    there = former.managers.get(rm_id)
-    if there is None:
-        return
-    here = state.managers.setdefault(rm_id, there)
-    for group, allowed in there.disruptions_allowed.items():
-        here.disruptions_allowed.setdefault(group, allowed)

@@ -143,7 +143,7 @@ def _facts(
 def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
     group = ask.group
     if code is Code.NOT_SYNCED:
-        return _unsynced(answer.state)
+        return _unsynced(answer.state, answer.partition)
     if code is Code.QUEUE_STOPPED:
         return f"queue {ask.application.leaf.path} is stopped"
     if isinstance(group, Job):
@@ -233,7 +233,10 @@ def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit
 # Limits ---------------------------------------------------------------------------------------------------------
 
 
-def _unsynced(state: State) -> str:
+def _unsynced(state: State, partition: Partition) -> str:
+    leaving = state.leaving.get(partition.name)
+    if leaving is not None:
+        return f"nothing is placed while partition {partition.name} moves to cores {leaving.group}"
     late = [one.rm_id for one in state.managers.values() if not one.synced]
     return f"nothing is placed before resource manager {listed(late)} has sent everything it knows"
 

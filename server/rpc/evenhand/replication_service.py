@@ -9,12 +9,15 @@ from itertools import count
 import grpc
 
 from evenhand.v1 import replication_pb2 as pb
+from server.model.events import PartitionMoving
+from server.model.moves import MoveStep
 from server.replication import checkpoint
 from server.replication.feed import Feed, Follower, Slice
 from server.rpc.errors import CallError, draining, too_many
-from server.rpc.following import Replica, State
+from server.rpc.following import State
 from server.rpc.handing_over import HandingOver
 from server.rpc.limits import ALIVE_S, CHECKPOINT_PART_BYTES, FOLLOWERS_MAX
+from server.rpc.moving import Moving
 from server.rpc.pump import Pump
 from server.rpc.reads import Question, Reads
 from server.rpc.roles import CALLER
@@ -24,14 +27,15 @@ class ReplicationService:
     """The service for followers. A core that follows another core has no followers of its own."""
 
     def __init__(
-        self, feed: Feed, pump: Pump, reads: Reads, replica: Replica, handing: HandingOver
+        self, feed: Feed, pump: Pump, reads: Reads, handing: HandingOver, moving: Moving
     ) -> None:
         self._handing = handing
+        self._moving = moving
         self._acknowledgements = handing.acknowledgements
         self._feed = feed
         self._pump = pump
         self._reads = reads
-        self._replica = replica
+        self._replica = handing.replica
         self._numbers = count(1)
 
     async def follow(self, request: pb.FollowRequest) -> AsyncIterator[pb.FollowResponse]:
@@ -117,6 +121,56 @@ class ReplicationService:
         return pb.HandOverResponse(
             follower=done.follower, position=done.position, term=term, stopped_ms=stopped_ms
         )
+
+    async def get_move(self, request: pb.GetMoveRequest) -> pb.GetMoveResponse:
+        """Return how a partition stands at this core (design 7.9)."""
+        table, found = self._moving.table(), self._moving.standing(request.partition)
+        return pb.GetMoveResponse(
+            state=found.state,
+            group=table.group,
+            revision=table.revision,
+            other=found.other,
+            synced=found.synced,
+            layout=checkpoint.layout(),
+            next_revision=found.next_revision,
+        )
+
+    async def export_partition(
+        self, request: pb.ExportPartitionRequest
+    ) -> AsyncIterator[pb.ExportPartitionResponse]:
+        """Stop deciding for a partition, and yield the parts of a copy of it."""
+        await self._moving.leave(request.partition, request.to, request.revision)
+        async for part in self._moving.copy(request.partition):
+            yield pb.ExportPartitionResponse(part=part)
+
+    async def import_partition(
+        self, request: pb.ImportPartitionRequest
+    ) -> pb.ImportPartitionResponse:
+        """Take one part of a copy of a partition, and end the copy with the last part."""
+        event = PartitionMoving(
+            MoveStep.PART,
+            request.partition,
+            request.former,
+            request.revision,
+            number=request.number,
+        )
+        await self._moving.take_part(event, request.part, request.layout)
+        if request.last:
+            await self._moving.arrived(event)
+        return pb.ImportPartitionResponse()
+
+    async def complete_move(self, request: pb.CompleteMoveRequest) -> pb.CompleteMoveResponse:
+        """Drop a partition that another group owns from now on."""
+        event = PartitionMoving(
+            MoveStep.LEFT, request.partition, request.to, request.revision, request.to_revision
+        )
+        await self._moving.complete(event)
+        return pb.CompleteMoveResponse()
+
+    async def cancel_move(self, request: pb.CancelMoveRequest) -> pb.CancelMoveResponse:
+        """Give up a move that was not completed."""
+        await self._moving.cancel(request.partition)
+        return pb.CancelMoveResponse()
 
     async def get_replication(
         self, _request: pb.GetReplicationRequest

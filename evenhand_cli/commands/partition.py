@@ -1,0 +1,282 @@
+"""The command `partition move`: it moves a partition from one running group of cores to another one (design 7.9)."""
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from rich.text import Text
+
+from evenhand.v1 import replication_pb2 as pb
+from evenhand.v1 import replication_pb2_grpc
+from evenhand_cli import table_changes, terminal
+from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.core_table import CoreGroup, CoreTable
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.output import Form, Output, show
+from evenhand_cli.spread_channel import SpreadChannel
+
+LOOK_S: Final = 0.02
+"""The seconds between two questions whether the new owner decides."""
+LOOKS_MAX: Final = 3_000
+"""The number of such questions, for about a minute."""
+EXPORT_S: Final = 60.0
+"""The longest time, in seconds, in which the former owner sends the copy."""
+_AGAIN: Final = "run the command again: it goes on where the move stands"
+
+
+def _seconds() -> float:
+    return time.monotonic()  # noqa: TID251 -- a measurement.
+
+
+class _Group(NamedTuple):
+    """A group of cores: its row of the new table, the core that decides, and how the partition stands there."""
+
+    row: CoreGroup
+    core: Core
+    stub: Any
+    found: pb.GetMoveResponse
+
+    def ask(self, method: str, request: Any) -> Any:  # noqa: ANN401
+        """Return the answer of the group's core. Raises Fault."""
+        return self.core.ask(getattr(self.stub, method), request)
+
+    def look(self, name: str) -> "_Group":
+        """Return the group with what its core says of the partition now."""
+        return self._replace(found=self.ask("GetMove", pb.GetMoveRequest(partition=name)))
+
+
+@asks_core
+def move(
+    core: Core,
+    name: Annotated[str, typer.Argument(metavar="PARTITION", help="Partition to move.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="GROUP", help="Group of cores that decides for it then."),
+    ],
+    print_table: Annotated[
+        bool,
+        typer.Option(
+            "--print-table",
+            help="Print the new table, for a ConfigMap, and leave the file of --cores as it is.",
+        ),
+    ] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Move a partition to another running group of cores, with everything that its core knows of it.
+
+    Waiting times, back-offs, armed quota timers and open decisions go on. Nothing is placed in the partition while it moves.
+    The command writes the new table to the file of --cores. If it is interrupted, run it again. To give up a move that the
+    file does not have yet, move the partition to the group that owns it.
+
+    Examples:
+        evenhand partition move gpu --to b --cores cores.yaml
+        evenhand partition move gpu --to b --cores cores.yaml --print-table
+
+    """
+    spread: object = core.channel
+    known = name.lower()
+    if not isinstance(spread, SpreadChannel):
+        raise Fault(
+            f"a partition moves between groups of cores, and {core.address} is one core",
+            where="--core",
+            advice="give the table of the groups with --cores FILE",
+            code=ExitCode.USAGE,
+        )
+    names = [one.name for one in spread.table.groups]
+    if to not in names:
+        raise Fault(
+            f"the table has no group `{to}`",
+            where="--to",
+            advice=f"name one of: {', '.join(names)}",
+            code=ExitCode.USAGE,
+        )
+    paused = _Steps(core, spread, known, to).run(print_table=print_table)
+    if print_table:
+        terminal.say(_told(known, to, paused))
+        return
+    value = {"partition": known, "group": to, "paused_ms": paused}
+    show(output, value, lambda _: Text(_told(known, to, paused), style="good"))
+
+
+def _told(name: str, to: str, paused: int | None) -> str:
+    if paused is None:
+        return f"partition {name} belongs to cores {to}; there was nothing to move"
+    return f"partition {name} belongs to cores {to} now; nothing was placed in it for {paused:,} ms"
+
+
+class _Steps:
+    """The steps of one move. Each looks first whether it was done before."""
+
+    def __init__(self, core: Core, spread: SpreadChannel, name: str, to: str) -> None:
+        self._core = core
+        self._spread = spread
+        self._name = name
+        self._old = spread.table
+        self._to = to
+
+    def run(self, *, print_table: bool) -> int | None:
+        """Move the partition. Return for how many milliseconds it was paused, None if there was nothing to do."""
+        name = self._name
+        is_written = self._old.owner(name).name == self._to
+        new = self._old if is_written else table_changes.moved(self._old, name, self._to)
+        target = self._group(new, self._to)
+        if is_written and target.found.state == "leaving":
+            self._give_up(target, new)
+            return None
+        source = self._source(new, target)
+        if source is None:
+            if not is_written and target.found.state not in {"owned", "arrived"}:
+                raise Fault(f"no group of cores has partition {name!r}", where="--cores")
+            self._write(new, print_table=print_table and not is_written)
+            return None
+        began = _seconds()
+        if not _is_taken(source, target):
+            self._copy(source, target)
+        self._write(new, print_table=print_table)
+        self._complete(source, target)
+        self._wait(target)
+        return round((_seconds() - began) * 1000)
+
+    def _group(self, table: CoreTable, name: str) -> _Group:
+        """Return a group. Raises Fault if no core of it answers, or if the core has no table."""
+        row = next(one for one in table.groups if one.name == name)
+        address, channel = self._spread.reached(row)
+        core = replace(self._core, address=address, channel=channel)
+        stub = replication_pb2_grpc.ReplicationServiceStub(channel)
+        return _Group(row, core, stub, pb.GetMoveResponse()).look(self._name)
+
+    def _group_if_there(self, table: CoreTable, name: str) -> _Group | None:
+        """Return a group. If it is away although the file does not name it as the owner, say so and return None. Raises Fault."""
+        try:
+            return self._group(table, name)
+        except Fault as fault:
+            if fault.code is not ExitCode.UNREACHABLE or table is not self._old:
+                raise
+            terminal.say(f"cores {name} were not asked: {fault.what}")
+            return None
+
+    def _source(self, new: CoreTable, target: _Group) -> _Group | None:
+        """Return the group that decides for the partition until it moves, None if no other group than the target has it.
+
+        Raises Fault if that group has another table than the file, or if the group that the file names as the owner is away.
+        """
+        owner = self._old.owner(self._name).name
+        for row in new.groups:
+            if row.name == target.row.name or (new is not self._old and row.name != owner):
+                continue
+            one = self._group_if_there(new, row.name)
+            if one is None or one.found.state not in {"owned", "leaving"}:
+                continue
+            if one.found.revision != one.row.revision - 1:
+                raise Fault(
+                    f"cores {row.name} have revision {one.found.revision} of their group, the table has "
+                    f"{one.row.revision - (self._old is not new)}",
+                    where="--cores",
+                    advice="give the table with which these cores run",
+                )
+            return one
+        return None
+
+    def _copy(self, source: _Group, target: _Group) -> None:
+        """Stop the former owner, and give the new one a copy. On an error the move is given up. Raises Fault."""
+        try:
+            parts = self._exported(source)
+            for at, part in enumerate(parts):
+                request = pb.ImportPartitionRequest(
+                    partition=self._name,
+                    former=source.row.name,
+                    revision=target.row.revision,
+                    number=at,
+                    part=part,
+                    last=at == len(parts) - 1,
+                    layout=source.found.layout,
+                )
+                target.ask("ImportPartition", request)
+        except (Fault, KeyboardInterrupt):
+            self._cancel(source, target)
+            raise
+
+    def _exported(self, source: _Group) -> list[bytes]:
+        request = pb.ExportPartitionRequest(
+            partition=self._name, to=self._to, revision=source.found.revision
+        )
+        answers = source.core.follow(source.stub.ExportPartition, request, EXPORT_S)
+        return [one.part for one in answers]
+
+    def _write(self, new: CoreTable, *, print_table: bool) -> None:
+        """Write the new table to the file, or print it. From then on the move only goes forward. Raises Fault."""
+        if print_table:
+            typer.echo(table_changes.text_of(new), nl=False)
+            return
+        file = self._old.file
+        if new is self._old or file is None:
+            return
+        try:
+            table_changes.write(file, new)
+        except OSError as error:
+            raise Fault(
+                f"cannot write {file}: {error.strerror}",
+                where="--cores",
+                advice="make the file writable, or add --print-table; " + _AGAIN,
+            ) from error
+
+    def _complete(self, source: _Group, target: _Group) -> None:
+        """Let the former owner drop the partition. Raises Fault."""
+        if source.found.state != "leaving" and target.found.state == "owned":
+            self._exported(source)  # The former owner has to stop first; the new one needs no copy.
+        request = pb.CompleteMoveRequest(
+            partition=self._name,
+            to=self._to,
+            revision=source.row.revision,
+            to_revision=target.row.revision,
+        )
+        source.ask("CompleteMove", request)
+
+    def _wait(self, target: _Group) -> None:
+        """Wait until the new owner decides. Raises Fault if no manager reports the partition to it."""
+        for _ in range(LOOKS_MAX):
+            found = target.look(self._name).found
+            if found.state == "owned" and found.synced:
+                return
+            time.sleep(LOOK_S)
+        raise Fault(
+            f"no resource manager has reported partition {self._name} to cores {self._to} yet",
+            where=target.core.address,
+            advice="start a shim with the new table; `evenhand partitions --cores FILE` shows when it has reported",
+        )
+
+    def _give_up(self, holder: _Group, table: CoreTable) -> None:
+        """Give up a move that the file does not have."""
+        other = next((one for one in table.groups if one.name == holder.found.other), None)
+        request = pb.CancelMoveRequest(partition=self._name)
+        holder.ask("CancelMove", request)
+        if other is not None:
+            with suppress(Fault):
+                self._group(table, other.name).ask("CancelMove", request)
+        terminal.say(f"the move to cores {holder.found.other} was given up")
+
+    def _cancel(self, *groups: _Group) -> None:
+        for one in groups:
+            with suppress(Fault):
+                one.ask("CancelMove", pb.CancelMoveRequest(partition=self._name))
+
+
+partition = typer.Typer(
+    help="Move partitions between groups of cores.", no_args_is_help=True, add_completion=False
+)
+partition.command("move")(move)
+
+
+@partition.callback()
+def _only_group() -> None:
+    """Keep `move` a command of a group, although it is the only one."""
+
+
+def _is_taken(source: _Group, target: _Group) -> bool:
+    """Return whether the new owner has the partition or its copy already, and the former owner has stopped."""
+    if target.found.state == "owned":
+        return True
+    has_copy = target.found.next_revision == target.row.revision
+    return has_copy and (source.found.state, source.found.other) == ("leaving", target.row.name)

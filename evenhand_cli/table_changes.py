@@ -1,0 +1,49 @@
+"""Changes of the table of cores: a partition gets another group, and the file is replaced as a whole (design 7.9)."""
+
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from evenhand_cli.core_table import CoreGroup, CoreTable
+from server.record import whole_file
+
+_WIDTH: Final = 1 << 16
+"""The width of lines, so that a group is one line."""
+
+
+def moved(table: CoreTable, partition: str, to: str) -> CoreTable:
+    """Return the table in which a partition belongs to another group, with the next revisions of both groups."""
+    former = table.owner(partition)
+    groups = []
+    for one in table.groups:
+        names = [each for each in one.partitions if each != partition]
+        if one.name == to:
+            names.append(partition)
+        step = one.name in {to, former.name}
+        groups.append(one._replace(partitions=tuple(names), revision=one.revision + step))
+    return CoreTable(tuple(groups))
+
+
+def text_of(table: CoreTable) -> str:
+    """Return a table as YAML, with a line for each group."""
+    return "cores:\n" + "".join(f"- {_line(one)}" for one in table.groups)
+
+
+def _line(group: CoreGroup) -> str:
+    row = {
+        "name": group.name,
+        "addresses": group.addresses.split(","),
+        "partitions": list(group.partitions),
+        "revision": group.revision,
+    }
+    return yaml.safe_dump(row, default_flow_style=True, sort_keys=False, width=_WIDTH)
+
+
+def write(file: Path, table: CoreTable) -> None:
+    """Replace the file of a table. Comments at its beginning stay, and other comments are lost. Raise OSError on an error."""
+    place = file.resolve()
+    lines = place.read_text().splitlines(keepends=True)
+    count = next((at for at, one in enumerate(lines) if not one.startswith("#")), len(lines))
+    text = "".join(lines[:count]) + text_of(table)
+    whole_file.write(place, [text.encode()], place.stat().st_mode & 0o777)

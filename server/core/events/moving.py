@@ -1,0 +1,191 @@
+"""The move of a partition to another group of cores while both groups run (design 7.9).
+
+The former owner stops deciding for the partition (`MoveStep.LEAVE`), and its copy goes to the new owner in parts. The new owner
+takes the copy when a shim registers with the revision of the table that names the new owner. At most one of the two groups acts for
+the partition, because the shim reports it to the group that the shim's table names, and a core decides nothing for a partition that
+was not reported to it. What the shim reports is compared with the copy, so the copy may be older than the report.
+"""
+
+import base64
+import binascii
+import hashlib
+import heapq
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from server.core.events import configuration, moved, resuming
+from server.core.state import Arrival, Leaving, MovedPartition, State
+from server.model.decisions import Decision, Noted
+from server.model.events import PartitionMoving
+from server.model.moves import CHANGES_MAX, MoveStep, TableChange
+from server.model.parts import whole
+from server.model.reasons import Code
+from server.state.digest import digest
+from server.state.partition import Partition
+from server.state.pickled import BadCheckpointError, Frames, frames_of, loaded, packed
+
+TIMER: Final = moved.TIMER
+PART_BYTES: Final = 1 << 18
+"""The number of bytes of one part of a copy."""
+
+
+def copy_of(state: State, name: str) -> Iterator[bytes]:
+    """Yield the parts of a copy of a partition. The core must not change meanwhile."""
+    data = b"".join(packed(frames_of(moved.of(state, name))))
+    for at in range(0, len(data), PART_BYTES):
+        yield data[at : at + PART_BYTES]
+
+
+def encoded(part: bytes) -> str:
+    """Return a part of a copy as an event holds it."""
+    return base64.b85encode(part).decode()
+
+
+def move(state: State, event: PartitionMoving, now: int) -> list[Decision]:
+    """Do a step of a move. Do nothing if the step does not fit the state: the caller looks afterwards what has become of it."""
+    return _STEPS[event.step](state, event, now)
+
+
+def _leave(state: State, event: PartitionMoving, now: int) -> list[Decision]:
+    del now
+    name = event.partition
+    if name not in state.partitions:
+        return []
+    known = state.leaving.get(name)
+    timers = [] if known is None else known.timers
+    state.leaving[name] = Leaving(event.group, event.until_ms, timers)
+    state.at(event.until_ms, TIMER, name, event.group)
+    return [_note(name, f"moves to cores {event.group!r}: nothing is placed in it meanwhile")]
+
+
+def _stay(state: State, event: PartitionMoving, now: int) -> list[Decision]:
+    del now
+    name = event.partition
+    state.copies.pop(name, None)
+    state.arrivals.pop(name, None)
+    partition = state.partitions.get(name)
+    return [] if partition is None else _stays(state, partition, "the move was given up")
+
+
+def given_up(state: State, partition: Partition, now: int) -> list[Decision]:
+    """Decide for a partition again whose move was not completed in time."""
+    leaving = state.leaving.get(partition.name)
+    if leaving is None or leaving.until_ms > now:
+        return []
+    return _stays(state, partition, "the move was not completed in time")
+
+
+def _stays(state: State, partition: Partition, why: str) -> list[Decision]:
+    leaving = state.leaving.pop(partition.name, None)
+    if leaving is None:
+        return []
+    for timer in leaving.timers:
+        heapq.heappush(state.timers, timer)
+    partition.relief += 1
+    return [_note(partition.name, f"stays here: {why}")]
+
+
+def _left(state: State, event: PartitionMoving, now: int) -> list[Decision]:
+    del now
+    name, leaving = event.partition, state.leaving.get(event.partition)
+    if leaving is None or leaving.group != event.group:
+        return []
+    del state.leaving[name]
+    partition = state.partitions.pop(name)
+    whole(configuration.untie(partition))
+    state.timers = [one for one in state.timers if one[3] != name]
+    heapq.heapify(state.timers)
+    change = TableChange(event.revision, name, event.group, event.group_revision)
+    _change_table(state, change, event.group)
+    return [_note(name, f"belongs to cores {event.group!r} from now on")]
+
+
+def _part(state: State, event: PartitionMoving, now: int) -> list[Decision]:
+    del now
+    if event.number == 0:
+        state.copies.clear()
+        state.copies[event.partition] = []
+    parts = state.copies.get(event.partition)
+    if parts is not None and len(parts) == event.number:
+        parts.append(event.content)
+    return []
+
+
+def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
+    """Read the copy, and keep it until a shim has the new table. Any other copy is of a move that was given up."""
+    del now
+    name, parts = event.partition, state.copies.pop(event.partition, [])
+    state.arrivals.clear()
+    try:
+        data = b"".join(map(base64.b85decode, parts))
+        found = loaded(Frames(io.BytesIO(data)), MovedPartition)
+    except (BadCheckpointError, ValueError, binascii.Error) as error:
+        return [_note(name, f"its copy from cores {event.group!r} cannot be used: {error}")]
+    state.arrivals[name] = Arrival(found, event.group, event.revision)
+    return [_note(name, f"its copy came from cores {event.group!r}")]
+
+
+def take(state: State, revision: int, now: int, rm_id: str = "") -> list[Decision]:
+    """Take the partition that came with this revision of the table, because its manager has it. Return the decisions to report.
+
+    Without an ``rm_id``, take it whatever its manager is: the core itself was started with that table.
+    """
+    notes: list[Decision] = []
+    assignment = state.assignment
+    for name, arrival in list(state.arrivals.items()):
+        if assignment is None or arrival.revision != revision or revision < assignment.revision:
+            continue
+        if arrival.moved.manager is not None and rm_id not in ("", arrival.moved.manager.rm_id):
+            continue
+        del state.arrivals[name]
+        change = TableChange(revision, name, assignment.group, revision)
+        _change_table(state, change, assignment.group)
+        if moved.is_empty(state.partitions.get(name)):
+            notes += _begin(state, arrival, now)
+    return notes
+
+
+def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
+    """Take a partition. What its manager reports next is compared with the copy."""
+    partition, former = arrival.moved.partition, arrival.moved.manager
+    moved.take(state, arrival.moved)
+    if former is not None:
+        resuming.begin(partition, former)
+        former.session = None
+    notes = [_note(partition.name, f"belongs to these cores now; cores {arrival.group!r} had it")]
+    if arrival.moved.configuration != state.configuration.digest:
+        notes += whole(configuration.adapt(state, partition, now))
+    return notes
+
+
+def _change_table(state: State, change: TableChange, owner: str) -> None:
+    """Write a move into the core's own table."""
+    assignment = state.assignment
+    assert assignment is not None, "a core without a table moves nothing"
+    owners = {**assignment.owners, change.partition: owner}
+    state.assignment = assignment._replace(owners=owners, revision=change.revision)
+    state.changes = (*state.changes, change)[-CHANGES_MAX:]
+
+
+def digest_of(state: State) -> bytes:
+    """Return the digest of the moves of a core."""
+    text = hashlib.sha256(repr((state.leaving, state.copies, state.changes)).encode())
+    for name, one in state.arrivals.items():
+        facts = (name, one.group, one.revision, one.moved.timers, one.moved.manager)
+        text.update(repr((*facts, digest(one.moved.partition))).encode("utf-8", "surrogatepass"))
+    return text.digest()
+
+
+def _note(partition: str, message: str) -> Decision:
+    return Noted("queue", "root", Code.PARTITION_MOVED, message, partition)
+
+
+_Step = Callable[[State, PartitionMoving, int], list[Decision]]
+_STEPS: Final[Mapping[MoveStep, _Step]] = {
+    MoveStep.LEAVE: _leave,
+    MoveStep.STAY: _stay,
+    MoveStep.LEFT: _left,
+    MoveStep.PART: _part,
+    MoveStep.ARRIVED: _arrived,
+}

@@ -1,0 +1,193 @@
+"""The move of a partition to another group of cores, as the core of one of the two groups does its steps (design 7.9)."""
+
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Final, NamedTuple
+
+import grpc
+import structlog
+
+from server.core.core import Core
+from server.core.events import moving
+from server.core.state import Manager
+from server.model.assignment import Assignment
+from server.model.events import PartitionMoving
+from server.model.moves import MoveStep
+from server.replication import checkpoint
+from server.rpc.errors import CallError, invalid, not_found, not_owner
+from server.rpc.following import Replica
+from server.rpc.limits import MOVE_BYTES_MAX
+from server.rpc.pump import Pump
+from server.rpc.reads import Question, Reads
+from server.rpc.roles import CALLER
+from server.rpc.sessions import Sessions
+from server.state.partition import Partition
+
+_log = structlog.get_logger(__name__)
+
+GIVEN_UP_MS: Final = 60_000
+"""The milliseconds after which the former owner decides for a partition again whose move was not completed."""
+_PARTS_MAX: Final = MOVE_BYTES_MAX // moving.PART_BYTES
+
+
+class Standing(NamedTuple):
+    """How a partition stands at a core: the state in a word, and the other group of its move."""
+
+    state: str
+    other: str = ""
+    synced: bool = False
+    next_revision: int = 0
+
+
+class Moving:
+    """The steps of moves at one core. Each step but `standing` goes through the pump, so that followers and the log get it."""
+
+    def __init__(
+        self, core: Core, pump: Pump, reads: Reads, replica: Replica, sessions: Sessions
+    ) -> None:
+        self._core = core
+        self._pump = pump
+        self._reads = reads
+        self._replica = replica
+        self._sessions = sessions
+        self._numbers = count(1)
+
+    def table(self) -> Assignment:
+        """Return the core's table. Raise CallError if the core has none."""
+        assignment = self._core.state.assignment
+        if assignment is None:
+            message = "this core has no table of cores: start it with --cores and --group"
+            raise _refused("NO_TABLE", message)
+        return assignment
+
+    def standing(self, name: str) -> Standing:
+        """Return how a partition stands at this core."""
+        state = self._core.state
+        self.table()
+        if (arrival := state.arrivals.get(name)) is not None:
+            return Standing("arrived", arrival.group, next_revision=arrival.revision)
+        partition = state.partitions.get(name)
+        if partition is None or partition.retired or state.other_owner(name):
+            return Standing("absent")
+        leaving = state.leaving.get(name)
+        if leaving is not None:
+            return Standing("leaving", leaving.group)
+        manager = state.managers.get(partition.owner)
+        return Standing("owned", synced=manager is not None and manager.synced)
+
+    async def leave(self, name: str, to: str, revision: int) -> None:
+        """Stop deciding for a partition. Raise CallError if this core cannot give it away."""
+        partition = self._owned(name, to, revision)
+        self._check_synced(partition)
+        until = self._pump.now() + GIVEN_UP_MS
+        await self._step(PartitionMoving(MoveStep.LEAVE, name, to, until_ms=until))
+        if name not in self._core.state.leaving:
+            raise not_found("partition", name)  # A configuration has just removed it.
+
+    async def copy(self, name: str) -> AsyncIterator[bytes]:
+        """Yield the parts of a copy of a partition that leaves. The copy is made in a copy of this process."""
+        question = Question("ExportPartition", str(next(self._numbers)).encode(), CALLER.get())
+        data = await self._reads.answer(
+            question, lambda: b"".join(moving.copy_of(self._core.state, name))
+        )
+        if len(data) > MOVE_BYTES_MAX:
+            await self.cancel(name)
+            raise _refused(
+                "TOO_LARGE",
+                f"the partition has {len(data):,} bytes, {MOVE_BYTES_MAX:,} can be moved",
+            )
+        for at in range(0, len(data), moving.PART_BYTES):
+            yield data[at : at + moving.PART_BYTES]
+
+    async def take_part(self, event: PartitionMoving, part: bytes, layout: str) -> None:
+        """Take one part of a copy. Raise CallError if this core could not read the copy, or owns the partition already."""
+        self._check_leads("move a partition")
+        mine = self.table().revision
+        if layout != checkpoint.layout():
+            raise _refused("OTHER_LAYOUT", "the former owner has another version: upgrade it first")
+        if len(part) > moving.PART_BYTES or not 0 <= event.number < _PARTS_MAX:
+            raise invalid(
+                "INVALID_PART", ("part", f"at most {_PARTS_MAX} parts of {moving.PART_BYTES} bytes")
+            )
+        if not any(
+            one.name == event.partition for one in self._core.state.configuration.partitions
+        ):
+            raise not_found("partition", event.partition)
+        if event.revision != mine + 1:
+            raise _other_table(mine, event.revision - 1)
+        await self._step(event._replace(content=moving.encoded(part)))
+
+    async def arrived(self, event: PartitionMoving) -> None:
+        """End a copy. Raise CallError if the copy cannot be used."""
+        self._check_leads("move a partition")
+        await self._step(event._replace(step=MoveStep.ARRIVED, number=0, content=""))
+        if event.partition not in self._core.state.arrivals:
+            raise _refused("BAD_COPY", f"the copy of partition {event.partition!r} cannot be used")
+        _log.info("partition-arrived", partition=event.partition, former=event.group)
+
+    async def complete(self, event: PartitionMoving) -> None:
+        """Drop a partition that another group owns from now on, and let the managers register with the new table."""
+        name, to = event.partition, event.group
+        self._check_leads("move a partition")
+        if self.table().owner(name) == to:
+            return
+        leaving = self._core.state.leaving.get(name)
+        if leaving is None or leaving.group != to or event.revision != self.table().revision + 1:
+            message = f"partition {name!r} is not being moved to cores {to!r}: begin the move again"
+            raise _refused("NOT_LEAVING", message)
+        await self._step(event)
+        self._sessions.hand_over(
+            CallError(
+                grpc.StatusCode.UNAVAILABLE,
+                "PARTITION_MOVED",
+                f"partition {name!r} belongs to cores {to!r} now: register again",
+            )
+        )
+        _log.info("partition-moved", partition=name, to=to, revision=event.revision)
+
+    async def cancel(self, name: str) -> None:
+        """Give up a move that was not completed."""
+        self._check_leads("move a partition")
+        self.table()
+        await self._step(PartitionMoving(MoveStep.STAY, name))
+
+    async def _step(self, event: PartitionMoving) -> None:
+        await self._pump.ask(event)
+
+    def _check_leads(self, what: str) -> None:
+        if failure := self._replica.not_leader(what):
+            raise failure
+
+    def _owned(self, name: str, to: str, revision: int) -> Partition:
+        """Return a partition that this core can give to a group."""
+        self._check_leads("move a partition")
+        table, state = self.table(), self._core.state
+        if table.revision != revision:
+            raise _other_table(table.revision, revision)
+        if owner := state.other_owner(name):
+            raise not_owner(owner, state.why_absent(name))
+        partition = state.partitions.get(name)
+        if partition is None or partition.retired:
+            raise not_found("partition", name)
+        if to in {"", table.group}:
+            raise invalid(
+                "INVALID_GROUP", ("to", f"cores {table.group!r} own the partition already")
+            )
+        return partition
+
+    def _check_synced(self, partition: Partition) -> None:
+        manager: Manager | None = self._core.state.managers.get(partition.owner)
+        if manager is not None and not manager.synced:
+            message = (
+                f"resource manager {manager.rm_id!r} has not reported everything yet: try again"
+            )
+            raise CallError(grpc.StatusCode.UNAVAILABLE, "NOT_SYNCED", message)
+
+
+def _other_table(mine: int, theirs: int) -> CallError:
+    message = f"this core has revision {mine} of its group in the table of cores, yours has {theirs}: use the newer table"
+    return _refused("OTHER_TABLE", message)
+
+
+def _refused(reason: str, message: str) -> CallError:
+    return CallError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)

@@ -1,0 +1,40 @@
+"""The errors of a connection to the core: a refusal, or no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grpc.aio import AioRpcError
+
+from shim_client.core_client.refusals import Move
+
+
+class CoreRefusedError(Exception):
+    """A core that refuses this shim because of a bad configuration or a missing permission, or an address without a core."""
+
+
+class EpochOldError(CoreRefusedError):
+    """A core that knows a newer epoch of this manager, or another process with this epoch (design 7.2)."""
+
+    def __init__(self, message: str, known: int, *, is_connected: bool) -> None:
+        super().__init__(message)
+        self.known = known
+        """The epoch that the core knows."""
+        self.is_connected = is_connected
+        """Whether a process with that epoch is connected to the core."""
+
+
+class PartitionsMovedError(CoreRefusedError):
+    """A core that refuses a shim with an older table of cores, and names the moves since then (design 7.9)."""
+
+    def __init__(self, message: str, moves: Sequence[Move]) -> None:
+        super().__init__(message)
+        self.moves = tuple(moves)
+
+
+class NoCoreError(Exception):
+    """The error when no core answered and the shim was told not to wait."""
+
+    def __init__(self, error: AioRpcError) -> None:
+        super().__init__(error.details())
+        self.error = error

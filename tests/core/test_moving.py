@@ -1,0 +1,291 @@
+"""A partition moves to another group of cores while both run (design 7.9)."""
+
+import random
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Final
+
+import pytest
+
+from server.core.core import Core
+from server.core.events.moving import PART_BYTES, TIMER, copy_of, encoded
+from server.core.queries import inspect
+from server.core.queries.explain import explain
+from server.model.asks import AskSpec
+from server.model.decisions import Decided, Decision, Noted, Placed, Released
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+    NodeEnabled,
+    PartitionMoving,
+    SyncCompleted,
+)
+from server.model.moves import CHANGES_MAX, MoveStep
+from server.model.reasons import Code
+from server.model.resources import resource
+from server.state.applications import Ask
+from server.state.digest import digest
+from tests.core.test_assignments import (
+    NAMES,
+    NOW,
+    OWNERS,
+    begins,
+    copied,
+    core_of,
+    step,
+    told,
+    where,
+)
+from tests.effort import cases
+
+GPU: Final = "gpu"
+
+
+def export(source: Core, now: int, until: int = NOW * 2) -> list[str]:
+    """Let a core stop deciding for `gpu`, and return the parts of its copy."""
+    told(source, [PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=until)], now)
+    return [encoded(one) for one in copy_of(source.state, GPU)]
+
+
+def arrive(target: Core, parts: list[str], now: int) -> list[Decision]:
+    """Give a core the copy of `gpu`, for revision 1 of its group."""
+    events: list[Event] = [
+        PartitionMoving(MoveStep.PART, GPU, "b", number=at, content=part)
+        for at, part in enumerate(parts)
+    ]
+    return told(target, [*events, PartitionMoving(MoveStep.ARRIVED, GPU, "b", revision=1)], now)
+
+
+def leave(source: Core, now: int) -> list[Decision]:
+    """Let a core drop `gpu`."""
+    event = PartitionMoving(MoveStep.LEFT, GPU, "a", revision=1, group_revision=1)
+    return told(source, [event], now)
+
+
+def reported(core: Core, revision: int = 0) -> Iterator[Event]:
+    """Yield a registration and the report of everything that a core has."""
+    yield ManagerRegistered("rm", explicit_sync=True, table_revision=revision)
+    mine = list(core.state.partitions.values())
+    nodes = [(node, one.name) for one in mine for node in one.index.nodes.values()]
+    for node, name in nodes:
+        yield NodeAdded(
+            "rm", node.node_id, resource({"memory": 8}), schedulable=False, partition=name
+        )
+    for one in mine:
+        for app in one.applications.values():
+            yield ApplicationAdded("rm", app.application_id, app.leaf.path, partition=one.name)
+    for one in mine:
+        yield from map(of_pod, one.asks.values(), repeat(one.name))
+    for node, name in nodes:
+        yield NodeEnabled("rm", node.node_id, name)
+    yield SyncCompleted("rm")
+
+
+def of_pod(ask: Ask, partition: str) -> Event:
+    """Return the report of a pod."""
+    app = ask.application.application_id
+    if ask.node is None:
+        return AskAdded("rm", ask.key, app, ask.spec, partition, ask.pending_since)
+    return AllocationAdded("rm", ask.key, app, ask.node.node_id, ask.spec, partition)
+
+
+def about(decisions: list[Decision], name: str) -> list[str]:
+    """Return the decisions about a partition as text, without the notes about the move itself."""
+    return [
+        repr(one)
+        for one in decisions
+        if where(one) == name and not (isinstance(one, Noted) and one.code is Code.PARTITION_MOVED)
+    ]
+
+
+def move(one: Core, parts: dict[str, Core], now: int) -> None:
+    """Move `gpu` from `b` to `a`, and report everything to `a` and to the core that has all partitions."""
+    arrive(parts["a"], export(parts["b"], now), now)
+    copy, former = parts["a"].state.arrivals[GPU].moved, parts["b"].state
+    assert digest(copy.partition) == digest(former.partitions[GPU])
+    timers = [each for each in former.timers if each[3] == GPU and each[2] != TIMER]
+    assert copy.timers == sorted(timers)
+    leave(parts["b"], now)
+    again = [*reported(one)]
+    expected = told(one, again, now)
+    mine = [each for each in again if where(each) in ("", "default", GPU, "night")]
+    mine[0] = ManagerRegistered("rm", explicit_sync=True, table_revision=1)
+    found = told(parts["a"], mine, now)
+    for name in ("default", GPU, "night"):
+        assert about(found, name) == about(expected, name)
+
+
+@pytest.mark.parametrize("seed", range(cases(30)))
+def test_a_partition_goes_on_at_its_new_owner_as_at_a_core_that_had_it_always(seed: int) -> None:
+    """The other core gets the same reports at the same instant, because a new owner compares them."""
+    chance = random.Random(seed)
+    one, parts = core_of(""), {group: core_of(group) for group in "ab"}
+    running: list[Placed] = []
+    events, seen, owners = begins(), 0, dict(OWNERS)
+    moves_at = chance.randrange(5, 30)
+    for at in range(40):
+        now = NOW + 400 * at
+        if at == moves_at:
+            move(one, parts, now)
+            owners[GPU] = "a"
+        expected = told(one, events, now)
+        running += [made for made in expected if isinstance(made, Placed)]
+        for group, core in parts.items():
+            mine = [
+                each for each in events if not where(each) or owners.get(where(each), "a") == group
+            ]
+            found = told(core, mine, now)
+            for name in NAMES:
+                if owners.get(name, "a") == group and not (name == "web" and at >= moves_at):
+                    assert about(found, name) == about(expected, name), (at, name)
+        seen += sum(isinstance(made, Released | Decided) for made in expected)
+        gone = {made.key for made in expected if isinstance(made, Released)}
+        running = [made for made in running if made.key not in gone]
+        events = step(chance, at, running)
+    assert seen, "nothing was preempted"
+    for core in parts.values():
+        core.validate()
+
+
+def ask(key: str) -> AskAdded:
+    return AskAdded("rm", key, "gpu-free", AskSpec(resource({"memory": 1})), GPU, NOW)
+
+
+def begun() -> tuple[Core, Core]:
+    """Return cores of the groups `b`, which has `gpu`, and `a`; both know their nodes and applications."""
+    found = []
+    for group in "ba":
+        core = core_of(group)
+        mine = [one for one in begins() if not where(one) or OWNERS.get(where(one), "a") == group]
+        told(core, mine, NOW)
+        found.append(core)
+    return found[0], found[1]
+
+
+def placed(decisions: list[Decision]) -> list[str]:
+    return [one.key for one in decisions if isinstance(one, Placed)]
+
+
+def test_nothing_is_placed_in_a_partition_that_leaves_until_it_stays() -> None:
+    source, _ = begun()
+    export(source, NOW)
+    assert placed(told(source, [ask("x")], NOW + 1)) == []
+    assert [one.synced for one in inspect.partitions(source) if one.name == GPU] == [False]
+    why = "; ".join(explain(source, "x", NOW + 1).lines)
+    assert "nothing is placed while partition gpu moves to cores a" in why
+    stays = told(source, [PartitionMoving(MoveStep.STAY, GPU)], NOW + 2)
+    assert placed(stays) == ["x"]
+
+
+def test_a_move_that_is_not_completed_is_given_up_in_time() -> None:
+    source, _ = begun()
+    export(source, NOW, until=NOW + 60_000)
+    told(source, [ask("x")], NOW + 1)
+    assert source.next_due() is not None
+    assert placed(told(source, [], NOW + 59_999)) == []
+    assert placed(told(source, [], NOW + 60_000)) == ["x"]
+    assert leave(source, NOW + 60_001) == []
+    assert GPU in source.state.partitions
+
+
+def test_a_repeated_export_puts_the_end_of_the_move_off() -> None:
+    source, _ = begun()
+    export(source, NOW, until=NOW + 60_000)
+    export(source, NOW + 50_000, until=NOW + 110_000)
+    assert placed(told(source, [ask("x")], NOW + 60_000)) == []
+    assert placed(told(source, [], NOW + 110_000)) == ["x"]
+
+
+def test_the_new_owner_decides_only_when_the_manager_has_the_new_table() -> None:
+    source, target = begun()
+    arrive(target, export(source, NOW), NOW)
+    assert GPU not in target.state.partitions
+    told(target, [*reported(target)], NOW + 1)
+    assert GPU not in target.state.partitions
+    told(target, [*reported(target, revision=2)], NOW + 2)
+    assert GPU not in target.state.partitions
+    other = ManagerRegistered("other", explicit_sync=True, table_revision=1)
+    told(target, [other], NOW + 2)
+    assert GPU not in target.state.partitions
+    leave(source, NOW + 3)
+    again = [*reported(target, revision=1)]
+    told(target, again[:-1], NOW + 3)
+    assert placed(told(target, [ask("x")], NOW + 3)) == []
+    assert placed(told(target, [again[-1]], NOW + 4)) == []
+    assert not target.state.partitions[GPU].index.nodes
+    for core, owner in ((source, "a"), (target, "a")):
+        assert core.state.assignment is not None
+        assert (core.state.assignment.owner(GPU), core.state.assignment.revision) == (owner, 1)
+        assert [one.partition for one in core.state.changes] == [GPU]
+
+
+def test_the_former_owner_refuses_what_names_the_partition() -> None:
+    source, target = begun()
+    arrive(target, export(source, NOW), NOW)
+    leave(source, NOW)
+    assert [one.name for one in inspect.partitions(source)] == ["web"]
+    assert source.state.why_absent(GPU).startswith("partition 'gpu' belongs to cores 'a'")
+    assert not any(one[3] == GPU for one in source.state.timers)
+
+
+def test_a_damaged_or_incomplete_copy_is_dropped() -> None:
+    source, target = begun()
+    parts = export(source, NOW)
+    for wrong in ([], ["~~~~~\x00"], [parts[0][: len(parts[0]) // 2]], [encoded(b"x" * 100)]):
+        arrive(target, wrong, NOW)
+        assert not target.state.arrivals
+        assert not target.state.copies
+    told(target, [PartitionMoving(MoveStep.PART, GPU, "b", number=7, content=parts[0])], NOW)
+    assert not target.state.copies
+    arrive(target, parts, NOW)
+    assert list(target.state.arrivals) == [GPU]
+    told(target, [PartitionMoving(MoveStep.STAY, GPU)], NOW)
+    assert not target.state.arrivals
+
+
+def test_a_checkpoint_holds_a_move_and_the_digest_counts_it() -> None:
+    source, target = begun()
+    quiet = source.digest(), target.digest()
+    arrive(target, export(source, NOW), NOW)
+    for core, before in zip((source, target), quiet, strict=True):
+        again = copied(core)
+        assert again.digest() == core.digest() != before
+    assert list(copied(target).state.arrivals) == [GPU]
+    assert copied(source).state.leaving[GPU].group == "a"
+
+
+def test_a_large_copy_has_parts_of_a_limited_size() -> None:
+    source, target = begun()
+    for at in range(3_000):
+        key = random.Random(at).randbytes(60).hex()
+        source.take([ask(key)], NOW)
+    told(source, [PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=NOW * 2)], NOW)
+    parts = [*copy_of(source.state, GPU)]
+    assert len(parts) > 1
+    assert max(map(len, parts)) == PART_BYTES
+    arrive(target, [encoded(one) for one in parts], NOW)
+    assert len(target.state.arrivals[GPU].moved.partition.asks) == 3_000
+
+
+def test_the_known_moves_are_limited() -> None:
+    source, target = begun()
+    for at in range(CHANGES_MAX + 2):
+        revision = at + 1
+        owner, other = (source, target) if at % 2 == 0 else (target, source)
+        name = "a" if owner is source else "b"
+        leaving = PartitionMoving(MoveStep.LEAVE, GPU, name, until_ms=NOW * 2)
+        told(owner, [leaving], NOW)
+        parts = [encoded(one) for one in copy_of(owner.state, GPU)]
+        events = [PartitionMoving(MoveStep.PART, GPU, "", number=0, content="".join(parts))]
+        arrived = PartitionMoving(MoveStep.ARRIVED, GPU, "", revision=revision)
+        told(other, [*events, arrived], NOW)
+        left = PartitionMoving(MoveStep.LEFT, GPU, name, revision, revision)
+        told(owner, [left], NOW)
+        told(other, [*reported(other, revision)], NOW)
+        assert (GPU in owner.state.partitions, GPU in other.state.partitions) == (False, True)
+    assert len(source.state.changes) == CHANGES_MAX
+    assert source.state.changes[-1].revision == CHANGES_MAX + 2

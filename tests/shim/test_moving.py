@@ -1,0 +1,188 @@
+"""A partition moves between two running groups of cores while pods arrive, and whatever dies in between (design 7.9)."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from evenhand.v1 import replication_pb2 as pb
+from evenhand_cli.core_table import read_core_table
+from shim_client.translate import labels
+from tests.shim.groups import GPU, Groups, RunningShim, two_groups
+from tests.shim.objects import node, pod
+from tests.shim.polling import until
+from tests.shim.rig import WatchedCluster, own, waiting
+
+WAITING_MAX = 10
+PODS_MAX = 40
+STAYS = "stays"
+IN_GPU = {labels.PARTITION: GPU}
+
+
+async def arrive(cluster: WatchedCluster) -> None:
+    """Create pods in both partitions unless many wait, and delete the oldest bound ones, until cancelled."""
+    for number in count():
+        if len(waiting(cluster)) < WAITING_MAX:
+            marks = IN_GPU if number % 2 else {}
+            app = {"applicationId": "gpu-app" if number % 2 else "app"}
+            cluster.create(pod(f"p{number}", cpu="100m", labels=marks | app))
+        bound = [one for one in own(cluster) if one["spec"].get("nodeName")]
+        names = [name for one in bound if (name := one["metadata"]["name"]) != STAYS]
+        if len(names) > PODS_MAX:
+            cluster.delete("Pod", ("work", names[0]))
+        await asyncio.sleep(0.01)
+
+
+@dataclass
+class World:
+    """Two groups, and a shim of a cluster in which pods arrive."""
+
+    groups: Groups
+    cluster: WatchedCluster
+    shim: RunningShim
+
+    def bound(self, partition: str) -> int:
+        """Return how many pods of a partition were bound so far."""
+        odd = partition == GPU
+        numbers = [key.removeprefix("uid-p") for key in self.cluster.bindings]
+        return sum(one.isdigit() and int(one) % 2 == odd for one in numbers)
+
+    async def goes_on(self) -> None:
+        """Wait until pods of both partitions are bound that were not bound before."""
+        wanted = {name: self.bound(name) + 5 for name in ("default", GPU)}
+        await until(lambda: all(self.bound(name) >= least for name, least in wanted.items()))
+
+
+@asynccontextmanager
+async def at_work(folder: Path) -> AsyncIterator[World]:
+    """Hold two groups and a shim while pods arrive. At the end each pod was bound once, and no pod waits."""
+    cluster = WatchedCluster()
+    for number in range(2):
+        cluster.create(node(f"n{number}"))
+        cluster.create(node(f"g{number}", labels=IN_GPU))
+    cluster.create(pod(STAYS, cpu="100m", labels=IN_GPU | {"applicationId": "gpu-app"}))
+    async with two_groups(folder) as groups:
+        shim = RunningShim(groups, cluster)
+        arriving = asyncio.create_task(arrive(cluster))
+        try:
+            world = World(groups, cluster, shim)
+            await world.goes_on()
+            yield world
+            await world.goes_on()
+            arriving.cancel()
+            await until(lambda: not waiting(cluster))
+            assert set(cluster.bindings.values()) == {1}
+        finally:
+            arriving.cancel()
+            await shim.close()
+
+
+async def exported(groups: Groups, source: str, to: str) -> list[bytes]:
+    """Do the first step of a move by hand: return the copy of the partition."""
+    revision = (await groups.stub(source).GetMove(pb.GetMoveRequest(partition=GPU))).revision
+    request = pb.ExportPartitionRequest(partition=GPU, to=to, revision=revision)
+    return [one.part async for one in groups.stub(source).ExportPartition(request)]
+
+
+async def imported(groups: Groups, source: str, to: str, parts: list[bytes]) -> None:
+    """Do the second step by hand: give the new owner the copy."""
+    here = await groups.stub(to).GetMove(pb.GetMoveRequest(partition=GPU))
+    for at, part in enumerate(parts):
+        request = pb.ImportPartitionRequest(
+            partition=GPU,
+            former=source,
+            revision=here.revision + 1,
+            number=at,
+            part=part,
+            last=at == len(parts) - 1,
+            layout=here.layout,
+        )
+        await groups.stub(to).ImportPartition(request)
+
+
+async def moved(world: World, to: str) -> None:
+    """Move the partition by the command, and check who has it then."""
+    code, told = await world.groups.move(to)
+    assert code == 0, told
+    table = read_core_table(world.groups.table)
+    assert table.owner(GPU).name == to
+    other = "a" if to == "b" else "b"
+    assert await world.groups.stands(to) == "owned synced"
+    assert await world.groups.stands(other) == "absent"
+
+
+async def test_a_partition_moves_there_and_back_under_traffic(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as world:
+        groups, cluster = world.groups, world.cluster
+        key = f"uid-{STAYS}"
+        before = await groups.since("b", key)
+        assert before
+        for to in ("a", "b"):
+            await moved(world, to)
+            await world.goes_on()
+            assert await groups.since(to, key) == before
+        code, told = await groups.move("b")
+        assert (code, "there was nothing to move" in told) == (0, True), told
+        revisions = [one.revision for one in read_core_table(groups.table).groups]
+        assert revisions == [3, 6]
+        assert groups.table.read_text().startswith("# Groups of this test.\ncores:\n- {name: a,")
+        assert cluster.bindings[key] == 1
+
+
+async def test_a_move_survives_the_death_of_each_part(tmp_path: Path) -> None:
+    """After each death the command is run again, and ends the move."""
+    async with at_work(tmp_path) as world:
+        groups = world.groups
+        old = tmp_path / "old.yaml"
+
+        await exported(groups, "b", "a")
+        await groups.restart("b")  # the former owner dies after the export
+        await world.goes_on()
+        await moved(world, "a")
+
+        parts = await exported(groups, "a", "b")
+        await imported(groups, "a", "b", parts)
+        await groups.restart("b")  # the new owner dies after the import
+        await moved(world, "b")
+        await world.goes_on()
+
+        shutil.copy(groups.table, old)
+        await moved(world, "a")
+        await world.shim.restart(old)  # the shim dies, and comes back with the old table
+        await world.goes_on()
+        await groups.restart("b", old)  # the former owner comes back with the old table
+        await world.goes_on()
+        await groups.restart("b")
+        await world.goes_on()
+        assert [await groups.stands(one) for one in "ab"] == ["owned synced", "absent"]
+
+
+async def test_a_move_that_is_interrupted_is_given_up_by_a_move_to_the_owner(
+    tmp_path: Path,
+) -> None:
+    async with at_work(tmp_path) as world:
+        groups = world.groups
+        parts = await exported(groups, "b", "a")
+        await imported(groups, "b", "a", parts)
+        assert [await groups.stands(one) for one in "ab"] == ["arrived", "leaving"]
+        wanted = world.bound("default") + 5
+        await until(lambda: world.bound("default") >= wanted)
+        code, told = await groups.move("b")
+        assert (code, "the move to cores a was given up" in told) == (0, True), told
+        assert [await groups.stands(one) for one in "ab"] == ["absent", "owned synced"]
+
+
+async def test_a_move_ends_after_the_table_was_written(tmp_path: Path) -> None:
+    """The command wrote the file and died: the shim restarts with the new table before the former owner knows of it."""
+    async with at_work(tmp_path) as world:
+        groups = world.groups
+        parts = await exported(groups, "b", "a")
+        await imported(groups, "b", "a", parts)
+        text = groups.table.read_text()
+        new = text.replace("default], revision: 1", "default, gpu], revision: 2")
+        groups.table.write_text(new.replace("[gpu], revision: 4", "[], revision: 5"))
+        await world.shim.restart()
+        await moved(world, "a")
