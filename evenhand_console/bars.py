@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from evenhand_cli.render.amounts import amount
+from evenhand_cli.render.amounts import amount, heading
 
 FULL: Final = 1000
 
@@ -59,7 +59,8 @@ def bar(
         for name in ("guaranteed", "deserved", "max")
         if amounts.get(name)
     )
-    text = ", ".join(f"{amount(kind, value)} {name}" for name, value in amounts.items())
+    parts = ", ".join(f"{amount(kind, value)} {name}" for name, value in amounts.items())
+    text = f"{heading(kind)}: {parts}"
     return Bar(_part(used, size), _part(promised, size), state, marks, text)
 
 

@@ -1,5 +1,6 @@
 """The rendering of pages: templates in which every text is escaped for HTML and for control characters."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +10,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from evenhand_cli.escaping import escaped
-from evenhand_cli.render.amounts import amount, heading, phrase, span
+from evenhand_cli.render.amounts import amount, heading, phrase, scale, span
 from evenhand_cli.render.words import plural
 from evenhand_cli.rules import rules
+from evenhand_console.instants import utc
 from evenhand_console.refusals import Refusal
 from evenhand_console.sharing import Fragment
 
@@ -25,8 +27,24 @@ def instant(milliseconds: int) -> Markup:
         return Markup("-")
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return Markup('<time datetime="{}">{}</time>').format(
-        at.isoformat(timespec="milliseconds"), at.strftime("%Y-%m-%d %H:%M:%S UTC")
+        at.isoformat(timespec="milliseconds"), utc(milliseconds)
     )
+
+
+_CODE: Final = re.compile("`([^`]+)`")
+
+
+def coded(sentence: str) -> Markup:
+    """Return a sentence as HTML in which words between backquotes, such as commands and codes, are code."""
+    parts = _CODE.split(escaped(sentence))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts)
+    )
+
+
+def measure(kind: str) -> str:
+    """Return how a caption names the amounts of its table: `in cores` if the cells have no unit, `of memory` if they have one."""
+    return f"{'of' if scale(kind, 0)[1] else 'in'} {heading(kind)}"
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 -- whatever a template writes
@@ -47,11 +65,14 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters |= {
+            "coded": coded,
             "amount": lambda value, kind: amount(kind, value),
             "heading": heading,
             "instant": instant,
+            "measure": measure,
             "phrase": phrase,
             "plural": plural,
+            "scale": lambda largest, kind: scale(kind, largest),
             "statement": lambda rule: rules()[rule].statement,
             "span": span,
         }

@@ -39,6 +39,16 @@ def amount(kind: str, value: int) -> str:
     return f"{value:,}"
 
 
+def scale(kind: str, largest: int) -> tuple[int, str]:
+    """Return the divisor and the unit for numbers of which this is the largest, as on the axis of a chart."""
+    if kind == "vcore":
+        return ONE_CORE, ""
+    if _is_bytes(kind):
+        unit = _unit(largest)
+        return 1024**unit, BINARY_UNITS[unit]
+    return 1, ""
+
+
 def maybe(kind: str, values: Mapping[str, int]) -> str:
     """Return the quantity of a type; a dash when the mapping does not have the type."""
     return amount(kind, values[kind]) if kind in values else NOTHING

@@ -1,6 +1,6 @@
 """The history as text: usage and waits of queues, the life of a pod, configurations, starts of the core."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -208,7 +208,7 @@ def pods(
     """
     shown = found.pods if full else found.pods[:PODS_MAX]
     parts: list[RenderableType] = [_title(found.pods[0].name or name, "history")]
-    parts.append(_indented(_life(found.pods[0], found.period.until_ms)))
+    parts.append(_indented(life(found.pods[0], found.period.until_ms)))
     for one in shown:
         parts += [Text(), _pod(one, found.period.until_ms)]
     if len(shown) < len(found.pods):
@@ -224,7 +224,7 @@ def pods(
     return Group(*parts)
 
 
-def _life(one: pb.PastPod, now: int) -> str:
+def life(one: pb.PastPod, now: int) -> str:
     """Return the first sentence: how long the pod waited and ran, and how it ended."""
     if not one.placed_ms:
         waited = span((one.ended_ms or now) - one.asked_ms)
@@ -303,7 +303,7 @@ def _configuration(one: pb.PastConfiguration, *, full: bool) -> Iterator[Rendera
     yield _indented(f"{meanwhile}: {'; '.join(effects) if effects else 'no pod was evicted'}")
 
 
-KINDS = {
+RESTART_KINDS = {
     "core-started": "core started",
     "core-ended": "core ended",
     "core-killed": "core was killed",
@@ -322,22 +322,22 @@ def failovers(found: pb.ListFailoversResponse, width: int) -> RenderableType:
     of_several = len({one.core for one in rows if one.core}) > 1
     columns = [
         Column("when", [instant(one.at_ms) for one in rows]),
-        Column("what", [Text(KINDS.get(one.kind, one.kind), style="key") for one in rows]),
+        Column("what", [Text(RESTART_KINDS.get(one.kind, one.kind), style="key") for one in rows]),
         *(
             [Column("core", [one.core or NOTHING for one in rows], names=True)]
             if of_several
             else []
         ),
         Column("manager", [one.subject or NOTHING for one in rows], 3, names=True),
-        Column("before and after", [_facts(one) for one in rows], ANSWER, least=24),
+        Column("before and after", [restart_facts(one) for one in rows], ANSWER, least=24),
     ]
-    sentence = _indented(_restart(rows))
+    sentence = _indented(restart(rows))
     parts = [_title("core", "restarts"), sentence, Text(), table(columns, width)]
     return Group(*parts, *notes(found.period))
 
 
-def _restart(rows: Sequence[pb.Failover]) -> str:
-    """Return a sentence that says which pods the latest restart lost."""
+def restart(rows: Sequence[pb.Failover], when: Callable[[int], str] = instant) -> str:
+    """Return a sentence that says which pods the latest restart lost. `when` returns an instant as text."""
     synced = next((one for one in rows if one.kind == "synced"), None)
     latest = next(
         (one for one in rows if one.kind == "core-started" or _follows_another(one)), None
@@ -345,7 +345,9 @@ def _restart(rows: Sequence[pb.Failover]) -> str:
     away = 0 if latest is None else latest.facts.get("away_ms", 0)
     began = f"The latest core was started after {span(away)}" if away else "The core was started"
     if latest is not None and latest.kind == "leads":
-        began = f"{latest.core} leads since {instant(latest.at_ms)}, {span(away)} after the core before it"
+        began = (
+            f"{latest.core} leads since {when(latest.at_ms)}, {span(away)} after the core before it"
+        )
     if synced is None:
         return f"{began}; no manager has completed its sync since."
     gone, after = synced.facts.get("gone", 0), synced.facts.get("allocations_after", 0)
@@ -360,11 +362,12 @@ def _follows_another(one: pb.Failover) -> bool:
     return one.kind == "leads" and "away_ms" in one.facts
 
 
-def _facts(one: pb.Failover) -> str:
+def restart_facts(one: pb.Failover, when: Callable[[int], str] = instant) -> str:
+    """Return what was there before and after a start, an end or a sync. `when` returns an instant as text."""
     facts = one.facts
     if one.kind == "leads":
         until = facts.get("until_ms", 0)
-        return f"until {instant(until)}, for {span(until - one.at_ms)}" if until else "until now"
+        return f"until {when(until)}, for {span(until - one.at_ms)}" if until else "until now"
     if one.kind == "synced":
         before = facts.get("allocations_before", 0), facts.get("asks_before", 0)
         after = facts.get("allocations_after", 0), facts.get("asks_after", 0)

@@ -30,10 +30,6 @@
     return [...cells].map((cell) => (cell.dataset.value === "" ? null : Number(cell.dataset.value)));
   }
 
-  function colour(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  }
-
   function draw(figure) {
     const table = figure.querySelector("table[data-chart]");
     const old = figure.querySelector(".plot");
@@ -41,14 +37,18 @@
     const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
     const rows = [...table.tBodies[0].rows];
     const values = rows.map((row) => numbers(row.cells));
-    const data = [values.map((row) => row[0] / 1000), ...names.map((_, at) => values.map((row) => row[at + 1]))];
+    const { divisor, unit } = table.dataset;
+    const scaled = (value) => (value === null ? null : value / Number(divisor));
+    const data = [values.map((row) => row[0] / 1000), ...names.map((_, at) => values.map((row) => scaled(row[at + 1])))];
     const keys = figure.querySelectorAll("figcaption .key");
     const series = names.map((name, at) => {
       const key = getComputedStyle(keys[at]);
       return { label: name, stroke: key.textDecorationColor, width: 2, dash: at ? [4 + 2 * at, 3] : undefined };
     });
-    const axis = { stroke: colour("--faint") || undefined, grid: { width: 1 } };
-    const options = { width: figure.clientWidth || 600, height: 180, series: [{}, ...series], axes: [axis, { ...axis, size: 80 }] };
+    // A canvas does not know `light-dark()`, so that the colour is one that the browser has computed.
+    const axis = { stroke: getComputedStyle(figure).color, grid: { width: 1 } };
+    const amounts = { ...axis, size: 80, values: (_, ticks) => ticks.map((tick) => `${tick} ${unit}`.trim()) };
+    const options = { width: figure.clientWidth || 600, height: 180, series: [{}, ...series], axes: [axis, amounts] };
     const place = document.createElement("div");
     place.className = "plot";
     place.setAttribute("aria-hidden", "true");

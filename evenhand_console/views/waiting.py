@@ -12,6 +12,7 @@ from evenhand_cli.output import word
 from evenhand_cli.paging import PAGE_SIZE_MAX, every
 from evenhand_cli.render.tables import WAITING_STATES, pod_name
 from evenhand_console.at_once import begin
+from evenhand_console.facets import Facet, facet, is_in
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import shown_partition
@@ -23,8 +24,6 @@ PODS_MAX: Final = 10
 """The largest number of pods of each application on a page of several applications."""
 ROWS_MAX: Final = 200
 """Largest number of pods on a page of one application."""
-OPTIONS_MAX: Final = 12
-"""The largest number of values of a facet that are offered. Values with the most pods come first."""
 NOT_COUNTED: Final = "not-counted"
 """The value for the reason of pods whose reasons the core did not count, because too many pods wait."""
 
@@ -38,24 +37,6 @@ class Read:
     applications: Sequence[inspect_pb2.Application]
     pods: Sequence[inspect_pb2.Allocation]
     """The asks of the applications on the page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A value of a facet, and the number of waiting pods that have this value and fit the choices in the other facets."""
-
-    value: str
-    count: int
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Facet:
-    """A property by which pods are chosen."""
-
-    name: str
-    options: tuple[Option, ...]
-    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +173,8 @@ def _matches(one: inspect_pb2.Application, query: Query, but: str = "") -> bool:
         return False
     wanted = {name: query[name] for name in FACETS if name != but and query[name]}
     return all(
-        any(_is_in(value, wanted[name], name) for value in FACETS[name](one)) for name in wanted
+        any(is_in(value, wanted[name], name) for value in FACETS[name](one)) for name in wanted
     )
-
-
-def _is_in(value: str, wanted: str, facet: str) -> bool:
-    return value == wanted or (facet == "queue" and value.startswith(f"{wanted}."))
 
 
 def _chosen(
@@ -219,13 +196,7 @@ def _facet(name: str, applications: Iterable[inspect_pb2.Application], query: Qu
             else:
                 value = next(iter(FACETS[name](one)))
                 counts[value] += _count(one, query["reason"])
-    ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    chosen = query[name]
-    shown = [Option(value, count, value == chosen) for value, count in ranked[:OPTIONS_MAX]]
-    if chosen and not any(one.chosen for one in shown):
-        total = sum(count for value, count in ranked if _is_in(value, chosen, name))
-        shown.append(Option(chosen, total, chosen=True))
-    return Facet(name, tuple(shown), max(0, len(ranked) - OPTIONS_MAX))
+    return facet(name, counts, query[name])
 
 
 def _waiting(

@@ -4,10 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import grpc
+
 from evenhand.v1 import (
     decisions_pb2,
     explain_pb2,
     explain_pb2_grpc,
+    history_pb2,
+    history_pb2_grpc,
     inspect_pb2,
     inspect_pb2_grpc,
 )
@@ -19,11 +23,12 @@ from evenhand_cli.output import word
 from evenhand_cli.paging import PAGE_SIZE_MAX, every
 from evenhand_cli.render.explanation import decision_of
 from evenhand_cli.render.fits import members
+from evenhand_cli.render.history import ENDS, life
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.verdicts import brief, protected
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import every_queue
-from evenhand_console.reading import unless_absent
+from evenhand_console.reading import status_of, unless_absent
 from evenhand_console.view import View
 
 HOLDERS_MAX: Final = 10
@@ -48,6 +53,8 @@ class Read:
     """The applications of a leaf queue whose max has too little headroom for the ask."""
     on_node: Sequence[inspect_pb2.Allocation] | None
     """The pods on the nearest node, None if the caller may not see nodes."""
+    past: history_pb2.GetPodHistoryResponse | None = None
+    """The history of a pod that the core no longer knows; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,18 @@ class PodLine:
 
 
 @dataclass(frozen=True, slots=True)
+class PastAsk:
+    """One ask of a pod of the past, from its arrival to its end."""
+
+    found: history_pb2.PastPod
+    waits: tuple[tuple[str, int], ...]
+    """The reasons of its waits, each with the time in milliseconds."""
+    ran_ms: int
+    """0: it was not placed."""
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """The values of the page. If the address has no key, the page is only a form."""
 
@@ -112,6 +131,8 @@ class Page:
     """The decision that keeps capacity for the pod, "" if there is none."""
     pods: tuple[PodLine, ...] = ()
     pods_left_out: int = 0
+    past: tuple[PastAsk, ...] = ()
+    """The asks of a pod that has ended, the latest first."""
 
 
 def read(core: Core, query: Query) -> Read:
@@ -126,7 +147,9 @@ def read(core: Core, query: Query) -> Read:
     if answer.kind in UNKNOWN:
         found = _allocations(core, inspect_pb2.ListAllocationsRequest(partition=partition))
         keys, _ = meant(found, key)
-        answer = _explained(core, keys[0], partition) if len(keys) == 1 else answer
+        if len(keys) != 1:
+            return Read(answer, found, None, (), (), None if keys else _past(core, key, partition))
+        answer = _explained(core, keys[0], partition)
     if answer.gang_member:
         answer = _explained(core, answer.gang_member, answer.partition)
     if not answer.HasField("waiting"):
@@ -152,6 +175,18 @@ def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainRespo
     return core.ask(stub.Explain, explain_pb2.ExplainRequest(partition=partition, key=key))
 
 
+def _past(core: Core, key: str, partition: str) -> history_pb2.GetPodHistoryResponse | None:
+    """Return the history of a pod; None without a history, and if the history does not know the pod."""
+    stub = history_pb2_grpc.HistoryServiceStub(core.channel)
+    request = history_pb2.GetPodHistoryRequest(partition=partition, pod=key)
+    try:
+        return unless_absent(lambda: core.ask(stub.GetPodHistory, request))
+    except Fault as fault:
+        if status_of(fault) is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return None
+
+
 def _allocations(
     core: Core, request: inspect_pb2.ListAllocationsRequest
 ) -> list[inspect_pb2.Allocation]:
@@ -166,7 +201,9 @@ def shape(found: Read, query: Query) -> Page:
     if not key:
         return Page("", "", "", query["partition"], 0)
     if answer.kind in UNKNOWN:
-        raise _unknown(found.found, key)
+        if found.past is None or not found.past.pods:
+            raise _unknown(found.found, key)
+        return _ended(found.past)
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
     waiting = answer.waiting if answer.HasField("waiting") else None
     now = answer.taken_at_ms
@@ -191,6 +228,30 @@ def shape(found: Read, query: Query) -> Page:
     )
 
 
+def _ended(past: history_pb2.GetPodHistoryResponse) -> Page:
+    """Return the page of a pod that the core no longer knows: what its history says."""
+    latest, now = past.pods[0], past.period.until_ms
+    return Page(
+        key=latest.key,
+        kind="ended pod" if latest.ended_ms else "pod of the history",
+        name=latest.name or latest.key,
+        partition=latest.partition,
+        now_ms=now,
+        lines=(life(latest, now),),
+        answer=explain_pb2.ExplainResponse(),
+        past=tuple(_past_ask(one, now) for one in past.pods),
+    )
+
+
+def _past_ask(one: history_pb2.PastPod, now: int) -> PastAsk:
+    return PastAsk(
+        found=one,
+        waits=tuple((each.code, (each.until_ms or now) - each.since_ms) for each in one.waits),
+        ran_ms=(one.ended_ms or now) - one.placed_ms if one.placed_ms else 0,
+        end=ENDS.get(one.end_code, one.end_code) if one.ended_ms else "",
+    )
+
+
 def _unknown(found: Sequence[inspect_pb2.Allocation], key: str) -> Fault:
     """Return the fault for a name that belongs to no object, or to several pods."""
     keys, _ = meant(found, key)
@@ -200,7 +261,10 @@ def _unknown(found: Sequence[inspect_pb2.Allocation], key: str) -> Fault:
         what = f"{len(keys)} pods have the name `{key}`"
         return Fault(what, where="argument key", advice=f"say which: {several}")
     near = near_matches(key, [pod_name(one) or one.allocation_key for one in found])
-    advice = near or "a pod that has ended is no longer known: its own events say why"
+    advice = (
+        near
+        or "the core no longer knows a pod that has ended, and the history has none of this name"
+    )
     return Fault(
         f"nothing has the name `{key}`: no pod, application, node or queue",
         where="argument key",

@@ -1,8 +1,10 @@
-"""Record what each view reads from a core with pods, waits, a claim and a history: `python -m tests.console.record`.
+"""Record what views read from a core with pods, waits, a claim and a history: `python -m tests.console.record [NAME...]`.
 
 The names of tests/console/replies are those of views. A new view is recorded here, too, and its tests need no core.
+Without names, all views are recorded.
 """
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +44,7 @@ def main() -> None:
             opened = connected_core(Context(core=address), "", 30.0)
             with running(shim, folder / "shim.log"), opened as asked:
                 until(lambda: is_ready(asked))
-                _record(asked)
+                _record(asked, sys.argv[1:])
 
 
 def is_ready(core: Core) -> bool:
@@ -65,9 +67,11 @@ def _asks_and_pods(core: Core) -> list[inspect_pb2.Allocation]:
     return list(core.ask(stub.ListAllocations, request).allocations)
 
 
-def _record(core: Core) -> None:
+def _record(core: Core, names: Sequence[str]) -> None:
     found = known(core)
     for view in VIEWS:
+        if names and view.name not in names:
+            continue
         address = ADDRESSES.get(view.name, {})
         given = {name: found.get(value, value) for name, value in address.items()}.items()
         replies.save(view.name, view.read(core, query_of(view.path, view.parameters, given)))

@@ -102,6 +102,13 @@ def core(name: str = "research") -> FakeCore:
         GetConfiguration=history_pb2.GetConfigurationResponse(
             configuration=_configuration(name, 1), yaml="# earlier"
         ),
+        ListFailovers=history_pb2.ListFailoversResponse(
+            failovers=[
+                history_pb2.Failover(at_ms=T0, kind=name, subject=name, text=name, core=name)
+            ],
+            period=history_pb2.HistoryPeriod(gaps=[history_pb2.HistoryGap(lost=1, why=name)]),
+        ),
+        GetPodHistory=history_pb2.GetPodHistoryResponse(pods=[past_pod(name)]),
         Get=config_pb2.GetResponse(yaml="# now", digest="2", revision=2),
         Diff=config_pb2.DiffResponse(
             changes=[config_pb2.ConfigChange(kind=name, subject=name, field=name, before=name)],
@@ -170,7 +177,29 @@ def _pod(name: str) -> inspect_pb2.Allocation:
         state=inspect_pb2.ALLOCATION_STATE_WAITING,
         resources={"vcore": 1000},
         waiting_code=name,
+        protection=name,
+        node_id=name,
         since_ms=T0,
+    )
+
+
+def past_pod(name: str) -> history_pb2.PastPod:
+    """Return a pod that was evicted."""
+    return history_pb2.PastPod(
+        partition=name,
+        key=name,
+        name=name,
+        application_id=name,
+        queue=name,
+        resources={"vcore": 1000},
+        asked_ms=T0,
+        placed_ms=T0 + 5_000,
+        node_id=name,
+        ended_ms=T0 + 65_000,
+        end_code="preempted",
+        end_text=name,
+        decision_id=name,
+        waits=[history_pb2.PastWait(code=name, since_ms=T0, until_ms=T0 + 5_000)],
     )
 
 

@@ -1,17 +1,23 @@
 """The console over HTTP: pages, hostile names, headers, hosts, forms, the log-in, and pages that report an error."""
 
+import inspect
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import grpc
 import pytest
 from starlette.testclient import TestClient
 
-from evenhand.v1 import inspect_pb2
+from evenhand.v1 import explain_pb2, inspect_pb2
+from evenhand_console.pages import Pages, coded
+from evenhand_console.query import query_of
+from evenhand_console.view import View
 from evenhand_console.views import VIEWS
 from tests.cli.fake import Failure, FakeCore
 from tests.cli.samples import T0
+from tests.console import replies
 from tests.console.samples import HOSTILE, core
 from tests.console.serving import ADDRESS, SELDOM, console, console_of
 
@@ -46,6 +52,50 @@ def test_names_are_text_on_every_page(view: object, name: str) -> None:
     assert TAG.search(view_part) is None
     assert ACTING.search(answer.text) is None
     assert name[:20] in view_part or "&lt;script&gt;" in view_part or "\\x1b[2J" in view_part
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=["markup", "controls", "long"])
+def test_the_history_of_a_pod_is_text(name: str) -> None:
+    fake = core(name)
+    fake.answers["Explain"] = explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN)
+    fake.answers["ListAllocations"] = inspect_pb2.ListAllocationsResponse()
+    with console(fake) as client:
+        answer = client.get("/why?key=ended")
+    assert answer.status_code == 200, answer.text
+    assert "From the history" in answer.text
+    assert TAG.search(answer.text.partition("<main>")[2]) is None
+    assert ACTING.search(answer.text) is None
+
+
+@pytest.mark.parametrize("code", ["NOT_FOUND", "UNIMPLEMENTED", "PERMISSION_DENIED"])
+def test_a_pod_that_the_history_does_not_have_is_not_found(code: str) -> None:
+    fake = core()
+    fake.answers["Explain"] = explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN)
+    fake.answers["ListAllocations"] = inspect_pb2.ListAllocationsResponse()
+    fake.answers["GetPodHistory"] = Failure(grpc.StatusCode[code], "no such pod")
+    with console(fake) as client:
+        answer = client.get("/why?key=ended")
+    assert answer.status_code == 404
+    assert "nothing has the name <code>ended</code>" in answer.text
+
+
+def test_words_between_backquotes_are_code_and_all_else_is_text() -> None:
+    assert coded("say `make <real>` & wait") == "say <code>make &lt;real&gt;</code> &amp; wait"
+    assert coded("a ` alone") == "a ` alone"
+    assert coded("`\x1b[2J`") == "<code>\\x1b[2J</code>"
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_no_page_shows_a_backquote(view: View[Any]) -> None:
+    """The sentences of the core and of the command line have commands and codes between backquotes."""
+    kind = inspect.get_annotations(view.shape, eval_str=True)["found"]
+    found = replies.load(kind, view.name)
+    query = query_of(view.path, view.parameters, [("key", "any"), ("id", "any")])
+    if view.name in {"queue", "tenant"}:
+        query = query_of(view.path, view.parameters, [("queue", "root.shop")])
+    page = view.shape(found, query)
+    html = Pages({}).fragment(view.name, page=page, query=query, notices=()).html
+    assert "`" not in html
 
 
 def test_a_page_allows_no_inline_script_or_style() -> None:

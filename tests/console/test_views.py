@@ -22,7 +22,7 @@ from evenhand_console.views import (
     waiting,
     why,
 )
-from tests.console import replies
+from tests.console import replies, samples
 
 
 def _query(view: object, **given: str) -> Query:
@@ -168,6 +168,17 @@ def test_a_name_of_nothing_names_near_ones_and_a_name_of_several_names_all() -> 
     with pytest.raises(Fault) as near:
         why.shape(found, _query(why.VIEW, key="a/wbe"))
     assert "a/web" in near.value.advice
+
+
+def test_a_pod_that_has_ended_shows_its_waits_its_node_and_its_end() -> None:
+    answer = explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN)
+    past = history_pb2.GetPodHistoryResponse(pods=[samples.past_pod("a/web")])
+    found = why.Read(answer, (), None, (), (), past)
+    page = why.shape(found, _query(why.VIEW, key="a/web"))
+    (ask,) = page.past
+    assert (page.kind, page.name) == ("ended pod", "a/web")
+    assert (ask.waits, ask.ran_ms, ask.end) == ((("a/web", 5_000),), 60_000, "was evicted")
+    assert page.lines == ("It waited for 5.0 s, ran for 1 m 00 s on a/web, and was evicted.",)
 
 
 def _many_waiting() -> waiting.Read:
@@ -400,7 +411,7 @@ def test_promised_capacity_counts_as_held() -> None:
 def test_a_bar_says_in_words_what_it_shows() -> None:
     drawn = bar("vcore", {"used": 2000, "promised": 1000, "guaranteed": 4000}, 8000)
     assert (drawn.used, drawn.promised, drawn.marks[0].at) == (FULL // 4, FULL // 8, FULL // 2)
-    assert drawn.text == "2 used, 1 promised, 4 guaranteed"
+    assert drawn.text == "cores: 2 used, 1 promised, 4 guaranteed"
     assert bar("vcore", {"used": 1}, 1_000_000).used > 0
 
 
