@@ -18,13 +18,14 @@ import sys
 import termios
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from evenhand_cli.story.reading import blocks
+from evenhand_cli.story.reading import Block, blocks
 from tests.cli.processes import SECONDS_MAX, environment
 
 KIND: Final = "console terminal "
@@ -82,20 +83,24 @@ class Step:
 def steps(text: str) -> Iterator[Step]:
     """Yield the steps of a page in order."""
     for block in blocks(text):
-        if not block.info.startswith(KIND):
-            continue
-        terminal = int(block.info.removeprefix(KIND))
-        command, shown, line = "", list[str](), block.line
-        for offset, each in enumerate(block.text.splitlines()):
-            if each.startswith("$ "):
-                if command or shown:
-                    yield Step(line, terminal, command, _joined(shown))
-                command, shown, line = each[2:], [], block.line + offset
-            elif each.startswith("> ") and command and not shown:
-                command += f"\n{each[2:]}"
-            else:
-                shown.append(each)
-        yield Step(line, terminal, command, _joined(shown))
+        if block.info.startswith(KIND):
+            yield from steps_of(block)
+
+
+def steps_of(block: Block) -> Iterator[Step]:
+    """Yield the steps of a block of a terminal in order."""
+    terminal = int(block.info.removeprefix(KIND))
+    command, shown, line = "", list[str](), block.line
+    for offset, each in enumerate(block.text.splitlines()):
+        if each.startswith("$ "):
+            if command or shown:
+                yield Step(line, terminal, command, _joined(shown))
+            command, shown, line = each[2:], [], block.line + offset
+        elif each.startswith("> ") and command and not shown:
+            command += f"\n{each[2:]}"
+        else:
+            shown.append(each)
+    yield Step(line, terminal, command, _joined(shown))
 
 
 def _joined(lines: list[str]) -> str:
@@ -168,25 +173,22 @@ class Terminal:
 
 
 class Terminals:
-    """The terminals of a reader, in one folder; `evenhand` there uses ports of its own and takes no other notice of the machine."""
+    """The terminals of a reader, in one folder. A command there has only the given environment variables."""
 
-    def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
-        self._ports = dict(zip(ports.values(), SHOWN_PORTS, strict=True))
-        self._folder = folder
-        program = folder / "bin" / "evenhand"
-        program.parent.mkdir()
-        program.write_text(PROGRAM.format(python=sys.executable, **ports))
-        program.chmod(0o755)
-        given = environment()
-        del given["COLUMNS"]
-        self._given = {
-            **given,
-            "PATH": f"{program.parent}{os.pathsep}{given['PATH']}",
-            "EVENHAND_CORE": f"127.0.0.1:{ports['core']}",
-            "EVENHAND_CLUSTER": f"127.0.0.1:{ports['cluster']}",
-            "TERM": "xterm",
-            "TZ": "UTC",
-        }
+    def __init__(
+        self,
+        folder: Path,
+        given: Mapping[str, str],
+        alike: Callable[[str], str],
+        looking: Sequence[str] = LOOKING,
+        background: Collection[int] = PROCESSES,
+    ) -> None:
+        """Open no terminal yet. ``alike`` returns a text in normal form, ``looking`` are the beginnings of commands that change nothing.
+
+        ``background`` are the terminals in which processes go on running.
+        """
+        self._folder, self._given, self.normal = folder, given, alike
+        self._looking, self._background = tuple(looking), background
         self._open: dict[int, Terminal] = {}
 
     def follow(self, step: Step) -> str:
@@ -195,14 +197,14 @@ class Terminals:
         if terminal is None:
             terminal = self._open[step.terminal] = Terminal(self._folder, self._given)
         wanted, latest = self.normal(step.shown), time.monotonic() + SECONDS_MAX
-        repeats = step.command.startswith(LOOKING)
+        repeats = step.command.startswith(self._looking)
         if step.command:
             terminal.send(step.command)
         while True:
             terminal.read()
             ended = f"{DONE}\r\n" in terminal.printed
             found = self.normal(terminal.printed.replace(f"{DONE}\r\n", ""))
-            complete = ended or step.terminal in PROCESSES
+            complete = ended or step.terminal in self._background
             if (complete and matches(wanted, found)) or time.monotonic() > latest:
                 terminal.printed = ""
                 return found
@@ -211,11 +213,26 @@ class Terminals:
                 terminal.send(step.command)
             time.sleep(LOOK_S)
 
-    def normal(self, text: str) -> str:
-        """Return a text in normal form."""
-        return normal(text, self._ports)
-
     def close(self) -> None:
         """End all terminals with what was started in them."""
         for terminal in self._open.values():
             terminal.end()
+
+
+def of_evenhand(folder: Path, ports: Mapping[str, int]) -> Terminals:
+    """Return terminals in which `evenhand` uses ports of its own, and takes no other notice of the machine."""
+    program = folder / "bin" / "evenhand"
+    program.parent.mkdir()
+    program.write_text(PROGRAM.format(python=sys.executable, **ports))
+    program.chmod(0o755)
+    given = environment()
+    del given["COLUMNS"]
+    own = {
+        "PATH": f"{program.parent}{os.pathsep}{given['PATH']}",
+        "EVENHAND_CORE": f"127.0.0.1:{ports['core']}",
+        "EVENHAND_CLUSTER": f"127.0.0.1:{ports['cluster']}",
+        "TERM": "xterm",
+        "TZ": "UTC",
+    }
+    shown = dict(zip(ports.values(), SHOWN_PORTS, strict=True))
+    return Terminals(folder, given | own, partial(normal, ports=shown))

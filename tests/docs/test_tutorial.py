@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.run import evenhand
 from tests.docs.pages import DOCS
-from tests.docs.terminals import Terminals, matches, normal, steps
+from tests.docs.terminals import Terminals, matches, normal, of_evenhand, steps
 from tests.shim.rig import free_port
 
 PAGE = DOCS / "tutorial.md"
@@ -22,7 +22,7 @@ def ports() -> dict[str, int]:
 
 @pytest.fixture
 def terminals(tmp_path: Path, ports: dict[str, int]) -> Iterator[Terminals]:
-    made = Terminals(tmp_path, ports)
+    made = of_evenhand(tmp_path, ports)
     try:
         yield made
     finally:

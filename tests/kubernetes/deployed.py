@@ -63,6 +63,7 @@ class Deployed:
                 "0.0.0.0:9464": metrics,
                 "0.0.0.0:50051": grpc,
                 "localhost:50051": grpc,
+                "0.0.0.0:8080": grpc,  # A console has no port of gRPC.
             }
             named |= {f"{pod}:50051": grpc, f"{pod}.evenhand-cores:50051": grpc}
         for ports in self._ports.values():
@@ -79,7 +80,7 @@ class Deployed:
     def _environment(self, name: str) -> dict[str, str]:
         """Return the environment variables of a container that have a literal value."""
         [container] = self._spec(name)["containers"]
-        given = (variable for variable in container["env"] if "value" in variable)
+        given = (variable for variable in container.get("env", ()) if "value" in variable)
         return {variable["name"]: self._here(name, variable["value"]) for variable in given}
 
     def _mount(self, name: str) -> None:
@@ -137,6 +138,10 @@ class Deployed:
     def serves(self, name: str, service: str) -> bool:
         """Return whether the health port of a pod reports a service as serving."""
         return serves(f"127.0.0.1:{self._ports[name]['0.0.0.0:50052']}", service)
+
+    def address(self, name: str) -> str:
+        """Return the address of the gRPC port of a pod, or of the HTTP port of a console."""
+        return f"127.0.0.1:{self._ports[name]['0.0.0.0:50051']}"
 
     def metrics(self, name: str) -> dict[str, float]:
         """Return the metrics of a pod, by name and labels."""
