@@ -63,8 +63,9 @@ bench-kubernetes: $(STAMP) ## Measures core and shim on a real API server.
 soak: $(STAMP) ## Runs the long tests.
 	@EVENHAND_EFFORT=$${EVENHAND_EFFORT:-100} $(BIN)/python -m pytest -q -m soak
 
-picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
+picture: $(STAMP) ## Draws docs/demo.svg, the running demo, and docs/pictures, the pages of the console.
 	@$(BIN)/evenhand demo --listen 127.0.0.1:50051 --picture docs/demo.svg
+	@PYTHONPATH=.:gen $(BIN)/python -m tests.pictures
 
 real: $(STAMP) ## Provides real components for the tests: API server, kubectl, helm, promtool, Chromium, Docker and others.
 	@$(BIN)/python -m scripts.real.provision
