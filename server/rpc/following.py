@@ -6,7 +6,7 @@ without leaders to follow leads from its start.
 
 import asyncio
 import enum
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,6 +28,7 @@ from server.replication.log import address as log_address
 from server.rpc.access import BadOptionError, address, read_private
 from server.rpc.acknowledging import Acknowledging
 from server.rpc.errors import CallError
+from server.rpc.incoming import Incoming, next_response
 from server.rpc.limits import ALIVE_S, LEVEL_S, MESSAGE_BYTES_MAX
 from server.rpc.pump import Pump
 from server.rpc.sessions import Sessions
@@ -307,6 +308,8 @@ class Followed:
         self._sessions = sessions
         self._managers = managers
         self._is_cut = True
+        self._is_amid = False
+        """Whether a slice is applied in part: its decisions are counted, and not kept yet for a session that may be resumed."""
         self._moved = asyncio.Event()
 
     def begin(self, leader: str, data: bytes, ahead: int = 0) -> None:
@@ -329,10 +332,14 @@ class Followed:
 
         Large slices are applied in parts, between which calls are answered.
         """
-        applied, seconds = await self._pump.in_parts(self._applier.apply_in_parts(one))
-        if applied is not None:
-            self._pump.followed(applied.decisions, applied.events, seconds, applied.now)
-            self._sessions.follow(self._managers())
+        self._is_amid = True
+        try:
+            applied, seconds = await self._pump.in_parts(self._applier.apply_in_parts(one))
+            if applied is not None:
+                self._pump.followed(applied.decisions, applied.events, seconds, applied.now)
+                self._sessions.follow(self._managers())
+        finally:
+            self._is_amid = False
             self._moved.set()
         self.heard(max(one.position, leader_position))
         if self._applier.difference and not self.replica.difference:
@@ -350,11 +357,14 @@ class Followed:
     async def reach(self, is_enough: Callable[[], bool]) -> None:
         """Wait until this core has got so much of its leader's input that ``is_enough`` returns True.
 
-        Do not wait longer than LEVEL_S, and not after the leader's stream has ended.
+        Do not wait longer than LEVEL_S, and not after the leader's stream has ended. Never return within a slice unless LEVEL_S is
+        over.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(LEVEL_S):
-                while self.replica.state is State.FOLLOWER and not (self._is_cut or is_enough()):
+                while self.replica.state is State.FOLLOWER:
+                    if not self._is_amid and (self._is_cut or is_enough()):
+                        return
                     self._moved.clear()
                     await self._moved.wait()
 
@@ -524,20 +534,21 @@ class Leaders:
     ) -> None:
         responses = aiter(call)
         parts: list[bytes] = []
-        while part := (await _next(responses, CHECKPOINT_S)).checkpoint:
+        while part := (await next_response(responses, CHECKPOINT_S)).checkpoint:
             parts.append(part)
         self._followed.begin(leader, b"".join(parts))
         parts.clear()
-        while True:
-            response = await _next(responses, SILENT_S)
-            if response.HasField("slice"):
-                one = response.slice
-                await self._followed.apply(slice_of(one), one.leader_position)
-                await asyncio.sleep(0)  # calls get their turn between two slices
-            else:
-                self._followed.heard(response.alive.position)
-            if response.slice.acknowledge or response.alive.acknowledge:
-                acks.got(self._feed.position)
+        async with Incoming(responses, SILENT_S, self._followed.heard) as incoming:
+            while True:
+                response = await incoming.next()
+                if response.HasField("slice"):
+                    one = slice_of(response.slice)
+                    await self._followed.apply(one, incoming.leader_position)
+                    await asyncio.sleep(0)  # calls get their turn between two slices
+                else:
+                    self._followed.heard(incoming.leader_position)
+                if response.slice.acknowledge or response.alive.acknowledge:
+                    acks.got(self._feed.position)
 
 
 async def ended(task: asyncio.Task[None]) -> None:
@@ -550,11 +561,3 @@ async def ended(task: asyncio.Task[None]) -> None:
 def slice_of(one: pb.InputSlice) -> Slice:
     """Return a slice from its message."""
     return Slice(one.position, one.decided, one.digest, one.input, one.begins)
-
-
-async def _next(responses: AsyncIterator[pb.FollowResponse], seconds: float) -> pb.FollowResponse:
-    """Return the next response. Raise TimeoutError after ``seconds``, LostError at the end, AioRpcError if the stream fails."""
-    with suppress(StopAsyncIteration):
-        async with asyncio.timeout(seconds):
-            return await anext(responses)
-    raise LostError("the leader ended the stream")

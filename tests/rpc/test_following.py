@@ -10,15 +10,31 @@ import grpc
 import pytest
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
+from evenhand.v1 import replication_pb2 as pb
 from scripts.real.cluster import free_ports
 from server.core.core import Core
 from server.model.parts import Parts
-from server.replication.feed import Feed
+from server.replication.applying import LostError
+from server.replication.feed import Feed, Slice
 from server.rpc import following as following_module
+from server.rpc import incoming as incoming_module
 from server.rpc import presence as presence_module
-from server.rpc.following import Following, Replica, State
+from server.rpc.endpoint import Setting
+from server.rpc.following import Followed, Following, Replica, State
+from server.rpc.incoming import Incoming
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import PATIENCE_S, RM, Served, Stream, asks, node, refusal, serving, until
+from tests.rpc.harness import (
+    PATIENCE_S,
+    RM,
+    SETTING,
+    Served,
+    Stream,
+    asks,
+    node,
+    refusal,
+    serving,
+    until,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -64,12 +80,12 @@ async def level(leader: Served, follower: Served) -> None:
 
 
 @asynccontextmanager
-async def pair() -> AsyncIterator[tuple[Served, Served]]:
+async def pair(setting: Setting = SETTING) -> AsyncIterator[tuple[Served, Served]]:
     """Hold two cores, either of which follows the other one when that one leads."""
     (port,) = free_ports(1)
     async with (
-        serving(leaders=(f"127.0.0.1:{port}",)) as second,
-        serving(leaders=(f"127.0.0.1:{second.port}",), port=port) as first,
+        serving(setting, leaders=(f"127.0.0.1:{port}",)) as second,
+        serving(setting, leaders=(f"127.0.0.1:{second.port}",), port=port) as first,
     ):
         yield first, second
 
@@ -150,6 +166,61 @@ async def test_followers_join_one_after_the_other_and_one_follows_the_next() -> 
             await level(leader, second)
             assert first.core.digest() == second.core.digest() == leader.core.digest()
             assert len((await replication(leader)).followers) == 2
+
+
+async def test_a_follower_gets_what_had_arrived_when_its_leader_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GRPC drops messages that it has received, and that were not read, when a connection ends."""
+    may_work = asyncio.Event()
+    may_work.set()
+    apply = Followed.apply
+
+    async def slowly(self: Followed, one: Slice, leader_position: int = 0) -> None:
+        await may_work.wait()
+        await apply(self, one, leader_position)
+
+    monkeypatch.setattr(Followed, "apply", slowly)
+    async with serving() as leader:
+        allocations = await leader.ready(nodes=2)
+        async with following(leader) as follower:
+            await level(leader, follower)
+            may_work.clear()
+            for key in "abcdef":
+                await place(allocations, key)
+            await leader.endpoint.pump.settled()
+            sent = leader.endpoint.feed.position
+            await until(lambda: follower.endpoint.replica.leader_position == sent)
+            assert follower.endpoint.feed.position < sent
+            await leader.endpoint.stop()
+            may_work.set()
+            await until(lambda: follower.endpoint.feed.position == sent)
+            assert follower.core.digest() == leader.core.digest()
+
+
+async def test_a_follower_reads_no_more_while_much_waits_for_its_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(incoming_module, "BACKLOG_BYTES_MAX", 10)
+    made = count(1)
+
+    async def responses() -> AsyncIterator[pb.FollowResponse]:
+        for position in made:
+            yield pb.FollowResponse(slice=pb.InputSlice(position=position, input=b"12345678"))
+            if position == 4:
+                return
+
+    heard: list[int] = []
+    async with Incoming(responses(), PATIENCE_S, heard.append) as incoming:
+        await until(lambda: heard == [1, 2])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert heard == [1, 2]
+        assert (await incoming.next()).slice.position == 1
+        await until(lambda: heard == [1, 2, 3])
+        assert [(await incoming.next()).slice.position for _ in range(3)] == [2, 3, 4]
+        with pytest.raises(LostError, match="ended the stream"):
+            await incoming.next()
 
 
 async def test_a_follower_that_loses_its_leader_keeps_its_state_and_joins_the_next_one() -> None:

@@ -1,16 +1,21 @@
 """Sessions that go on at a follower: no report is repeated, and what is missing on either side is sent (design 7.5)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
 from google.protobuf.message import Message
 
+from server.model.parts import Parts
+from server.replication.applying import Applier
+from server.replication.feed import Slice
 from server.rpc import following as following_module
-from server.rpc.following import State
+from server.rpc.following import Followed, State
+from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, Served, Stream, ask, asks, node, resource, serving, until
 from tests.rpc.test_following import following, in_state, level, replication
@@ -238,6 +243,43 @@ async def test_a_registration_waits_for_what_the_leader_had_sent_before(
         assert not resuming.done()
         await found.allocations.send(asks("a"))
         assert counts(await resuming) == (2, 1, 1)
+
+
+async def test_a_registration_within_a_slice_of_the_follower_waits_for_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The decisions of the slice are counted, and not kept yet. The follower yields there, because its machine is busy."""
+    is_free, arrived, ticking = asyncio.Event(), asyncio.Event(), count()
+    apply, reach = Applier.apply_in_parts, Followed.reach
+
+    async def arrives(self: Followed, is_enough: Callable[[], bool]) -> None:
+        arrived.set()
+        await reach(self, is_enough)
+
+    def slowly(self: Applier, one: Slice) -> Parts[Any]:
+        applied = yield from apply(self, one)
+        for _ in range(100_000):
+            if is_free.is_set():
+                break
+            yield
+        return applied
+
+    monkeypatch.setattr(Followed, "reach", arrives)
+    async with serving() as leader:
+        found = await manager(leader)
+        async with following(leader, seconds=lambda: float(next(ticking))) as follower:
+            await level(leader, follower)
+            monkeypatch.setattr(Applier, "apply_in_parts", slowly)
+            await placed(found.allocations, "a")
+            session = follower.core.managers[RM].session
+            assert session is not None
+            await until(lambda: session.sent.get(Kind.ALLOCATION) == found.allocations.received)
+            resuming = asyncio.create_task(resume(follower, found.offer()))
+            await arrived.wait()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            is_free.set()
+            assert counts(await resuming) == (2, 1, 1)
 
 
 async def test_a_follower_of_a_follower_that_leads_now_continues_the_session_again() -> None:

@@ -1,0 +1,95 @@
+"""The messages of a leader on their way to a follower's core (design 7.3).
+
+When a connection ends, gRPC drops the messages that it has received and that were not read yet. A leader that is killed while its
+follower works on a slice would take the slices behind that one with it, although they had arrived. Messages are therefore read as soon
+as they arrive, and wait here.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import NoReturn, Self
+
+from evenhand.v1 import replication_pb2 as pb
+from server.replication.applying import LostError
+from server.replication.feed import BACKLOG_BYTES_MAX
+
+
+class Incoming:
+    """The messages of one stream that this core has not processed.
+
+    They are read from the beginning of the context to its end.
+    """
+
+    def __init__(
+        self,
+        responses: AsyncIterator[pb.FollowResponse],
+        silent_s: float,
+        received: Callable[[int], None],
+    ) -> None:
+        """Take messages from ``responses``.
+
+        ``silent_s`` is the number of seconds without a message after which the leader counts as lost. ``received`` is called with the
+        position of the leader at each message.
+        """
+        self._responses = responses
+        self._silent_s = silent_s
+        self._received = received
+        self._waiting: deque[pb.FollowResponse] = deque()
+        self._bytes = 0
+        self._changed = asyncio.Event()
+        self.leader_position = 0
+        """The position of the leader in its last message."""
+
+    async def __aenter__(self) -> Self:
+        """Begin to read."""
+        self._reading = asyncio.create_task(self._read())
+        self._reading.add_done_callback(lambda _: self._changed.set())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Read no more."""
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> NoReturn:
+        """Read messages until the stream ends. Pause while more than `BACKLOG_BYTES_MAX` wait."""
+        while True:
+            self._put(await next_response(self._responses, self._silent_s))
+            while self._bytes > BACKLOG_BYTES_MAX:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def _put(self, response: pb.FollowResponse) -> None:
+        one = response.slice
+        self._waiting.append(response)
+        self._bytes += len(one.input)
+        self.leader_position = max(one.position, one.leader_position, response.alive.position)
+        self._received(self.leader_position)
+        self._changed.set()
+
+    async def next(self) -> pb.FollowResponse:
+        """Return the next message.
+
+        After the last one, raise the error with which the stream ended: AioRpcError, LostError or TimeoutError.
+        """
+        while not self._waiting:
+            if self._reading.done():
+                self._reading.result()
+            self._changed.clear()
+            await self._changed.wait()
+        response = self._waiting.popleft()
+        self._bytes -= len(response.slice.input)
+        self._changed.set()
+        return response
+
+
+async def next_response(
+    responses: AsyncIterator[pb.FollowResponse], seconds: float
+) -> pb.FollowResponse:
+    """Return the next response. Raise TimeoutError after ``seconds``, LostError at the end, AioRpcError if the stream fails."""
+    with suppress(StopAsyncIteration):
+        async with asyncio.timeout(seconds):
+            return await anext(responses)
+    raise LostError("the leader ended the stream")
