@@ -118,12 +118,12 @@ class Pump:
         self._dispatch, self._tally = Dispatch(sessions), Tally(sessions)
         self._time, self._observers = time, observers
         self._inbox: deque[_Mail] = deque()
-        self._waiting = self._asking = 0
+        self._waiting = self._asking = self._taken = 0
         self._more = self._flooded = self._coming = False
         self.stopping = self.resting = False
         self._refusal: CallError | None = None
         self.ended = False
-        """Whether the pump was stopped and has taken everything that was in the inbox."""
+        """Whether the pump was stopped and has taken what was in the inbox then."""
         self._awake = asyncio.Event()
         self._enough = asyncio.Event()
         self._has_capacity = asyncio.Event()
@@ -179,7 +179,7 @@ class Pump:
         await future
 
     def stop(self) -> None:
-        """End `run` once the current slice is over and the inbox is empty."""
+        """End `run` once the current slice is over and the messages that are then in the inbox were taken."""
         self.stopping = True
         self._awake.set()
         self._enough.set()
@@ -216,7 +216,10 @@ class Pump:
             self._go_on()
 
     def rest(self) -> None:
-        """End `run` when the current slice is over and the inbox is empty. `run` may be called again."""
+        """End `run` when the current slice is over and the messages that are then in the inbox were taken.
+
+        Messages that arrive later stay in the inbox. `run` may be called again, and takes them.
+        """
         self.resting = True
         self._awake.set()
         self._enough.set()
@@ -240,7 +243,11 @@ class Pump:
         self._refusal = None
 
     async def run(self) -> None:
-        """Run until `stop` or `rest` is called. An exception of the core ends `run`. The core must not be used afterwards."""
+        """Run until `stop` or `rest` is called. An exception of the core ends `run`. The core must not be used afterwards.
+
+        A stream that never pauses does not delay the end. `run` takes only the messages that are in the inbox when the last slice
+        before the end is over: `INBOX_EVENTS_MAX` events, and one more message of each stream and call.
+        """
         self.resting = False
         self.accept()
         while not (self.stopping or self.resting):
@@ -251,7 +258,8 @@ class Pump:
             if self._is_turn_due():
                 await self._turn()
             await self._breathe()
-        while self._inbox:
+        last = self._taken + len(self._inbox)
+        while self._taken < last:
             await self._slice()
         self.ended = self.stopping
 
@@ -394,6 +402,7 @@ class Pump:
     def _next(self) -> _Mail:
         """Take the next message out of the inbox, and count it."""
         mail = self._inbox.popleft()
+        self._taken += 1
         if _is_heard(mail):
             self._tally.add(mail.session, mail.batch)
         return mail

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import grpc
@@ -21,7 +23,7 @@ from server.rpc.evenhand import configuration_service
 from server.rpc.following import State
 from shim_client.core_client.refusals import Refusal, refusal_in, refusal_of
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, Served, asks, refusal, serving, until
+from tests.rpc.harness import RM, SETTING, Served, asks, refusal, serving, until
 from tests.rpc.test_following import eventually, in_state, level, replication, same
 from tests.rpc.test_following import pair as cores
 from tests.rpc.test_resuming import Line, Manager, counts, manager, placed, resume
@@ -152,6 +154,28 @@ async def test_messages_that_the_leader_did_not_take_are_for_the_follower() -> N
         assert sorted(keys_placed) == sorted(keys)
         await in_state(first, State.FOLLOWER)
         await same(second, first)
+
+
+async def test_a_stream_that_never_pauses_does_not_delay_a_hand_over() -> None:
+    """Decisions wait for the follower, so that there is always another message when they leave."""
+    async with cores(replace(SETTING, acknowledged_s=PATIENCE_S)) as (first, second):
+        found = await at_work(first, second)
+        await level(first, second)
+        numbers = count()
+
+        async def send() -> None:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while True:
+                    key = str(next(numbers))
+                    await found.allocations.send(asks(key))
+
+        sending = asyncio.create_task(send())
+        await until(lambda: found.allocations.sent > 50)
+        async with asyncio.timeout(PATIENCE_S):
+            await hand_over(first)
+        await sending
+        taken = counts(await resume(second, found.offer()))[2]
+        assert 0 < taken <= found.allocations.sent
 
 
 async def all_placed(line: Line) -> list[str]:

@@ -1,9 +1,10 @@
 """The pump with a fake core that only records its calls."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 
 import pytest
 
@@ -15,7 +16,7 @@ from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.translate.allocations import Batch
 from si.v1 import si_pb2
 from tests.one_part import OnePart
-from tests.rpc.harness import Clock, until
+from tests.rpc.harness import PATIENCE_S, Clock, until
 
 
 @dataclass
@@ -350,6 +351,33 @@ async def test_what_was_handed_over_before_the_stop_is_still_taken() -> None:
     pump.stop()
     await pump.run()
     assert core.seen == ["last", "tick 1"]
+
+
+@pytest.mark.parametrize("end", [Pump.rest, Pump.stop])
+async def test_a_stream_that_never_pauses_does_not_delay_the_end(
+    end: Callable[[Pump], None],
+) -> None:
+    """Decisions wait for a disk or a follower. Meanwhile the next message arrives, so that the inbox is never empty."""
+    core, sessions = ScriptedCore(), Sessions()
+    pump = Pump(core, sessions, Time(Clock(1).now, lambda: 0.0))
+    session, names = speaking(sessions), map(str, count())
+
+    async def arrives() -> None:
+        await asyncio.sleep(0)
+        await pump.put(session, batch(next(names)))
+
+    pump.before_leaving = arrives
+    await arrives()
+    running = asyncio.create_task(pump.run())
+    await until(lambda: "9" in core.seen)
+    end(pump)
+    await asyncio.wait_for(running, PATIENCE_S)
+    taken = len([one for one in core.seen if one != "tick 1"])
+    assert pump.waiting == 1, "the message that arrived last waits"
+    again = asyncio.create_task(pump.run())
+    await until(lambda: str(taken) in core.seen)
+    pump.rest()
+    await again
 
 
 async def test_in_a_flood_of_small_messages_many_share_a_slice(
