@@ -220,8 +220,8 @@ class Durations:
 
     def _ended(self, record: DecisionRecord, moved: DecisionMoved) -> None:
         """Count a decision that has ended, and the work of the victims that were evicted."""
-        if moved.state is DecisionState.FULFILLED:
-            queue = record.shrink.queue if record.shrink else record.beneficiaries[0].queue
+        queue = _claimant(record)
+        if moved.state is DecisionState.FULFILLED and queue:
             labels = record.partition, queue, record.policy
             self._preemption.add(labels, moved.at_ms - record.at_ms)
         gone = frozenset(record.confirmed)
@@ -257,6 +257,16 @@ class Durations:
     def text(self) -> str:
         """Return all histograms in Prometheus' text form."""
         return "".join(one.text() for one in self.histograms)
+
+
+def _claimant(record: DecisionRecord) -> str:
+    """Return the queue for which a decision frees capacity, or whose usage it reduces.
+
+    Return "" for a quota run or a trim that is known only from the marks on its victims.
+    """
+    if record.shrink is not None:
+        return record.shrink.queue
+    return record.beneficiaries[0].queue if record.beneficiaries else ""
 
 
 def _queues(partitions: Iterable[Partition]) -> Iterator[tuple[str, str]]:

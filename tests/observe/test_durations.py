@@ -7,8 +7,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.core.core import Core
-from server.model.decisions import Decision, Decisions
+from server.model.asks import ReleaseMark
+from server.model.decisions import Decision, Decisions, Termination
 from server.model.events import (
+    AllocationAdded,
     ApplicationAdded,
     AskAdded,
     ConfigurationApplied,
@@ -133,6 +135,19 @@ def test_a_claim_shows_its_preemption_the_unmet_guarantee_and_the_lost_work() ->
     assert timed.found("evenhand_preemption_seconds") == {("root.b", "guaranteed"): (1, 7.0)}
     assert timed.found("evenhand_lost_work_seconds") == {("root.a", "guaranteed"): (1, 40.0)}
     assert timed.found("evenhand_wait_seconds")["root.b", "no-node"] == (1, 17.0)
+
+
+def test_a_quota_run_that_is_known_from_marks_alone_counts_its_lost_work() -> None:
+    """A core without a state learns from the mark of a victim of the run, and does not know since when or for which queue."""
+    timed = Timed()
+    mark = ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, "q-1-1", "", "")
+    spec = created("a1", 4_000, NOW).spec
+    timed.take(AllocationAdded("rm", "a1", "low", "n1", spec, created_ms=NOW, releasing=mark))
+    assert timed.value("evenhand_open_decisions", policy="quota") == 1
+    timed.take(ReleaseRequested("rm", "low", "a1"), after_s=7)
+    assert timed.value("evenhand_open_decisions", policy="quota") is None
+    assert timed.found("evenhand_preemption_seconds") == {}
+    assert set(timed.found("evenhand_lost_work_seconds")) == {("root.a", "quota")}
 
 
 def test_a_decision_without_effect_took_no_time_and_lost_no_work() -> None:
