@@ -51,11 +51,12 @@ class Health(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """An item of the queue: its number, its instant, and the number of its values."""
+    """An item of the queue: its number, its instant, the number of its values, and its size in the queue."""
 
     number: int
     now: int
     values: int
+    size: int
 
 
 class _Packed(NamedTuple):
@@ -67,6 +68,10 @@ class _Packed(NamedTuple):
 
 class _EndedError(Exception):
     """The error of a process that has ended."""
+
+
+class _NotStartedError(Exception):
+    """The error of a process that the system does not start. Its text says why."""
 
 
 class Feeder:
@@ -121,7 +126,7 @@ class Feeder:
         self._stopped = why
         self._wake.set()
         self._thread.join(END_S)
-        if self._thread.is_alive():
+        if self._thread.is_alive() or self._ended:
             _log.warning("history-not-written", why=self._failing or "it takes too long")
 
     def health(self) -> dict[str, Health]:
@@ -168,22 +173,33 @@ class Feeder:
                 self._feed()
             except _EndedError:
                 self._reap()
+            except _NotStartedError as error:
+                self._note_refusal(str(error))
             else:
                 return
             if self._stopped:
                 return
             self._wake.wait(RESTART_S)
 
+    def _note_refusal(self, why: str) -> None:
+        """Record that the process could not be started. It is tried again later, and the queue keeps what it has room for."""
+        self._ended = self._queue.why = f"the process that writes it cannot be started: {why}"
+        self._opened.set()
+        _log.warning("history-process-not-started", why=why)
+
     def _begin(self) -> None:
-        """Start the process and tell it where to write."""
+        """Start the process and tell it where to write. Raise _NotStartedError if the system refuses to start it."""
         command = [sys.executable, "-m", _MODULE]
-        self._process = subprocess.Popen(  # noqa: S603 - this program
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this program
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _NotStartedError(error.strerror or str(error)) from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdin.fileno(), False)
@@ -221,13 +237,13 @@ class Feeder:
         before anything is sent, so that the next process gets all of it if this one ends.
         """
         while (taken := self._queue.take()) is not None:
-            item: _Item | None = _Item(taken.number, taken.now, len(taken.values))
+            item: _Item | None = _Item(taken.number, taken.now, len(taken.values), taken.size)
             for frame in rows_of(taken):
                 self._look(frame)
                 self._packed.append(_Packed(encoded(frame), item))
                 item = None
             if item is not None:
-                self._queue.sent(item.values)
+                self._queue.sent(item.size)
             self._flush()
             self._beat()
 
@@ -270,7 +286,7 @@ class Feeder:
                 self._left = memoryview(data)
                 if item is not None:
                     self._unwritten.append(item)
-                    self._queue.sent(item.values)
+                    self._queue.sent(item.size)
             try:
                 self._left = self._left[os.write(process.stdin.fileno(), self._left) :]
             except BlockingIOError:

@@ -16,6 +16,8 @@ from server.model.revisions import Revision
 SLOW_WHY: Final = "the history could not keep up"
 OBJECTS_MAX: Final = 200_000
 """The largest number of events and decisions that wait for the thread of the history."""
+OBJECT_BYTES: Final = 256
+"""The bytes of an encoded sample or picture that count like one event. With a large cluster, such an item has megabytes."""
 
 
 class Kind(StrEnum):
@@ -33,6 +35,9 @@ class Kind(StrEnum):
     """The end of a core's leadership: the address of the leader that it follows."""
 
 
+_ENCODED: Final = frozenset({Kind.SAMPLE, Kind.PICTURE})
+
+
 class Item(NamedTuple):
     """The values that the history is given at one instant. Items are numbered in order."""
 
@@ -40,6 +45,11 @@ class Item(NamedTuple):
     kind: Kind
     now: int
     values: Sequence[object]
+
+    @property
+    def size(self) -> int:
+        """The number of events that need about as much memory as the values."""
+        return _size(self.kind, self.values)
 
 
 class Lost(NamedTuple):
@@ -87,14 +97,15 @@ class Queue:
         self._items.clear()
 
     def put(self, kind: Kind, now: int, values: Sequence[object]) -> None:
-        """Append an item, or drop it if the queue is full or closed. Each value of an item counts towards the limit."""
+        """Append an item, or drop it if the queue is full or closed. The size of an item counts towards the limit."""
         if self.is_closed:
             self.gaps += not self._has_dropped
             self._has_dropped = True
             self.lost += len(values)
             return
         waiting = self._put - self._taken
-        if waiting + len(values) > self._most and waiting:
+        size = _size(kind, values)
+        if waiting + size > self._most and waiting:
             self._drop(now, len(values))
             return
         if self._gap is not None:
@@ -107,15 +118,15 @@ class Queue:
         self._append(kind, now, values)
 
     def take(self) -> Item | None:
-        """Remove and return the oldest item. Return None if there is none. Its values count as waiting until `sent`."""
+        """Remove and return the oldest item. Return None if there is none. Its size counts as waiting until `sent`."""
         try:
             return self._items.popleft()
         except IndexError:
             return None
 
-    def sent(self, values: int) -> None:
-        """Note that values of a taken item no longer wait."""
-        self._taken += values
+    def sent(self, size: int) -> None:
+        """Note that a taken item of this size no longer waits."""
+        self._taken += size
 
     def reset(self) -> None:
         """Record that the writing process may have missed items: it needs a picture and the configuration in force once more."""
@@ -124,7 +135,7 @@ class Queue:
 
     def _append(self, kind: Kind, now: int, values: Sequence[object]) -> None:
         self.number += 1
-        self._put += len(values)
+        self._put += _size(kind, values)
         self._items.append(Item(self.number, kind, now, values))
 
     def _drop(self, now: int, count: int) -> None:
@@ -132,6 +143,13 @@ class Queue:
         self.gaps += self._gap is None
         before = self._gap or Lost(now, now, 0, self.why)
         self._gap = Lost(before.from_ms, now, before.records + count, self.why)
+
+
+def _size(kind: Kind, values: Sequence[object]) -> int:
+    """Return the size of an item: the number of its values, or for encoded values that of events with as many bytes."""
+    if kind not in _ENCODED:
+        return len(values)
+    return sum(1 + len(one) // OBJECT_BYTES for one in values if isinstance(one, bytes))
 
 
 class Scheduler(Protocol):

@@ -1,12 +1,16 @@
 """The thread of the history and its process: what the process does not take in time waits, and nothing is written twice."""
 
+import errno
 import io
 import os
 import signal
 import sqlite3
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +116,40 @@ def test_what_a_killed_process_did_not_get_is_written_by_the_next(fed: Fed) -> N
     assert 2 * PODS - lost <= written + 1 <= 2 * PODS
     with sqlite3.connect(fed.file) as connection:
         assert connection.execute("SELECT SUM(lost) FROM gaps").fetchone() == (lost,)
+
+
+def test_a_process_that_cannot_be_started_is_reported_and_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system refuses another process. The queue keeps what it can, and the gap has the reason."""
+    monkeypatch.setattr(feeding, "RESTART_S", 0.01)
+    start, may_start, refused = (
+        subprocess.Popen,
+        threading.Event(),
+        "Resource temporarily unavailable",
+    )
+
+    def started(*arguments: Any, **more: Any) -> Any:
+        if not may_start.is_set():
+            raise BlockingIOError(errno.EAGAIN, refused)
+        return start(*arguments, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    fed = Fed(tmp_path / "history.sqlite")
+    assert refused in fed.feeder.health()["history"].failing
+    assert [one.code for one in fed.feeder.findings()] == ["history-failing"]
+    for name in ("early", "late", "more"):
+        fed.give(name)
+    may_start.set()
+    until(lambda: fed.queue._taken == fed.queue._put)
+    assert fed.feeder.health()["history"].failing == ""
+    fed.queue.put(Kind.EVENTS, fed.now(), [ApplicationAdded("rm", "b", "root.a")])
+    fed.feeder.close("the end")
+    assert fed.pods("early") == fed.pods("late") == PODS
+    with sqlite3.connect(fed.file) as connection:
+        ((lost, why),) = connection.execute("SELECT lost, why FROM gaps").fetchall()
+    assert lost == PODS - fed.pods("more") > 0
+    assert refused in why
 
 
 def test_all_of_an_item_reaches_the_next_process_if_a_process_ends_while_it_is_packed(

@@ -1,7 +1,7 @@
 """The queue of the history never makes the core wait: what does not fit is dropped, counted and named."""
 
 from server.core.core import Core
-from server.history.tap import Kind, Lost, Queue
+from server.history.tap import OBJECT_BYTES, Kind, Lost, Queue
 from server.model.events import ManagerRegistered
 from tests.history.frames import Told
 
@@ -51,6 +51,23 @@ def test_an_item_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
     queue.put(Kind.EVENTS, 1, range(50))
     assert queue.lost == 0
     assert drained(queue) == [(Kind.EVENTS, 50)]
+
+
+def test_samples_and_pictures_count_by_their_bytes() -> None:
+    """A picture of all pods is one value, and may need as much memory as the rest of the queue."""
+    queue = Queue(most=10)
+    queue.put(Kind.SAMPLE, 1, [b"small"])
+    queue.put(Kind.PICTURE, 2, [bytes(8 * OBJECT_BYTES)])
+    queue.put(Kind.EVENTS, 3, range(1))
+    queue.put(Kind.PICTURE, 4, [b""])
+    assert (queue.lost, queue.gaps) == (2, 1)
+    sizes = []
+    while (item := queue.take()) is not None:
+        sizes.append(item.size)
+        queue.sent(item.size)
+    assert sizes == [1, 9]
+    queue.put(Kind.EVENTS, 5, range(9))
+    assert queue.lost == 2
 
 
 def test_a_closed_queue_keeps_nothing() -> None:
