@@ -1,8 +1,7 @@
 #!/bin/sh
 # Makes the certificates with which core, shim and people know each other, and puts them into the cluster
 # as secrets. Needs openssl and kubectl (as KUBECONFIG says). Once before the first `kubectl apply`, and
-# again before they end; the core reads new ones by itself, the shim when it starts:
-#   kubectl -n evenhand rollout restart deployment evenhand-shim
+# again before they end; the core and the shim read new ones by themselves.
 #
 #   deploy/certificates.sh [FOLDER]      FOLDER keeps the authority's key: guard it. Default: certificates
 #   NAMESPACE=evenhand DAYS=365          other values by the environment

@@ -26,7 +26,7 @@ from shim_client.bootstrap import (
 )
 from shim_client.cluster import ClusterError, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import BadSettingError, Settings, settings_from
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.spread import CoreGroup
 from shim_client.election.candidate import Candidate
 from shim_client.election.elector import Elector

@@ -20,10 +20,8 @@ from evenhand_cli.connect import (
     TlsCert,
     TlsKey,
     TokenFile,
-    channel_credentials,
     checked_address,
     checked_addresses,
-    read_token,
 )
 from evenhand_cli.connect import (
     PANEL as CONNECTION,
@@ -32,13 +30,15 @@ from evenhand_cli.core_table import read_core_table
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.embedded.hosting import following, service_of, state_faults, state_file
 from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.renewed_secrets import RenewedSecrets
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.stopping import until_stopped
 from server.observe import logs
 from server.record.file_modes import findings as open_files
 from shim_client import bootstrap, cluster_service
 from shim_client.config import RATE_MAX, BadSettingError
-from shim_client.core_client import connection, errors
+from shim_client.core_client import errors
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.spread import CoreGroup, groups_of
 from shim_client.core_client.streams import SupersededError
 from shim_client.election.lease import BadTermsError, Election, LeaseTerms
@@ -343,10 +343,13 @@ def shim(
             code=ExitCode.USAGE,
         )
     _check_combination(ctx, kubernetes=kubernetes)
-    credentials = channel_credentials(tls_ca, tls_cert, tls_key)
-    token = read_token(token_file) if token_file else ""
+    secrets = RenewedSecrets(tls_ca, tls_cert, tls_key, token_file)
+    credentials, token = secrets()
     used = _cores(
-        ctx, core, cores, partial(connection.CoreAddress, credentials=credentials, token=token)
+        ctx,
+        core,
+        cores,
+        partial(CoreAddress, credentials=credentials, token=token, renew=secrets),
     )
     logs.configure(sys.stderr)
     _warn_of_files(tls_key, token_file)
@@ -382,8 +385,8 @@ def _cores(
     ctx: typer.Context,
     core: str,
     table: Path | None,
-    address: Callable[[str], connection.CoreAddress],
-) -> list[connection.CoreAddress | CoreGroup]:
+    address: Callable[[str], CoreAddress],
+) -> list[CoreAddress | CoreGroup]:
     """Return the groups of cores of a table, or the cores of `--core`. Raises Fault if both are given, if an address is invalid, or if the table cannot be read."""
     if table is None:
         return [address(one) for one in _different(core)]
@@ -477,7 +480,7 @@ def _terms(duration: str, renew: str, margin: str) -> LeaseTerms:
     return terms
 
 
-def _join_kubernetes(cores: list[connection.CoreAddress | CoreGroup], **place: Any) -> None:  # noqa: ANN401
+def _join_kubernetes(cores: list[CoreAddress | CoreGroup], **place: Any) -> None:  # noqa: ANN401
     """Run a shim for a Kubernetes API server; `place` has the fields of a `Place`.
 
     Raises Fault if the extra `kubernetes` is not installed, or when the shim ends with an error.

@@ -20,7 +20,7 @@ from evenhand_cli.demo.summary import Outcome
 from evenhand_cli.demo.view import Update
 from evenhand_cli.faults import Fault
 from shim_client.bootstrap import OpenedDirectory, make_shim, run_shim
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.faults import object_faults
 from shim_client.shim import Shim

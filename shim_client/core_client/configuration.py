@@ -39,7 +39,8 @@ class ConfigurationPost:
     """A sender of the latest configuration text; it passes the core's answers on to the session's sink."""
 
     def __init__(self, metadata: Metadata, rm_id: str) -> None:
-        self._metadata = metadata
+        self.metadata = metadata
+        """The metadata that every call carries."""
         self._rm_id = rm_id
         self._wanted: ConfigurationReport | None = None
         self._changed = asyncio.Event()
@@ -75,7 +76,7 @@ class ConfigurationPost:
     ) -> ConfigurationAnswer:
         request = config_pb2.ApplyRequest(yaml=report.text, source=report.source, rm_id=self._rm_id)
         try:
-            answer = await stub.Apply(request, metadata=self._metadata, timeout=APPLY_SECONDS_MAX)
+            answer = await stub.Apply(request, metadata=self.metadata, timeout=APPLY_SECONDS_MAX)
         except AioRpcError as error:
             said = status_text(error)
             if error.code() not in _REFUSED and not is_too_large(error):

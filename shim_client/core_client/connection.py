@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 from grpc.aio import AioRpcError, Channel, Metadata
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.causes import cause, is_too_large, status_text
 from shim_client.core_client.configuration import ConfigurationPost
 from shim_client.core_client.errors import (
@@ -52,27 +53,6 @@ PAUSE_SECONDS_MAX_OF_SEVERAL = 0.5
 It is short, because the failure of one core is no reason to wait before trying another.
 """
 
-CHANNEL_OPTIONS = (
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-)
-
-QUICK_OPTIONS = (
-    *CHANNEL_OPTIONS[:3],
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.keepalive_time_ms", 400),
-    ("grpc.keepalive_timeout_ms", 700),
-    ("grpc.http2.ping_timeout_ms", 700),
-    ("grpc.http2.max_pings_without_data", 0),
-)
-"""The options of a channel to one of several cores. The channel sends a ping each second, and ends if the core does not answer in time.
-
-The ping timeout ends such a connection. Without it gRPC 1.85 waits a minute, whatever the keepalive timeout is. In the
-core, a thread of gRPC answers pings, so that a core with a long decision is not taken as dead.
-"""
 HEALTH_SECONDS_MAX = 1.0
 """Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
 SERVICE = "si.v1.Scheduler"
@@ -94,26 +74,6 @@ _PASSING = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CoreAddress:
-    """The address of the core, and the credentials of the shim."""
-
-    target: str
-    credentials: grpc.ChannelCredentials | None = None
-    token: str = field(default="", repr=False)
-
-    def channel(self, *, quick: bool = False) -> Channel:
-        """Return a channel, which connects when it is used. A `quick` channel notices within a second that the core is gone."""
-        options = QUICK_OPTIONS if quick else CHANNEL_OPTIONS
-        if self.credentials is None:
-            return grpc.aio.insecure_channel(self.target, options=options)
-        return grpc.aio.secure_channel(self.target, self.credentials, options=options)
-
-    def metadata(self) -> Metadata:
-        """Return the metadata that every call carries."""
-        return Metadata(("authorization", f"Bearer {self.token}")) if self.token else Metadata()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +182,14 @@ class _Core:
             raise
         self._is_silent = False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def renew(self) -> None:
+        """Make another channel if the credentials were replaced since this one was made."""
+        address = self.address.renewed()
+        if address is not self.address:
+            self.address = address
+            await self.close()
+            self.channel = address.channel(quick=self._quick)
 
     async def close(self) -> None:
         """Close the channel."""
@@ -333,6 +301,9 @@ class Connection:
 
         A core whose session was lost becomes the last one of the list.
         """
+        for core in cores:
+            await core.renew()
+        self._configuration.metadata = cores[0].address.metadata()
         if len(cores) == 1:
             return await self._one_session(cores[0], listener)
         failed: list[_Ended] = []

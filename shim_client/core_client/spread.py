@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from rich.table import Table
 from shim_client.bootstrap import make_shim, run_shim, wall_clock
 from shim_client.cluster import KINDS, Bind, Change, Listing, ObjectRef, WatchEvent
 from shim_client.config import Settings
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.kubernetes.kinds import trimmed
 from shim_client.messages import (

@@ -3,7 +3,7 @@
 import pytest
 
 from shim_client import deployed
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.deployed import Place
 from shim_client.election.lease import Election, LeaseTerms
 from tests.cli.run import evenhand

@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from shim_client import deployed
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.deployed import Place
 from tests.cli.clusters import write_known
 from tests.cli.run import evenhand

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from shim_client.config import BadSettingError
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.deployed import Place, run_on_kubernetes
 from shim_client.probe import NoPortError, Probe
 from tests.cli.run import evenhand

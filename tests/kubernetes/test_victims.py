@@ -10,7 +10,7 @@ import pytest
 
 from shim_client.bootstrap import make_shim, run_shim, wall_clock
 from shim_client.config import Settings
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api
 from shim_client.kubernetes.cluster import KubernetesCluster

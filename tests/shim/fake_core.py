@@ -23,8 +23,12 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self.place_on = ""
         """The node on which every ask is placed after the sync; empty: asks are not placed."""
         self.refuse: tuple[grpc.StatusCode, str] | None = None
+        self.answers_after = -1
+        """The number of registrations that `refuse` refuses; with -1 it refuses all."""
         self.refuse_with: Any = None
         """A `google.rpc.Status` with which registrations are refused, details included."""
+        self.resumes = False
+        """Whether registrations continue the session that they offer."""
         self.refused = asyncio.Event()
         self.refusals = 0
         self.stream_metadata: list[dict[str, str]] = []
@@ -43,7 +47,8 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self._server: grpc.aio.Server | None = None
         self.port = 0
 
-    async def start(self, port: int = 0) -> str:
+    async def start(self, port: int = 0, credentials: grpc.ServerCredentials | None = None) -> str:
+        """Serve, with TLS if credentials are given. Return the address."""
         self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         si_pb2_grpc.add_SchedulerServicer_to_server(self, self._server)
         if self.leads is not None:
@@ -53,7 +58,11 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
             found.set("leader", status.SERVING if self.leads else status.NOT_SERVING)
             found.set(f"process.{self.process}", status.SERVING)
             health_pb2_grpc.add_HealthServicer_to_server(found, self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        where = f"127.0.0.1:{port}"
+        if credentials is None:
+            self.port = self._server.add_insecure_port(where)
+        else:
+            self.port = self._server.add_secure_port(where, credentials)
         await self._server.start()
         return f"127.0.0.1:{self.port}"
 
@@ -76,7 +85,8 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self._outboxes[stream].put_nowait(response)
 
     async def RegisterResourceManager(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if self.refuse is not None:
+        if self.refuse is not None and self.refusals != self.answers_after:
+            self.refusals += 1
             self.refused.set()
             await context.abort(*self.refuse)
         if (status := self.refuse_with) is not None:
@@ -89,6 +99,10 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self.registered_with.append(dict(context.invocation_metadata()))
         self.asks.clear()
         self.allocations.clear()
+        if self.resumes and (offer := request.resume).sessionID:
+            self.synced = 1
+            taken = offer.nodes.sent, offer.applications.sent, offer.allocations.sent
+            return si_pb2.RegisterResourceManagerResponse(resumed=_resumed(*taken))
         return si_pb2.RegisterResourceManagerResponse()
 
     async def UpdateNode(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
@@ -176,3 +190,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         ]
         if placed:
             self.say("allocations", si_pb2.AllocationResponse(new=placed))
+
+
+def _resumed(nodes: int, applications: int, allocations: int) -> si_pb2.ResumedSession:
+    return si_pb2.ResumedSession(nodes=nodes, applications=applications, allocations=allocations)

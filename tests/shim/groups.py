@@ -14,7 +14,7 @@ import grpc
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
 from evenhand_cli.core_table import read_core_table
 from shim_client.bootstrap import make_shim
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.spread import CoreGroup
 from shim_client.shim import Shim
 from tests.cli.processes import environment

@@ -13,7 +13,7 @@ from server.bootstrap import ServeOptions, serve
 from shim_client.bootstrap import make_shim, run_shim, wall_clock
 from shim_client.cluster import Bind
 from shim_client.config import Settings
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.shim import Shim
 from shim_client.translate.node import read_node

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shim_client.bootstrap import make_shim, open_directory, run_shim
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.errors import CoreRefusedError
 from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.cluster import EmbeddedCluster

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 
 from shim_client.bootstrap import make_shim, run_shim
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.shim import Shim
 from tests.shim.cores import Cores, two_cores
 from tests.shim.objects import node, pod

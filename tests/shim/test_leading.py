@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from shim_client.bootstrap import elapsed_clock, make_shim, process_name, run_elected
 from shim_client.cluster import Bind
 from shim_client.config import Settings
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.errors import CoreRefusedError
 from shim_client.election.candidate import Candidate
 from shim_client.election.elector import Elector, LeaseLostError, Term

@@ -10,7 +10,7 @@ import pytest
 
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.errors import CoreRefusedError
 from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.cluster import EmbeddedCluster

@@ -14,7 +14,8 @@ import pytest
 from server.rpc.errors import handed_over
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
-from shim_client.core_client.connection import Connection, CoreAddress, Registration
+from shim_client.core_client.address import CoreAddress
+from shim_client.core_client.connection import Connection, Registration
 from shim_client.core_client.errors import CoreRefusedError, NoCoreError
 from shim_client.core_client.spread import CoreGroup
 from shim_client.embedded.cluster import EmbeddedCluster

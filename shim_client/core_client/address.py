@@ -1,0 +1,65 @@
+"""The address of a core, the credentials of the shim, and the channels to the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import grpc
+from grpc.aio import Channel, Metadata
+
+CHANNEL_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
+QUICK_OPTIONS = (
+    *CHANNEL_OPTIONS[:3],
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.keepalive_time_ms", 400),
+    ("grpc.keepalive_timeout_ms", 700),
+    ("grpc.http2.ping_timeout_ms", 700),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""The options of a channel to one of several cores. The channel sends a ping each second, and ends if the core does not answer in time.
+
+The ping timeout ends such a connection. Without it gRPC 1.85 waits a minute, whatever the keepalive timeout is. In the
+core, a thread of gRPC answers pings, so that a core with a long decision is not taken as dead.
+"""
+
+Secrets = tuple[grpc.ChannelCredentials | None, str]
+"""The credentials of a channel, and a token or ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreAddress:
+    """The address of the core, and the credentials of the shim."""
+
+    target: str
+    credentials: grpc.ChannelCredentials | None = None
+    token: str = field(default="", repr=False)
+    renew: Callable[[], Secrets] | None = field(default=None, repr=False, compare=False)
+    """The function that returns the credentials and the token that are valid now; the same objects if nothing has changed."""
+
+    def renewed(self) -> CoreAddress:
+        """Return the address with the credentials that are valid now, or this object if nothing has changed."""
+        if self.renew is None:
+            return self
+        credentials, token = self.renew()
+        if credentials is self.credentials and token == self.token:
+            return self
+        return replace(self, credentials=credentials, token=token)
+
+    def channel(self, *, quick: bool = False) -> Channel:
+        """Return a channel, which connects when it is used. A `quick` channel notices within a second that the core is gone."""
+        options = QUICK_OPTIONS if quick else CHANNEL_OPTIONS
+        if self.credentials is None:
+            return grpc.aio.insecure_channel(self.target, options=options)
+        return grpc.aio.secure_channel(self.target, self.credentials, options=options)
+
+    def metadata(self) -> Metadata:
+        """Return the metadata that every call carries."""
+        return Metadata(("authorization", f"Bearer {self.token}")) if self.token else Metadata()

@@ -1,0 +1,120 @@
+"""Certificates and tokens that are replaced while a shim runs: the next session uses the new ones."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import grpc
+import trustme
+
+from evenhand_cli.renewed_secrets import RenewedSecrets
+from shim_client.bootstrap import make_shim, run_shim
+from shim_client.config import Settings
+from shim_client.core_client.address import CoreAddress
+from shim_client.embedded.cluster import EmbeddedCluster
+from tests.shim.fake_core import FakeCore
+from tests.shim.objects import node
+from tests.shim.polling import until
+from tests.shim.test_embedded_store import Clock
+
+
+class Files:
+    """The files of a shim: the authority of the cores, its own certificate and key, and a token."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        self.ca, self.cert, self.key = (folder / name for name in ("ca", "cert", "key"))
+        self.token = folder / "token"
+        self.authority.cert_pem.write_to_path(str(self.ca))
+
+    def write(self, issuer: trustme.CA, token: str) -> None:
+        """Write a new certificate, a new key and a token."""
+        own = issuer.issue_cert("shim.example")
+        self.cert.write_bytes(b"".join(one.bytes() for one in own.cert_chain_pems))
+        own.private_key_pem.write_to_path(str(self.key))
+        self.token.write_text(f"{token}\n")
+
+    def secrets(self) -> RenewedSecrets:
+        """Return the content of the files, which is read again when they change."""
+        return RenewedSecrets(self.ca, self.cert, self.key, self.token)
+
+    def accepting(self, issuer: trustme.CA) -> grpc.ServerCredentials:
+        """Return the credentials of a core that accepts shims with certificates of an issuer."""
+        own = self.authority.issue_cert("127.0.0.1")
+        chain = b"".join(one.bytes() for one in own.cert_chain_pems)
+        pairs = [(own.private_key_pem.bytes(), chain)]
+        return grpc.ssl_server_credentials(pairs, issuer.cert_pem.bytes(), require_client_auth=True)
+
+
+@asynccontextmanager
+async def running(*addresses: CoreAddress) -> AsyncIterator[None]:
+    """Run a shim for as long as the block lasts."""
+    cluster = EmbeddedCluster(Clock())
+    cluster.create(node("n1"))
+    shim = make_shim(cluster, addresses, Settings(cluster_id="test", queues="partitions: []"))
+    task = asyncio.create_task(run_shim(shim, cluster))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_next_session_has_the_certificate_and_the_token_that_were_replaced(
+    tmp_path: Path,
+) -> None:
+    """The second core accepts only the new certificate."""
+    files, old, new = Files(tmp_path), trustme.CA(), trustme.CA()
+    files.write(old, "first")
+    secrets = files.secrets()
+    core, after = FakeCore(), FakeCore()
+    target = await core.start(credentials=files.accepting(old))
+    credentials, token = secrets()
+    async with running(CoreAddress(target, credentials, token, secrets)):
+        await until(lambda: core.synced == 1)
+        files.write(new, "second")
+        await core.stop()
+        await after.start(core.port, files.accepting(new))
+        await until(lambda: after.synced == 1)
+    found = [one.registered_with[0]["authorization"] for one in (core, after)]
+    assert found == ["Bearer first", "Bearer second"]
+    await after.stop()
+
+
+async def test_a_session_with_one_of_several_cores_goes_on_with_another_token(
+    tmp_path: Path,
+) -> None:
+    """The core ends the streams of the old token, as it does when a certificate expires."""
+    token = tmp_path / "token"
+    token.write_text("first")
+    secrets = RenewedSecrets(None, None, None, token)
+    cores = FakeCore(), FakeCore()
+    for one in cores:
+        one.resumes = True
+        await one.start()
+    address = partial(CoreAddress, token="first", renew=secrets)  # noqa: S106 - of this test
+    first, second = cores
+    async with running(*(address(f"127.0.0.1:{one.port}") for one in cores)):
+        await until(lambda: first.synced == 1)
+        token.write_text("second")
+        first.end_streams(grpc.StatusCode.UNAUTHENTICATED, "expired")
+        await until(lambda: len(second.registrations) == 1)
+    assert second.registrations[0].resume.sessionID
+    assert second.registered_with[0]["authorization"] == "Bearer second"
+    for one in cores:
+        await one.stop()
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_until_it_can(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    secrets = RenewedSecrets(None, None, None, token)
+    assert secrets() is secrets()
+    token.write_text("two\nlines")
+    assert secrets() == (None, "first")
+    token.unlink()
+    assert secrets() == (None, "first")
+    token.write_text("second")
+    assert secrets() == (None, "second")
