@@ -53,6 +53,9 @@ PAUSE_SECONDS_MAX_OF_SEVERAL = 0.5
 It is short, because the failure of one core is no reason to wait before trying another.
 """
 
+RESUME_ROUNDS_MAX = 5
+"""The number of rounds through several cores after which a session that broke off counts as lost, if no core answered in time."""
+
 HEALTH_SECONDS_MAX = 1.0
 """Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
 SERVICE = "si.v1.Scheduler"
@@ -209,7 +212,7 @@ class _Ended:
     heard: bool = False
     error: Exception | None = None
     may_resume: bool = False
-    """Whether another core may continue the session, so that it does not count as lost yet."""
+    """Whether a core may continue the session that broke off, so that it does not count as lost yet."""
     successor: str = ""
     """The name of the process of the core to which the last one handed over, "" if it named none."""
     is_own_end: bool = False
@@ -242,6 +245,8 @@ class Connection:
         self._session: Session | None = None
         self._broken = ""
         """Why the session broke off that may be resumed at another core. Empty if there is none."""
+        self._rounds = 0
+        """The number of rounds through the cores since the session broke off."""
         self._configuration = ConfigurationPost(addresses[0].metadata(), registration.rm_id)
 
     @property
@@ -318,7 +323,13 @@ class Connection:
             failed.append(ended)
             await listener.skipped(core.address.target, ended.why)
         self._end_if_hopeless(failed)
-        return _Ended("; ".join(one.why for one in failed))
+        self._rounds += 1
+        return _Ended("; ".join(one.why for one in failed), may_resume=self._may_resume_later())
+
+    def _may_resume_later(self) -> bool:
+        """Return whether a session broke off that a core may continue in another round."""
+        is_whole = self._session is not None and self._session.progress.is_whole()
+        return bool(self._broken) and is_whole and self._rounds < RESUME_ROUNDS_MAX
 
     async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
         """Look whether one of several cores serves, and hold a session with it. Raises EpochOldError, SupersededError."""
@@ -380,7 +391,7 @@ class Connection:
         may_resume = has_name and session.heard and session.progress.is_whole()
         may_resume &= not session.is_over
         self._session = session if may_resume else None
-        self._broken = why if may_resume else ""
+        self._broken, self._rounds = why if may_resume else "", 0
         return _Ended(
             why,
             began=True,

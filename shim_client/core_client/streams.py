@@ -111,6 +111,7 @@ class Session:
         tasks = [asyncio.create_task(job) for job in jobs]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await self._finish(tasks[3:])
         finally:
             await self._close(tasks)
         if self._why_cancelled:
@@ -151,6 +152,15 @@ class Session:
         except AioRpcError as error:
             raise await _end_of(call, error) from error
         raise await _end_of(call, None)
+
+    async def _finish(self, readers: list[asyncio.Task[None]]) -> None:
+        """Let each reader process the response that it has. A session with a response processed in part cannot be resumed."""
+        for call in self._calls:
+            call.cancel()
+        streams = self.progress.nodes, self.progress.applications, self.progress.allocations
+        amid = [one for one, stream in zip(readers, streams, strict=True) if not stream.is_whole]
+        if amid:
+            await asyncio.wait(amid)
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         for call in self._calls:

@@ -14,8 +14,9 @@ import pytest
 from server.rpc.errors import handed_over
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
+from shim_client.core_client import connection, streams
 from shim_client.core_client.address import CoreAddress
-from shim_client.core_client.connection import Connection, Registration
+from shim_client.core_client.connection import RESUME_ROUNDS_MAX, Connection, Registration
 from shim_client.core_client.errors import CoreRefusedError, NoCoreError
 from shim_client.core_client.spread import CoreGroup
 from shim_client.embedded.cluster import EmbeddedCluster
@@ -167,6 +168,67 @@ async def test_when_a_core_is_gone_the_next_one_gets_everything(
         await one.stop()
         await until(lambda: two.synced == 1)
         assert set(two.asks) == {"uid-a"}
+
+
+@pytest.mark.parametrize("rounds", [1, RESUME_ROUNDS_MAX])
+async def test_a_session_goes_on_at_a_core_that_answers_in_time_only_in_a_later_round(
+    cluster: EmbeddedCluster,
+    cores: tuple[FakeCore, FakeCore],
+    rounds: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other core of the list is gone, so that nobody answers in a round. After the last round the session is lost."""
+    monkeypatch.setattr(connection, "PAUSE_SECONDS_FIRST", 0.0)
+    one, two = cores
+    two.resumes, two.refuse = True, (grpc.StatusCode.DEADLINE_EXCEEDED, "busy")
+    two.answers_after = rounds
+    async with running(cluster, one.port, two.port) as (shim, _):
+        await until(lambda: one.synced == 1)
+        await one.stop()
+        await until(lambda: len(two.registrations) == 1)
+        assert two.refusals == rounds
+        is_offered = bool(two.registrations[0].resume.sessionID)
+        assert is_offered == (rounds < RESUME_ROUNDS_MAX)
+        cluster.create(pod("b"))
+        await until(lambda: "uid-b" in two.asks)
+        assert shim.progress().sessions == 1 + (not is_offered)
+
+
+async def test_a_response_that_is_processed_while_the_core_dies_does_not_end_the_session(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state machine is busy, so that the response waits for it."""
+    one, two = cores
+    two.resumes = True
+    async with running(cluster, one.port, two.port) as (shim, _):
+        await until(lambda: one.synced == 1)
+        goes_on, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        decided, end_of = shim.decided, streams._end_of
+
+        async def slowly(decisions: list[Decision], group: str) -> None:
+            begun.set()
+            await goes_on.wait()
+            await decided(decisions, group)
+
+        async def end(call: streams.Call, error: BaseException | None) -> Exception:
+            found = await end_of(call, error)
+            ended.set()
+            return found
+
+        monkeypatch.setattr(shim, "decided", slowly)
+        monkeypatch.setattr(streams, "_end_of", end)
+        placed = si_pb2.Allocation(allocationKey="uid-a", applicationID="x", nodeID="n1")
+        one.say("allocations", si_pb2.AllocationResponse(new=[placed]))
+        await begun.wait()
+        await one.stop()
+        await ended.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        goes_on.set()
+        await until(lambda: len(two.registrations) == 1)
+        assert two.registrations[0].resume.sessionID
+        await until(lambda: shim.progress().tally.bound >= 1)
+        assert shim.progress().sessions == 1
 
 
 async def test_when_a_core_hands_over_the_shim_goes_to_the_core_that_it_names(
