@@ -74,6 +74,14 @@ def is_stopped(process: subprocess.Popen[bytes]) -> bool:
     return after_name.split()[0] == "T"
 
 
+def catches(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Return whether a process has a function for a signal, so that the signal does not end it at once."""
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
 def stops(process: subprocess.Popen[bytes]) -> bool:
     """Stop a process, as a debugger or an overloaded machine does; return whether the kernel holds it stopped in time."""
     os.kill(process.pid, signal.SIGSTOP)

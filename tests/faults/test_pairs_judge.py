@@ -8,9 +8,9 @@ from server.record.verify import Verified
 from tests.faults.evidence import Decided, LogPart
 from tests.faults.journal import Line
 from tests.faults.pairs.evidence import PairsEvidence
-from tests.faults.pairs.judge import EXITS, WAIT_MS, judged, report
+from tests.faults.pairs.judge import WAIT_MS, judged, report
 from tests.faults.pairs.observer import FOLLOWER, LEADER
-from tests.faults.pairs.schedule import KILLED
+from tests.faults.pairs.schedule import ENDED, KILLED, STARTING
 
 NEVER = 10 * WAIT_MS
 
@@ -89,7 +89,8 @@ def evidence(*more: Line, **facts: Any) -> PairsEvidence:
     found = PairsEvidence(journal=[*RIGHT, *more], heard=HEARD)
     part = LogPart([Decided("d1", frozenset({"a"}), frozenset({"c"}))])
     found.log = {"core-1": [part], "core-2": []}
-    found.exits = [("core-1", KILLED, EXITS[KILLED])]
+    found.terms = ["a.1", "a.1", "b.1", "a.2"]
+    found.exits = [("core-1", KILLED, -9), ("shim-1", ENDED, 0), ("shim-1", STARTING, -15)]
     for name, value in facts.items():
         setattr(found, name, value)
     return found
@@ -118,6 +119,7 @@ WRONG: list[tuple[str, PairsEvidence]] = [
     ("wrote_without_lease", evidence(write(LATE, "shim-1", 3, "shim-2"))),
     ("two_cores", evidence(heard=[*HEARD, decision(6, 1, "core-1")])),
     ("two_cores", evidence(heard=[*HEARD, heard(6, "joined", 3, "core-1")])),
+    ("two_writers", evidence(terms=["a", "a", "b", "a"])),
     ("other_epoch", evidence(heard=[*HEARD, decision(6, 2, "core-2", epoch=2)])),
     ("diverged", evidence(core(LATE, "core-1", FOLLOWER, ("d1",), difference="at event 7"))),
     ("decision_lost", evidence(core(LATE, "core-2", LEADER))),
@@ -145,6 +147,7 @@ WRONG: list[tuple[str, PairsEvidence]] = [
         evidence(log={"core-1": [LogPart([Decided("d1", frozenset("b"), frozenset("c"))])]}),
     ),
     ("wrong_exit", evidence(exits=[("core-1", "by itself", 1)])),
+    ("wrong_exit", evidence(exits=[("engine", ENDED, -15)])),
     ("crashed", evidence(said={"core-1": "Traceback (most recent call last)"})),
 ]
 

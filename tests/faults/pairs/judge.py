@@ -13,7 +13,7 @@ from tests.faults.kubernetes.evidence import ClusterEvidence
 from tests.faults.pairs.cluster import DELAY_S
 from tests.faults.pairs.evidence import PairsEvidence
 from tests.faults.pairs.observer import LEADER
-from tests.faults.pairs.schedule import ENDED, KILLED
+from tests.faults.pairs.schedule import ENDED, KILLED, STARTING
 
 WAIT_MS: Final = 12_000
 """The longest wait, in milliseconds, of a probe, whatever is killed or cut.
@@ -24,7 +24,7 @@ killed, a placement waits for a start.
 STARTS: Final = 3
 RECENT_MS: Final = 30_000
 """Age, in milliseconds, of the oldest decisions that a core must show without being asked for older ones."""
-EXITS: Final = {KILLED: -9, ENDED: 0}
+EXITS: Final = {KILLED: {-9}, ENDED: {0}, STARTING: {0, -15}}
 
 
 def placed_twice(evidence: PairsEvidence) -> Iterator[str]:
@@ -90,6 +90,17 @@ def two_cores(evidence: PairsEvidence) -> Iterator[str]:
                 now.pop(line["process"], None)
             case "heard" if there is None or there["session"] != line["session"]:
                 yield f"{line['by']} heard from {line['core']} in a session that was over"
+
+
+def two_writers(evidence: PairsEvidence) -> Iterator[str]:
+    """Yield the terms of the log of NATS whose leader wrote a message after another term had begun."""
+    begun: set[str] = set()
+    last = ""
+    for number, term in enumerate(evidence.terms):
+        if term != last and term in begun:
+            yield f"message {number} of the log is of term {term}, after a message of {last}"
+        begun.add(term)
+        last = term
 
 
 def other_epoch(evidence: PairsEvidence) -> Iterator[str]:
@@ -256,7 +267,7 @@ def log_untrue(evidence: PairsEvidence) -> Iterator[str]:
 def wrong_exit(evidence: PairsEvidence) -> Iterator[str]:
     """Yield the processes whose exit code does not match the way in which they were ended; none ends by itself."""
     for name, how, code in evidence.exits:
-        if code != EXITS.get(how):
+        if code not in EXITS.get(how, ()):
             yield f"{name}, which was to end as `{how}`, ended with {code}"
 
 
@@ -274,6 +285,7 @@ RULES: Final[tuple[Callable[[PairsEvidence], Iterator[str]], ...]] = (
     two_leaders,
     wrote_without_lease,
     two_cores,
+    two_writers,
     other_epoch,
     diverged,
     decision_lost,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.faults.children import ended, started, stops
+from tests.faults.children import catches, ended, started, stops
 from tests.faults.journal import Journal
-from tests.faults.pairs.schedule import ENDED, KILLED
+from tests.faults.pairs.schedule import ENDED, KILLED, STARTING
 
 SIGNALS: Final = {KILLED: signal.SIGKILL, ENDED: signal.SIGTERM}
 LEASE: Final = ("--lease-duration=3s", "--lease-renew=1s", "--lease-margin=1s")
@@ -52,8 +52,9 @@ class Child:
                 os.kill(process.pid, signal.SIGCONT)
                 self.is_paused = False
             self.journal.write("ending", name=self.name, how=how)
+            is_starting = how == ENDED and not catches(process, signal.SIGTERM)
             code = await asyncio.to_thread(ended, process, SIGNALS[how])
-            self.exits.append((self.name, how, code))
+            self.exits.append((self.name, STARTING if is_starting else how, code))
 
     def look(self) -> None:
         """When the process has ended by itself, record that and start another run."""
@@ -74,10 +75,13 @@ class Child:
         self.is_paused = False
 
 
-def core_command(folder: Path, port: int, follows: int, *, durable: bool) -> list[str]:
-    """Return the command line of a core whose state, decision log and history are in a folder."""
+def core_command(folder: Path, port: int, way: tuple[str, str], *, durable: bool) -> list[str]:
+    """Return the command line of a core whose state, decision log and history are in a folder.
+
+    `way` is the option that names the other core, or the log.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    where = ["--listen", f"127.0.0.1:{port}", "--follow", f"127.0.0.1:{follows}"]
+    where = ["--listen", f"127.0.0.1:{port}", *way]
     files = ["--state-dir", str(folder), "--decision-log", str(folder / "decisions.jsonl")]
     return ["serve", *where, *files, *(["--durable"] if durable else [])]
 
@@ -92,6 +96,12 @@ def shim_command(name: str, kubeconfig: Path, cores: list[int]) -> list[str]:
 def start_core(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a core."""
     return started("evenhand_cli", *command, log=log)
+
+
+def start_engine(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a NATS server."""
+    with log.open("ab") as said:
+        return subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
 
 
 def start_shim(name: str, command: list[str], heard: Path, log: Path) -> subprocess.Popen[bytes]:

@@ -1,17 +1,23 @@
-"""A run: two cores that follow each other, two shims of which one is elected, kills and cut networks, and the evidence."""
+"""A run: two cores that follow each other, two shims of which one is elected, kills and cut networks, and the evidence.
+
+The cores exchange their input by calls, or through a log of NATS, whose server is then one more process that is killed.
+"""
 
 import asyncio
 import json
 import random
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from server.record.verify import files_of, lines_of, verify
+from server.replication.log import Access
+from server.replication.log import address as log_address
+from server.rpc import log_engine
 from tests.cli.processes import finished
 from tests.faults import counts
 from tests.faults.children import free_port, now_ms
@@ -28,10 +34,12 @@ from tests.faults.pairs.processes import (
     core_command,
     shim_command,
     start_core,
+    start_engine,
     start_shim,
 )
 from tests.faults.pairs.schedule import (
     ENDED,
+    ENGINE,
     FOLLOWER,
     LEADING_CORE,
     LEADING_SHIM,
@@ -42,10 +50,13 @@ from tests.faults.pairs.schedule import (
 )
 from tests.faults.proxy import Proxy
 from tests.kubernetes.fake_api import FakeApi, write_kubeconfig
+from tests.replication.engine import Engine
 
 CORES: Final = ("core-1", "core-2")
 SHIMS: Final = ("shim-1", "shim-2")
 API: Final = "api"
+LOG: Final = "pairs"
+"""The name of the log on NATS."""
 WHOLE_S: Final = 120.0
 """The longest time, in seconds, until after a fault everything runs and the follower is level again."""
 PLACED_S: Final = 60.0
@@ -61,6 +72,9 @@ class Run:
     folder: Path
     seed: int
     durable: bool
+    nats: bool = False
+    """Whether the cores exchange their input through a log of NATS, and not by calls."""
+    engine_port: int = 0
     pauses_ms: int = 0
     children: dict[str, Child] = field(default_factory=dict)
     """All processes that can be killed, by name."""
@@ -107,10 +121,21 @@ class Run:
             stack.callback(api.cut)
             stack.callback(server.close)
             await self._link(stack, shim, API, server.sockets[0].getsockname()[1])
-        pairs = [(shim, core) for shim in SHIMS for core in CORES] + [CORES, CORES[::-1]]
-        for client, there in pairs:
+        if self.nats:
+            ports[ENGINE] = self.engine_port = self._add_engine()
+        for client, there in self._pairs():
             await self._link(stack, client, there, ports[there])
         stack.push_async_callback(self._end_all)
+        self._start(ports)
+        for observer in self.observers.values():
+            self._beside(stack, observer.run())
+        if not await self._until(self.is_whole, 2 * WHOLE_S):
+            raise TimeoutError(f"the run did not begin: {self._told()}")
+        self._beside(stack, self._beat())
+        self._beside(stack, self._quotas())
+
+    def _start(self, ports: dict[str, int]) -> None:
+        """Start all processes."""
         for core in CORES:
             self.children[core] = self._core(core, ports[core])
             self.observers[core] = Observer(core, ports[core], self.journal)
@@ -118,12 +143,6 @@ class Run:
             self.children[shim] = self._shim(shim)
         for child in self.children.values():
             child.start()
-        for observer in self.observers.values():
-            self._beside(stack, observer.run())
-        if not await self._until(self.is_whole, 2 * WHOLE_S):
-            raise TimeoutError(f"the run did not begin: {self._told()}")
-        self._beside(stack, self._beat())
-        self._beside(stack, self._quotas())
 
     def _beside(self, stack: AsyncExitStack, part: Coroutine[Any, Any, None]) -> None:
         """Run a part of the run until its end. When the part fails, the run fails."""
@@ -138,10 +157,28 @@ class Run:
         stack.callback(server.close)
         self.links[f"{client} {there}"] = proxy
 
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Return the pairs of client and server among the processes."""
+        pairs = [(shim, core) for shim in SHIMS for core in CORES]
+        cores = [(core, ENGINE) for core in CORES] if self.nats else [CORES, CORES[::-1]]
+        return pairs + cores
+
+    def _add_engine(self) -> int:
+        """Add a NATS server, which starts with the other processes, and return its port."""
+        folder = self.folder / ENGINE
+        folder.mkdir(exist_ok=True)
+        engine = Engine(folder)
+        start = partial(start_engine, engine.command, self._said(ENGINE))
+        self.children[ENGINE] = Child(ENGINE, start, self.journal)
+        return engine.port
+
     def _core(self, name: str, port: int) -> Child:
-        other = CORES[1 - CORES.index(name)]
-        follows = self.links[f"{name} {other}"].port
-        command = core_command(self.folder / name, port, follows, durable=self.durable)
+        if self.nats:
+            way = "--log", f"nats://127.0.0.1:{self.links[f'{name} {ENGINE}'].port}/{LOG}"
+        else:
+            other = CORES[1 - CORES.index(name)]
+            way = "--follow", f"127.0.0.1:{self.links[f'{name} {other}'].port}"
+        command = core_command(self.folder / name, port, way, durable=self.durable)
         return Child(name, partial(start_core, command, self._said(name)), self.journal)
 
     def _shim(self, name: str) -> Child:
@@ -208,7 +245,7 @@ class Run:
         else:
             await child.end(kill.how)
         self._soon(self._bring_back(child, kill))
-        if kill.role in {LEADING_CORE, LEADING_SHIM}:
+        if kill.role in {LEADING_CORE, LEADING_SHIM, ENGINE}:
             await self._progress(kill.role, kill.how, began)
 
     async def _bring_back(self, child: Child, kill: Kill) -> None:
@@ -234,6 +271,7 @@ class Run:
             FOLLOWER: CORES[1 - CORES.index(core)],
             LEADING_SHIM: shim,
             WARM_SHIM: SHIMS[1 - SHIMS.index(shim)],
+            ENGINE: ENGINE,
         }
         return roles[role]
 
@@ -303,6 +341,25 @@ class Run:
         await self._until(lambda: all(one["spec"].get("nodeName") for one in pods()), PLACED_S)
         found.api_says = {one["metadata"]["uid"]: one["spec"].get("nodeName", "") for one in pods()}
         await asyncio.gather(*(self._ask(found, core) for core in CORES))
+        if self.nats:
+            found.terms = await self._terms()
+
+    async def _terms(self) -> list[str]:
+        """Return the term of each message of the log."""
+        log = Access(log_address(f"nats://127.0.0.1:{self.engine_port}/{LOG}"))
+        link = await log_engine.connect(log, "judge")
+        terms: list[str] = []
+        try:
+            tail = await link.tail()
+            async with aclosing(link.read(tail.first - 1, WHOLE_S)) as messages:
+                async for message in messages:
+                    assert message is not None, "the log ended early"
+                    terms.append(message.term)
+                    if message.sequence >= tail.last:
+                        return terms
+        finally:
+            await link.close()
+        return terms
 
     async def _ask(self, found: PairsEvidence, core: str) -> None:
         """Ask a core for its allocations until they are the true ones, then for its doctor's findings and for its fail-overs."""
@@ -338,7 +395,7 @@ class Run:
     async def _end_all(self) -> None:
         for task in self._later:
             task.cancel()
-        for name in (*SHIMS, *CORES):
+        for name in (*SHIMS, *CORES, ENGINE):
             if name in self.children:
                 await self.children[name].end(ENDED)
 

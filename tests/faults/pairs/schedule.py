@@ -8,10 +8,14 @@ LEADING_CORE: Final = "leading core"
 FOLLOWER: Final = "follower"
 LEADING_SHIM: Final = "leading shim"
 WARM_SHIM: Final = "warm shim"
+ENGINE: Final = "engine"
 ROLES: Final = (LEADING_CORE, FOLLOWER, LEADING_SHIM, WARM_SHIM)
+"""The roles of all runs. In a run with NATS there is also `ENGINE`, its server."""
 KILLED: Final = "killed"
 ENDED: Final = "ended"
 STOPPED: Final = "stopped"
+STARTING: Final = "ended while it started"
+"""The end of a process by SIGTERM that did not handle the signal yet."""
 WAYS: Final = (*[KILLED] * 7, ENDED, ENDED, STOPPED)
 """How a process is hurt, each as often as it is drawn: SIGKILL, SIGTERM, or SIGSTOP and later SIGCONT."""
 RASH: Final = 0.25
@@ -21,10 +25,13 @@ LINKS: Final = (
     "shim-1 core-2",
     "shim-2 core-1",
     "shim-2 core-2",
-    "core-1 core-2",
     "shim-1 api",
     "shim-2 api",
+    "core-1 core-2",
 )
+"""The networks of a run, by the names of the client and of the server."""
+NATS_LINKS: Final = (*LINKS[:-1], "core-1 engine", "core-2 engine")
+"""The networks of a run with NATS, through which the cores exchange their input."""
 DIRECTIONS: Final = ("there", "back", "both")
 LOST: Final = "lost"
 HELD: Final = "held"
@@ -55,14 +62,18 @@ class Cut:
     lasts_ms: int
 
 
-def schedule(seed: int, kills: int, cuts: int) -> list[Kill | Cut]:
-    """Return kills and cuts in a random order, in shuffled rounds of all roles and of all links with their directions."""
+def schedule(seed: int, kills: int, cuts: int, *, nats: bool = False) -> list[Kill | Cut]:
+    """Return kills and cuts in a random order, in shuffled rounds of all roles and of all links with their directions.
+
+    With `nats` the roles and links are those of a run with NATS.
+    """
+    roles, links = ((*ROLES, ENGINE), NATS_LINKS) if nats else (ROLES, LINKS)
     dice = random.Random(f"{seed}/pairs")
     dealt: list[Kill | Cut] = []
     while len(dealt) < kills:
-        dealt += [_kill(role, dice) for role in dice.sample(ROLES, len(ROLES))]
+        dealt += [_kill(role, dice) for role in dice.sample(roles, len(roles))]
     del dealt[kills:]
-    every = [(link, direction) for link in LINKS for direction in DIRECTIONS]
+    every = [(link, direction) for link in links for direction in DIRECTIONS]
     parted: list[Kill | Cut] = []
     while len(parted) < cuts:
         parted += [_cut(*each, dice) for each in dice.sample(every, len(every))]
