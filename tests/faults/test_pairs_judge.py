@@ -163,6 +163,12 @@ def test_a_log_that_names_its_gap_is_honest() -> None:
     assert judged(evidence(log={"core-1": [LogPart([], 1)]})) == []
 
 
+def test_a_call_whose_client_has_given_up_is_no_crash() -> None:
+    said = 'x\n{"event": "ExecuteBatchError raised in core by method [/a]", "exception": "Traceback"}\n'
+    assert judged(evidence(said={"core-1": said})) == []
+    assert judged(evidence(said={"core-1": f"{said}Traceback (most recent call last)"})) != []
+
+
 def test_a_core_that_was_started_again_may_know_less() -> None:
     started = line(LATE, "started", name="core-2"), line(LATE, "started", name="core-1")
     assert judged(evidence(*started, core(LATE + 1, "core-2", LEADER))) == []
