@@ -23,6 +23,11 @@ QUEUES_FILE = "queues.yaml"
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 FILE_BYTES_MAX = 256 * 1024 * 1024
 OBJECTS_MAX = 1_000_000
+DEPTH_MAX = 100
+"""The largest depth of nested mappings and lists of a YAML file, which is that of `queues.yaml` in the core.
+
+Deeper nesting of JSON is limited by Python.
+"""
 
 KINDS_IN_ORDER = (
     "Namespace",
@@ -232,6 +237,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
         except (ValueError, RecursionError):
             pass  # The text is YAML in flow style, or has a mistake whose line the YAML reader reports.
     try:
+        _check_depth(text, name)
         # This loader is safe: it derives from CSafeLoader, and only keeps instants as text.
         return [(None, found) for found in yaml.load_all(text, Loader=_Loader)]
     except yaml.MarkedYAMLError as bad:
@@ -240,6 +246,22 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
         raise BadFileError(f"{name}:{line}: not YAML: {bad.problem or bad.context}") from bad
     except (yaml.YAMLError, RecursionError, ValueError) as bad:
         raise BadFileError(f"{name}:1: not YAML: {bad}") from bad
+
+
+def _check_depth(text: str, name: str) -> None:
+    """Check the depth of a YAML text by its parse events, because the C code that makes nodes is recursive and checks no limit.
+
+    Raises BadFileError at a greater depth than DEPTH_MAX, and yaml.YAMLError if the text is not YAML.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise BadFileError(f"{name}:{line}: nested deeper than {DEPTH_MAX} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _json_documents(text: str) -> Iterator[tuple[int, Any]]:

@@ -4,11 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from server.config import document
 from shim_client.bootstrap import open_directory
 from shim_client.config import BadSettingError
+from shim_client.embedded import loading
 from shim_client.embedded.loading import BadFileError, read_directory
 
 NODE = "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 4}}\n"
+
+
+def nested(levels: int) -> str:
+    return NODE + "spec: " + "[" * levels + "]" * levels + "\n"
 
 
 def write(directory: Path, **files: str) -> Path:
@@ -57,6 +63,21 @@ def test_instants_stay_texts_and_the_queues_file_is_not_an_object(tmp_path: Path
     node = next(opened.cluster.nodes())
     assert node["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
     assert opened.settings.queues == "partitions: []\n"
+
+
+def test_the_depth_limit_of_yaml_is_that_of_the_core(tmp_path: Path) -> None:
+    assert loading.DEPTH_MAX == document.DEPTH_MAX
+    write(tmp_path, deepest__yaml=nested(loading.DEPTH_MAX - 1))
+    assert len(read_directory(tmp_path).objects) == 1
+    write(tmp_path, deeper__yaml=nested(loading.DEPTH_MAX))
+    with pytest.raises(BadFileError, match=r"^deeper.yaml:4: nested deeper than 100 levels$"):
+        read_directory(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "{a: " * 200_000, "- " * 200_000])
+def test_deep_nesting_is_refused_before_anything_is_built(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadFileError, match="nested deeper"):
+        read_directory(write(tmp_path, bad__yaml=text))
 
 
 @pytest.mark.parametrize(
