@@ -11,7 +11,7 @@ import pytest
 from server.core.core import Core
 from server.core.events import configuration as configuration_events
 from server.model.asks import AskSpec
-from server.model.decisions import Placed
+from server.model.decisions import Noted, Placed
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -21,6 +21,7 @@ from server.model.events import (
 )
 from server.model.parts import whole
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.reasons import Code
 from server.model.resources import resource
 from server.replication import checkpoint
 from server.scheduling import cycle
@@ -150,6 +151,16 @@ def test_a_checkpoint_amid_a_preparation(monkeypatch: pytest.MonkeyPatch, seed: 
         assert not any(core.drop_prepared())
         assert not any(other.drop_prepared())
         other.validate()
+
+
+def test_a_max_in_a_partition_without_resource_types() -> None:
+    """Only a test or an embedding program can make such a partition: YAML has node weights."""
+    root = QueueSpec("root", parent=True, children=(QueueSpec("q", max=()),))
+    bare = (PartitionSpec("default", root, node_weights=()),)
+    core = Core(Configuration(bare, digest="first"))
+    assert core.state.partitions["default"].types.names == []
+    notes = core.handle(ConfigurationApplied(Configuration(bare, digest="second"), "test"), 0)
+    assert [one.code for one in notes if isinstance(one, Noted)] == [Code.CONFIGURATION_APPLIED]
 
 
 def _restored(core: Core) -> Core:

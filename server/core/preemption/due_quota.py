@@ -102,7 +102,7 @@ def _not_enforced(partition: Partition, told: Collection[str]) -> Parts[list[Not
             yield
         limiter = queue.limiter
         # Usage and promises within the limit are within the maximum, too. The root has a maximum, but no limit.
-        if queue.parent is not None and (limiter is None or min(limiter.headroom) >= 0):
+        if queue.parent is not None and (limiter is None or min(limiter.headroom, default=0) >= 0):
             continue
         why = quota_timers.why_not(partition, queue)
         if why is not None and path not in told:
