@@ -57,6 +57,8 @@ _STATE: Final = attrgetter("application.state")
 
 BUDGET = 20_000
 """The step budget of one tick, unless the caller passes another."""
+AFTER_CHANGE: Final = 100
+"""The largest number of steps of a tick that changes a partition as the configuration says."""
 PLANNING: Final = 1_100
 """The largest number of steps of one tick that a preemption round, or a shadow's turn, may use.
 
@@ -287,7 +289,7 @@ class Core:
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick as `tick` does.
 
-        Only the ranking of queues is done in parts. The caller must not use the core for anything else before the last part.
+        The ranking of queues, and the change of a partition that does not have the configuration in force yet, are done in parts. The caller must not use the core for anything else before the last part.
         """
         if self._is_for_shadows(now):
             self._seen_ms = now
@@ -297,7 +299,11 @@ class Core:
         if self.state.timers and self.state.timers[0][0] <= now:
             self._take_in_fresh()
         decisions = self._timers(now)
-        more = False
+        more = bool(self.state.outdated)
+        if more:
+            self._take_in_fresh()
+            decisions += yield from configuration.change_next(self.state, now)
+            budget = min(budget, AFTER_CHANGE)
         for partition in self.state.partitions.values():
             # Decisions that a timer ended are reported before the decisions of this tick.
             decisions += decision_events.moves(partition, now)
@@ -396,6 +402,8 @@ class Core:
         text.update(repr((state.revision, sorted(state.given.items()))).encode())
         timers = sorted((due, *subject) for due, _, *subject in state.timers)
         text.update(repr(timers).encode("utf-8", "surrogatepass"))
+        if state.outdated:
+            text.update(repr([*state.outdated.items()]).encode())
         for name in sorted(self.state.partitions):
             text.update(digest(self.state.partitions[name]).encode())
         for rm_id in sorted(self.state.managers):

@@ -111,6 +111,8 @@ class State:
     managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` are decisions that the present
     event or tick still has to report. ``prepared`` has, for each partition, the queues that were made for a configuration that
     may come into force next. ``ended`` are removed partitions, whose memory is freed together with the prepared objects.
+    ``outdated`` names the partitions that do not have the configuration in force yet: each of the next ticks changes one, in
+    this order. The value says whether the partition has it, but some asks still have their classes of before.
     ``assignment`` says for which partitions of the configuration this core decides; without it, for all of them.
     ``leaving`` are the partitions of this core that are moved to another group. ``copies`` has, for each partition that is moved to
     this core, the parts that came so far, and ``arrivals`` the whole ones. ``changes`` are the last moves, in order.
@@ -136,6 +138,7 @@ class State:
         self.timers: list[Timer] = []
         self.timer_numbers = 0
         self.notes: list[Decision] = []
+        self.outdated: dict[str, bool] = {}
         self.prepared: dict[str, Prepared] = {}
         self.ended: list[Partition] = []
         self.leaving: dict[str, Leaving] = {}

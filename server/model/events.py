@@ -44,6 +44,8 @@ class ManagerRegistered(NamedTuple):
     """The name that the shim gives to the session that begins, or "" (design 7.5)."""
     table_revision: int = 0
     """The revision that the core's group has in the shim's table of cores, 0 without a table (design 7.6)."""
+    one_by_one: bool = False
+    """Whether partitions change one by one, as for `ConfigurationApplied`."""
 
     @property
     def resumes(self) -> bool:
@@ -145,6 +147,11 @@ class ConfigurationApplied(NamedTuple):
     base: Base = ANY_BASE
     by: str = ""
     """The name of the caller."""
+    one_by_one: bool = False
+    """Whether the event changes only one of the partitions that are there already, and each of the next ticks another one.
+
+    Without this flag, which older traces lack, the event changes all partitions.
+    """
 
 
 class SyncCompleted(NamedTuple):

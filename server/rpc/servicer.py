@@ -212,6 +212,8 @@ class Scheduler:
                     event,
                     after=lambda: self._registered(event, caller),
                 )
+                while configuration is not None and self._core.state.outdated:
+                    await self._pump.settled()
         # Another process may have registered while this registration waited. The core then refused this one.
         self._check_epoch(event)
 

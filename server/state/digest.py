@@ -68,6 +68,8 @@ def records(partition: Partition) -> Iterator[Record]:
     for key in sorted(partition.avoided):
         yield "avoided", key, tuple(partition.avoided[key].items())
     yield from _resumption(partition)
+    if partition.unclassed:
+        yield "unclassed", len(partition.unclassed)
 
 
 def _resumption(partition: Partition) -> Iterator[Record]:

@@ -7,7 +7,7 @@ from server.model.asks import (
     job_class,
 )
 from server.model.fit import NO_SCALE, Amounts
-from server.model.quota import DEFAULT_PARTITION, PartitionSpec
+from server.model.quota import DEFAULT_PARTITION, PartitionSpec, PreemptionSettings
 from server.snapshot.queues import Bounds
 from server.state.applications import Application, Ask, Group, Job, WaitingGangs
 from server.state.columns import Columns
@@ -32,6 +32,8 @@ class Partition:
     State that belongs together is an object of its own: ``classes``, ``gangs``, ``decisions``, ``limits``, ``lost``, ``foreign``,
     ``node_slots``, ``ended``, ``columns`` and ``round``.
 
+    - ``class_settings`` are the settings by which asks get their job classes, None if these are the settings in force.
+      ``unclassed`` are the asks that may still have a class of earlier settings, the oldest last (see `reclassing`).
     - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.
     - ``relief`` is the number of events that may have freed capacity. ``placements`` is the number of placements. A parked gang
       is tried again when one of the two numbers has changed. A placement matters because it can change which nodes the other
@@ -57,6 +59,7 @@ class Partition:
         "asks",
         "avoided",
         "capacity",
+        "class_settings",
         "classes",
         "columns",
         "constraint_index",
@@ -87,6 +90,7 @@ class Partition:
         "spec",
         "thrashing",
         "types",
+        "unclassed",
         "unqueued",
         "untold",
     )
@@ -95,6 +99,8 @@ class Partition:
         self.name = spec.name
         self.owner = ""
         self.spec = spec
+        self.class_settings: PreemptionSettings | None = None
+        self.unclassed: list[Ask] = []
         self.types = ResourceTypes()
         weights = tuple((self.types.intern(name), weight) for name, weight in spec.node_weights)
         self.index = NodeIndex(spec.node_sort, weights)
@@ -132,6 +138,11 @@ class Partition:
         self.resumption: Resumption | None = None
         self.ranking_stale = True
         self.retired = False
+
+    @property
+    def classed_by(self) -> PreemptionSettings:
+        """Return the settings by which asks get their job classes."""
+        return self.class_settings or self.spec.preemption
 
     def next_number(self) -> int:
         """Return the next number for a queue, class, node or application, in order of arrival."""
@@ -206,7 +217,7 @@ class Partition:
             if found is not None:
                 found.asks += 1
                 return found
-        kind = job_class(spec, self.spec.preemption)
+        kind = job_class(spec, self.classed_by)
         key = (spec.resource, constraints, kind, spec.preferences)
         found = self.classes.by_key.get(key)
         if found is None:

@@ -39,24 +39,33 @@ class Prepared:
     specification is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to be added, by
     the identity of their specifications. ``used`` gets the queues in ``made`` that the event adds. ``queues`` has three values
     for each queue of the new specification, parents first: the queue, its new specification, and its present one. The third
-    value is None, except for an existing queue whose two specifications differ at most in limits. ``missing`` has the queues to
-    be drained. For each existing queue, ``bounds`` has the bounds of its usage and of its firm usage, and its two limiters if
-    both have these bounds already. ``measures`` has, for each existing queue, its measure with the scales. ``removed`` gets the
-    queues that the event removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
+    value is None, except for an existing queue whose two specifications differ at most in limits. ``paths`` has the paths of
+    these queues in the same order. ``present`` has the queues that exist already, with None for each queue to be added.
+    ``missing`` has the queues to be drained. For each existing queue, ``bounds`` has the bounds of its usage and of its firm
+    usage, and its two limiters if both have these bounds already. ``measures`` has, for each existing queue, its measure with
+    the scales. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that the limiters of
+    existing queues have the bounds of their present specifications, as long as the partition has no deserved shares.
+    ``is_reordered`` is set if the event changes how an existing queue sorts. ``removed`` gets the queues that the event
+    removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
     that the event only adds it.
     """
 
     __slots__ = (
         "before",
+        "below",
         "bounds",
         "capacity",
         "is_applied",
+        "is_bound",
+        "is_reordered",
         "is_same",
         "made",
         "measures",
         "missing",
         "names",
         "partition",
+        "paths",
+        "present",
         "queues",
         "removed",
         "spec",
@@ -67,13 +76,16 @@ class Prepared:
         self.partition = partition
         self.spec = spec
         self.before = partition.spec
-        self.is_same = self.is_applied = False
+        self.is_same = self.is_applied = self.is_bound = self.is_reordered = False
         self.names: list[str] = []
         self.capacity: Amounts = []
         self.queues: list[tuple[Queue, QueueSpec, QueueSpec | None]] = []
+        self.paths: list[str] = []
+        self.present: list[Queue | None] = []
         self.missing: list[Queue] = []
         self.bounds: dict[Queue, tuple[Bounds, Kept]] = {}
         self.measures: dict[Queue, tuple[Amounts, list[Scale]]] = {}
+        self.below: dict[Queue, Amounts] = {}
         self.used: set[Queue] = set()
         self.removed: list[Queue] = []
         self.made: dict[int, Queue] = {}
@@ -83,6 +95,9 @@ class Prepared:
         yield from self._compare()
         yield from self._learn_types()
         yield from self._make_queues()
+        made = self.made
+        self.paths = [queue.path for queue, _, _ in self.queues]
+        self.present = [None if id(spec) in made else queue for queue, spec, _ in self.queues]
 
     def fits(self) -> bool:
         """Return whether the prepared amounts have exactly the resource types of the partition.
@@ -96,12 +111,11 @@ class Prepared:
         return self.partition.capacity == self.capacity
 
     def has_queues(self) -> bool:
-        """Return whether the tree has exactly those queues of the specification that it had when `queues` was made."""
-        known, made = self.partition.queues, self.made
-        return all(
-            known.get(queue.path) is (None if made.get(id(spec)) is queue else queue)
-            for queue, spec, _ in self.queues
-        )
+        """Return whether the tree has exactly those queues of the specification that it had when `queues` was made.
+
+        Queues are compared by identity.
+        """
+        return [*map(self.partition.queues.get, self.paths)] == self.present
 
     def take_all(self) -> set[Queue]:
         """Return all queues that were made, which the caller then adds. Call this function only if `fits` and `has_queues` are true."""
@@ -111,9 +125,9 @@ class Prepared:
     def drop(self) -> Iterator[None]:
         """Free, in pieces, the prepared objects that were not used, and the queues that the event removed."""
         while self.queues:
-            del self.queues[-READ_PIECE:]
+            del self.queues[-READ_PIECE:], self.paths[-READ_PIECE:], self.present[-READ_PIECE:]
             yield
-        for table in (self.made, self.bounds, self.measures):
+        for table in (self.made, self.bounds, self.measures, self.below):
             left: dict[Any, Any] = table
             while left:
                 for key in [*islice(left, PIECE)]:
@@ -169,7 +183,7 @@ class Prepared:
         rest: list[tuple[QueueSpec, Queue | None, Amounts]] = [
             (self.spec.root, None, self.capacity)
         ]
-        is_bound = self.before.root is self.partition.root.spec and has_classes is (
+        self.is_bound = self.before.root is self.partition.root.spec and has_classes is (
             job_class(PLAIN, self.before.preemption) is not None
         )
         for at in count(1):
@@ -191,7 +205,9 @@ class Prepared:
                 is_there = queue.measure == measure and queue.basis is queue.measure
                 scaled = queue.measure_scales if is_there else scales(measure)
                 self.measures[queue] = (queue.measure if is_there else measure), scaled
-                self.bounds[queue] = own, _kept(queue, spec) if is_bound else NOT_KEPT
+                self.bounds[queue] = own, _kept(queue, spec) if self.is_bound else NOT_KEPT
+                if queue.children:
+                    self.below[queue] = bounds
             rest += [(child, queue, bounds) for child in reversed(spec.children)]
             if not at % PIECE:
                 yield

@@ -100,11 +100,12 @@ def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> t
     Releasing victims are not counted (Q3, Q9).
     """
     index = partition.types.index
-    return tuple(
+    found = [
         name
         for name, most in (spec or queue.spec).max or ()
         if name in index and queue.usage[index[name]] - queue.releasing[index[name]] > most
-    )
+    ]
+    return tuple(found)
 
 
 # What happens ---------------------------------------------------------------------------------------------------
@@ -277,8 +278,9 @@ def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
 
     Return None if the usage is within the max, if a timer is set, or if a run is open.
     """
-    waits = queue.path in partition.quota_due or is_running(partition, queue.path)
-    if waits or not over(partition, queue):
+    if queue.path in partition.quota_due or not over(partition, queue):
+        return None
+    if partition.decisions.open and is_running(partition, queue.path):
         return None
     if not partition.spec.preemption.quota_enabled:
         return WhyNot.SWITCHED_OFF  # Q1

@@ -16,6 +16,7 @@ from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.prepared import Prepared
 from server.state.queues import Queue
+from server.state.sharing import is_shared_out
 
 
 def measure(partition: Partition, queue: Queue) -> Amounts:
@@ -61,6 +62,26 @@ def rebuild_in_parts(partition: Partition, prepared: Prepared | None = None) -> 
             yield
         if queue.heap:
             ranking.complete(queue)
+
+
+def is_kept(partition: Partition, prepared: Prepared) -> bool:
+    """Return whether `reranking_fast` may be used: the order of a partition that was ranked changes only by shares and limits.
+
+    The fast path needs all groups of unschedulable classes parked, as `fill_heap` parks them.
+    """
+    return (
+        prepared.has_measures()
+        and not prepared.is_reordered
+        and not partition.limits.by_key
+        and not partition.deserved
+        and not is_shared_out(partition)
+        and all(map(_is_parked, partition.classes.dead))
+    )
+
+
+def _is_parked(ask_class: AskClass) -> bool:
+    """Return whether all waiting asks of an unschedulable class are in parked groups."""
+    return ask_class.pending == sum(group.live for group in ask_class.waiting if group.parked)
 
 
 def _measure_all(partition: Partition) -> Parts[None]:
@@ -113,7 +134,7 @@ def _measure_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
 
 
 def _forget_order(queue: Queue) -> None:
-    """Empty the heap of a queue, and remove the classes that its limiters block, except those of `_still_blocked`."""
+    """Empty the heap of a queue, and remove the classes that its limiters block, except those of `still_blocked`."""
     queue.live = 0
     queue.entry = None
     if queue.heap:
@@ -125,15 +146,15 @@ def _forget_order(queue: Queue) -> None:
     if limiter is not None:
         limiter.relieved = False
         if limiter.blocked:
-            limiter.blocked = _still_blocked(queue, limiter)
+            limiter.blocked = still_blocked(queue, limiter)
             queue.blocked_asks = sum(map(queue.pending.__getitem__, limiter.blocked))
     if firm is not None:
         firm.relieved = False
         if firm.blocked:
-            firm.blocked = _still_blocked(queue, firm)
+            firm.blocked = still_blocked(queue, firm)
 
 
-def _still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]:
+def still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]:
     """Return the classes that certainly still do not fit, each with an empty list of groups (design 6.16).
 
     The queue has no queues below it, and the limiter is the first limit that asks of these classes pass. The shim knows the

@@ -6,34 +6,31 @@
 from collections.abc import Set
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter
 from typing import Any, Final
 
-from server.model.asks import PLAIN, AskSpec, job_class
 from server.model.fit import Amounts
 from server.model.parts import PART, Parts, whole
 from server.model.quota import (
     ChildTemplate,
     PartitionSpec,
-    PreemptionSettings,
     QueueSpec,
     UserLimit,
     inherited,
 )
-from server.model.resources import NOTHING, Limit
-from server.state import journal, ranking, reranking
+from server.model.resources import Limit
+from server.state import ranking, reranking, reranking_fast
 from server.state.applications import Application
 from server.state.limits import Limiter, group_limit, matched_group, spread, user_limit
 from server.state.partition import Partition
-from server.state.prepared import Prepared
+from server.state.prepared import NOT_KEPT, Prepared
 from server.state.queues import Queue, QueueState
+from server.state.reclassing import has_classes, reclass_in_parts
 
 _TAGGED: Final = {"guaranteed": "guaranteed", "max": "max", "maxapplications": "max_applications"}
 """The properties that tags may set, each with its field of `QueueSpec` and of `ChildTemplate`."""
-SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
-"""One spec for each class that owners may declare for a pod, and one without a class.
-
-The settings decide whether a pod without a class is firm (J2).
-"""
+_ORDER: Final = attrgetter("leaf", "fair", "priority_first", "fence", "offset")
+"""What a queue's specification says about the order below the queue, and about the priority that its parent sees."""
 
 _ACTIVE: Final = QueueState.ACTIVE
 _DRAINING: Final = QueueState.DRAINING
@@ -41,13 +38,18 @@ _DRAINING: Final = QueueState.DRAINING
 
 
 def apply_spec_in_parts(
-    partition: Partition, spec: PartitionSpec, prepared: Prepared | None = None
+    partition: Partition,
+    spec: PartitionSpec,
+    prepared: Prepared | None = None,
+    *,
+    classes_later: bool = False,
 ) -> Parts[list[str]]:
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
     Return the paths of the queues that were deleted because they were empty. If the new specification equals the specification
     in force, the object in force is kept. A shadow, which belongs to that object, thus continues. The results in ``prepared``
-    make the change faster and do not affect its result.
+    make the change faster and do not affect its result. With ``classes_later``, the caller lets asks that lose their classes do
+    so in the next ticks (`reclassing`).
     """
     if prepared is not None and prepared.before is partition.spec:
         is_same = prepared.is_same
@@ -55,23 +57,32 @@ def apply_spec_in_parts(
         is_same, prepared = spec == partition.spec, None
     if is_same:
         spec = partition.spec
-    before, partition.spec = partition.spec.preemption, spec
+    before, partition.spec = partition.classed_by, spec
     for name in (name for name, _ in spec.node_weights) if prepared is None else prepared.names:
         partition.types.intern(name)
     if prepared is None:
         _intern_all(partition, spec.root)
     partition.grow()
     fitting = prepared if prepared is not None and prepared.fits() else None
+    was_ranked = not partition.ranking_stale
     yield from _apply_queues(partition, spec.root, fitting)
     weights = tuple((partition.types.index[name], weight) for name, weight in spec.node_weights)
     if weights != partition.index.weights or partition.index.packing != (
         spec.node_sort == "binpacking"
     ):
         partition.index.reorder(spec.node_sort, weights)
-    yield from _reclass(partition, before)
+    yield from reclass_in_parts(partition, before, later=classes_later)
     removed = yield from sweep_in_parts(partition, None if prepared is None else prepared.removed)
-    yield from relimit_in_parts(partition, fitting)
-    yield from reranking.rebuild_in_parts(partition, fitting)
+    is_relisted = yield from relimit_in_parts(partition, fitting)
+    if (
+        fitting is not None
+        and was_ranked
+        and not is_relisted
+        and reranking.is_kept(partition, fitting)
+    ):
+        yield from reranking_fast.rebuild_in_parts(partition, fitting)
+    else:
+        yield from reranking.rebuild_in_parts(partition, fitting)
     return removed
 
 
@@ -80,6 +91,8 @@ def _apply_queues(partition: Partition, spec: QueueSpec, prepared: Prepared | No
     if prepared is not None and prepared.has_queues():
         yield from _apply_prepared(partition, prepared)
         return
+    if prepared is not None:
+        prepared.is_bound, prepared.is_reordered = False, True
     _configure(partition.root, spec)
     rest = [(partition.root, one) for one in reversed(spec.children)]
     for at in count():
@@ -108,7 +121,9 @@ def _apply_prepared(partition: Partition, prepared: Prepared) -> Parts[None]:
         if queue.spec is before:
             queue.spec = spec
         else:
+            order = _ORDER(queue)
             queue.configure(spec)
+            prepared.is_reordered |= order != _ORDER(queue)
         queue.managed = True
         queue.state = _ACTIVE
     for queue in prepared.missing:
@@ -209,7 +224,7 @@ def create_path(partition: Partition, path: str) -> Queue:
             child.managed = False
             _intern(partition, child.spec)
             partition.grow()
-            _make_limiter(partition, child, has_classes=_has_classes(partition))
+            _make_limiter(partition, child)
             child.compare(reranking.measure(partition, child))
         queue = child
     return queue
@@ -285,35 +300,40 @@ def relimit(partition: Partition) -> None:
     whole(relimit_in_parts(partition))
 
 
-def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[None]:
+def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[bool]:
     """Rebuild all limiters from the usage and the limits in force. The order is rebuilt before it is used again (`ranking_stale`).
 
     If the partition has no deserved shares in force, the ``prepared`` bounds are used. Limiters of applications are rebuilt
-    only if there are limits of users or groups, or if a queue gained or lost its limiter.
+    only if there are limits of users or groups, or if a queue gained or lost its limiter, or lost one of firm use that blocked
+    a class. Return whether they were rebuilt.
     """
-    has_classes = _has_classes(partition)
+    is_classed = has_classes(partition.spec.preemption)
     usable = None if partition.deserved else prepared
     used, known = (set(), {}) if usable is None else (usable.used, usable.bounds)
+    is_bound = usable is not None and usable.is_bound
     is_moved = bool(partition.limits.by_key)
     for at, queue in enumerate(partition.queues.values()):
         if not at % PART:
             yield
-        if queue in used:
+        if queue in used or (is_bound and queue not in known):
             continue
-        limiter = queue.limiter
-        if queue in known:
-            bounds, kept = known[queue]
-            if limiter is None or limiter is not kept[0] or queue.firm is not kept[1]:
-                _set_limits(queue, *bounds)
-        else:
-            firm = _firm_bound(partition, queue) if has_classes else None
-            _set_limits(queue, bound(partition, queue), firm)
-        if (limiter is None) is not (queue.limiter is None) or queue.spec.limits:
+        limiter, before = queue.limiter, queue.firm
+        bounds, kept = known.get(queue, (None, NOT_KEPT))
+        if bounds is None:
+            _bind(partition, queue, is_classed=is_classed)
+        elif limiter is None or limiter is not kept[0] or before is not kept[1]:
+            _set_limits(queue, *bounds)
+        if (
+            (limiter is None) is not (queue.limiter is None)
+            or queue.spec.limits
+            or (queue.firm is None and before is not None and before.blocked)
+        ):
             is_moved = True
     partition.limits.forget_relieved()
     if is_moved:
         yield from _limit_applications(partition)
     partition.ranking_stale = True
+    return is_moved
 
 
 def _set_limits(queue: Queue, most: Amounts | None, firm: Amounts | None) -> None:
@@ -374,7 +394,7 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
     """Rebuild the limiter of a queue whose limits are new or changed. The classes that the old limiter blocked are tried again."""
     before = queue.limiter
     queue.blocked_asks = 0
-    _make_limiter(partition, queue, has_classes=_has_classes(partition))
+    _make_limiter(partition, queue)
     partition.ranking_stale = True
     for leaf in queue.leaves():
         for application in leaf.applications.values():
@@ -385,15 +405,15 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
         partition.limits.relieved.remove(before)
 
 
-def _has_classes(partition: Partition) -> bool:
-    """Return whether the settings give asks job classes (J4)."""
-    return job_class(PLAIN, partition.spec.preemption) is not None
-
-
-def _make_limiter(partition: Partition, queue: Queue, *, has_classes: bool) -> None:
+def _make_limiter(partition: Partition, queue: Queue) -> None:
     """Give a queue new limiters, which block no class."""
     queue.limiter = queue.firm = None
-    firm = _firm_bound(partition, queue) if has_classes else None
+    _bind(partition, queue, is_classed=has_classes(partition.spec.preemption))
+
+
+def _bind(partition: Partition, queue: Queue, *, is_classed: bool) -> None:
+    """Bound the usage of a queue as its specification says. ``is_classed`` says whether its firm usage is bounded, too."""
+    firm = _firm_bound(partition, queue) if is_classed else None
     _set_limits(queue, bound(partition, queue), firm)
 
 
@@ -422,25 +442,6 @@ def _firm_bound(partition: Partition, queue: Queue) -> Amounts | None:
     """
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
     return _limits(partition, named) if named else None
-
-
-def _reclass(partition: Partition, before: PreemptionSettings) -> Parts[None]:
-    """Give all asks their new classes, because a change of the settings may have changed which asks are firm (J2)."""
-    now = partition.spec.preemption
-    if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
-        return
-    partition.classes.forget_specs()
-    yield from reranking.rebuild_in_parts(partition)  # asks join heaps that have the new order
-    for at, ask in enumerate(partition.asks.values()):
-        if not at % PART:
-            yield
-        kind = job_class(ask.spec, now)
-        if ask.ask_class.job_class is kind:
-            continue
-        if ask.node is None:
-            journal.reclassify(partition, ask)
-        else:
-            journal.reclassify_placed(partition, ask)
 
 
 def _limits(partition: Partition, limit: Limit) -> Amounts:

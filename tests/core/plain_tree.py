@@ -9,7 +9,7 @@ from server.model.asks import PLAIN, job_class
 from server.model.fit import share
 from server.model.parts import Parts, whole
 from server.model.quota import PartitionSpec, QueueSpec
-from server.state import ranking, reranking, tree
+from server.state import ranking, reclassing, reranking, tree
 from server.state.applications import Application
 from server.state.limits import Limiter
 from server.state.partition import Partition
@@ -25,10 +25,14 @@ def patch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def apply_spec_in_parts(
-    partition: Partition, spec: PartitionSpec, _prepared: Prepared | None = None
+    partition: Partition,
+    spec: PartitionSpec,
+    _prepared: Prepared | None = None,
+    *,
+    classes_later: bool = False,
 ) -> Parts[list[str]]:
     yield
-    return apply_spec(partition, spec)
+    return apply_spec(partition, spec, classes_later=classes_later)
 
 
 def relimit_in_parts(partition: Partition) -> Parts[None]:
@@ -41,10 +45,10 @@ def rebuild_in_parts(partition: Partition) -> Parts[None]:
     rebuild_ranking(partition)
 
 
-def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
+def apply_spec(partition: Partition, spec: PartitionSpec, *, classes_later: bool) -> list[str]:
     if spec == partition.spec:
         spec = partition.spec
-    before, partition.spec = partition.spec.preemption, spec
+    before, partition.spec = partition.classed_by, spec
     for name, _ in spec.node_weights:
         partition.types.intern(name)
     _apply_queue(partition, partition.root, spec.root)
@@ -54,7 +58,7 @@ def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
         spec.node_sort == "binpacking"
     ):
         partition.index.reorder(spec.node_sort, weights)
-    whole(tree._reclass(partition, before))
+    whole(reclassing.reclass_in_parts(partition, before, later=classes_later))
     removed = sweep(partition)
     relimit(partition)
     rebuild_ranking(partition)

@@ -5,6 +5,7 @@ Asks that still do not fit stay parked, the others are tried, and the first tick
 
 import io
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -151,6 +152,49 @@ def test_a_checkpoint_amid_a_preparation(monkeypatch: pytest.MonkeyPatch, seed: 
         assert not any(core.drop_prepared())
         assert not any(other.drop_prepared())
         other.validate()
+
+
+def two(most: int) -> Configuration:
+    """Return two partitions whose queues have a max of ``most`` each."""
+    (first,) = limited(most).partitions
+    return Configuration((first, replace(first, name="other")), digest=f"two of {most}")
+
+
+def test_partitions_change_one_by_one() -> None:
+    core = Core(two(10))
+    core.handle(ManagerRegistered("rm"), 0)
+    core.handle(NodeAdded("rm", "n", resource({"vcore": 100}), partition="other"), 0)
+    core.handle(ApplicationAdded("rm", "app", "root.q0", partition="other"), 0)
+    ticked(core, 0)
+    default, other = core.state.partitions.values()
+    refused = core.state.revision.number
+    core.handle(ConfigurationApplied(two(7), "test", one_by_one=True), 1)
+    assert core.state.revision.number == refused + 1
+    assert default.queues["root.q0"].spec.max == resource({"vcore": 7})
+    assert other.queues["root.q0"].spec.max == resource({"vcore": 10})
+    copy = _restored(core)
+    assert copy.digest() == core.digest()
+    for one in (core, copy):
+        one.handle(AskAdded("rm", "a", "app", LARGE, partition="other"), 1)
+        first = one.tick(1)
+        assert first.more
+        assert ticked(one, 1) == []
+        changed = one.state.partitions["other"].queues["root.q0"]
+        assert changed.spec.max == resource({"vcore": 7})
+    assert copy.digest() == core.digest()
+
+
+def test_a_configuration_replaces_one_that_is_not_in_force_everywhere() -> None:
+    core = Core(two(10))
+    core.handle(ConfigurationApplied(two(7), "test", one_by_one=True), 1)
+    core.handle(ConfigurationApplied(two(8), "test", one_by_one=True), 1)
+    ticked(core, 1)
+    for partition in core.state.partitions.values():
+        assert partition.queues["root.q0"].spec.max == resource({"vcore": 8})
+    core.handle(ConfigurationApplied(two(9), "test", one_by_one=True), 2)
+    core.handle(ConfigurationApplied(two(6), "test"), 2)
+    for partition in core.state.partitions.values():
+        assert partition.queues["root.q0"].spec.max == resource({"vcore": 6})
 
 
 def test_a_max_in_a_partition_without_resource_types() -> None:

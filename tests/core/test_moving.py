@@ -17,6 +17,7 @@ from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
     AskAdded,
+    ConfigurationApplied,
     Event,
     ManagerRegistered,
     NodeAdded,
@@ -34,6 +35,7 @@ from tests.core.test_assignments import (
     NOW,
     OWNERS,
     begins,
+    configuration,
     copied,
     core_of,
     step,
@@ -289,3 +291,31 @@ def test_the_known_moves_are_limited() -> None:
         assert (GPU in owner.state.partitions, GPU in other.state.partitions) == (False, True)
     assert len(source.state.changes) == CHANGES_MAX
     assert source.state.changes[-1].revision == CHANGES_MAX + 2
+
+
+def test_a_copy_has_the_configuration_in_force_although_partitions_change_one_by_one() -> None:
+    source = core_of("b")
+    told(source, begins(), NOW)
+    changed = configuration("default", "web", "night", GPU, most=50)
+    source.take([ConfigurationApplied(changed, "test", one_by_one=True)], NOW)
+    assert source.state.outdated == {GPU: False}
+    source.take([PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=NOW * 2)], NOW)
+    assert not source.state.outdated
+    assert source.state.partitions[GPU].spec == next(
+        one for one in changed.partitions if one.name == GPU
+    )
+    leave(source, NOW)
+    told(source, [], NOW + 1)
+
+
+def test_a_partition_that_leaves_while_it_has_another_configuration_is_not_changed_any_more() -> (
+    None
+):
+    source = core_of("b")
+    told(source, begins(), NOW)
+    source.take([PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=NOW * 2)], NOW)
+    changed = configuration("default", "web", "night", GPU, most=50)
+    source.take([ConfigurationApplied(changed, "test", one_by_one=True)], NOW)
+    assert source.state.outdated == {GPU: False}
+    leave(source, NOW)
+    assert not source.state.outdated

@@ -6,8 +6,9 @@ The plain way makes every limiter again and tries every waiting ask again. The p
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, TypeVar
 
 import pytest
 
@@ -43,10 +44,11 @@ from server.model.quota import (
     UserLimit,
 )
 from server.model.resources import resource
-from server.state import prepared, quota_timers, reranking, tree
+from server.state import prepared, quota_timers, reranking, reranking_fast, tree
 from server.state.applications import Application, Group, Job
 from server.state.limits import OWN, Limiter
 from server.state.partition import Partition
+from server.state.prepared import Prepared
 from server.state.queues import ChildEntry, Queue
 from tests.core import plain_tree
 from tests.effort import cases
@@ -126,6 +128,34 @@ def configuration(chance: random.Random, number: int) -> Configuration:
     return Configuration(specs, digest=f"{number}")
 
 
+def adjusted(chance: random.Random, before: Configuration, number: int) -> Configuration:
+    """Return a configuration with other limits and queues, in which the queues that stay sort as before."""
+    specs = (replace(one, root=_adjusted(chance, one.root, 0)) for one in before.partitions)
+    return Configuration(tuple(specs), digest=f"{number}")
+
+
+def _adjusted(chance: random.Random, spec: QueueSpec, depth: int) -> QueueSpec:
+    children = [_adjusted(chance, one, depth + 1) for one in spec.children if chance.random() < 0.9]
+    if spec.children and chance.random() < 0.2:
+        children.append(QueueSpec("added", max=resource(amounts(chance, 9_000)), submit_acl=ALL))
+    known = {one.name: one for one in children}
+    changed: dict[str, Any] = {"children": tuple(known.values())}
+    if depth and chance.random() < 0.6:
+        changed["guaranteed"] = resource(amounts(chance, 3_000))
+    if depth and spec.max is not None and chance.random() < 0.6:
+        changed["max"] = resource(amounts(chance, 9_000))
+    return replace(spec, weight=chance.randrange(1, 4), **changed)
+
+
+def following(chance: random.Random, known: list[Configuration], number: int) -> Configuration:
+    """Return the next configuration, and add it to those that are known if it is new."""
+    if known and chance.random() < 0.5:
+        known.append(adjusted(chance, known[-1], number))
+    elif not known or chance.random() < 0.8:
+        known.append(configuration(chance, number))
+    return chance.choice(known)
+
+
 def events(chance: random.Random) -> Iterator[Event]:
     """Yield the events of a life: nodes and pods come and go, and every fifth event is another configuration or one again."""
     yield ManagerRegistered("rm")
@@ -134,12 +164,10 @@ def events(chance: random.Random) -> Iterator[Event]:
         name = f"app{chance.randrange(12)}"
         path = "root." + ".".join(chance.choices("abcde", k=chance.randrange(1, 4)))
         if at % 5 == 4:
-            if not known or chance.random() < 0.8:
-                known.append(configuration(chance, at))
-            found = chance.choice(known)
+            found = following(chance, known, at)
             # an equal configuration of other objects
             copied = Configuration(found.partitions, digest=f"{found.digest}-{at}")
-            yield ConfigurationApplied(copied, "test", by="x")
+            yield ConfigurationApplied(copied, "test", by="x", one_by_one=bool(at % 2))
         elif at % 5 == 0:
             sizes = {kind: chance.randrange(1, 20_000) for kind in TYPES if chance.random() < 0.7}
             yield NodeAdded("rm", f"n{at}", resource(sizes))
@@ -184,7 +212,12 @@ class InParts(Core):
 
 
 def live(
-    seed: int, *, interrupted: bool = False, prepares: bool = False, core: Core | None = None
+    seed: int,
+    *,
+    interrupted: bool = False,
+    prepares: bool = False,
+    core: Core | None = None,
+    budget: int = BUDGET,
 ) -> Life:
     """Return the life of a core. While a configuration is prepared, events may come that change the state."""
     core, life, now = core or Core(), Life(), 1_000
@@ -196,10 +229,10 @@ def live(
             if interrupted:
                 for other in between(now):
                     life.decisions.append(repr(core.handle(other, now)))
-                tick(core, life, now)
+                tick(core, life, now, budget)
             assert not any(ahead)
         life.decisions.append(repr(core.handle(event, now)))
-        tick(core, life, now)
+        tick(core, life, now, budget)
         life.used += sum(len(one.used) for one in core.state.prepared.values())
         assert not any(core.drop_prepared())
     return life
@@ -211,10 +244,10 @@ def between(now: int) -> Iterator[Event]:
     yield ApplicationAdded("rm", f"i{now}", f"root.{'abcde'[now // 500 % 5]}")
 
 
-def tick(core: Core, life: Life, now: int) -> None:
+def tick(core: Core, life: Life, now: int, budget: int = BUDGET) -> None:
     """Decide until nothing is left to decide."""
-    for _ in range(50):
-        done = core.tick(now)
+    for _ in range(200):
+        done = core.tick(now, budget)
         life.decisions.append(repr(done.decisions))
         if not done.more:
             break
@@ -255,11 +288,12 @@ def _queue(one: Queue) -> object:
 
 
 def _application(one: Application) -> object:
+    share = one.share if one.leaf.fair else None  # other leaves sort by arrival
     heap = sorted(
         entry[:-1] for entry in one.heap if entry[-1].entry is entry and not _is_parked(entry[-1])
     )
     limits = [(limit.kind, limit.name, limit.queue.path) for limit in one.limiters]
-    return one.application_id, one.leaf.path, one.number, one.share, heap, limits
+    return one.application_id, one.leaf.path, one.number, share, heap, limits
 
 
 def _ranked(entry: ChildEntry) -> tuple[str, int]:
@@ -320,11 +354,33 @@ def test_decisions_and_state_are_those_of_the_plain_way(
     assert used > len(SEEDS)
 
 
+def test_the_fast_path_of_ranks_decides_as_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ticks with few steps show that both park the same groups: a step parks a group or places an ask."""
+    ranked: list[str] = []
+    real = reranking_fast.rebuild_in_parts
+
+    def counted(partition: Partition, ahead: Prepared) -> Parts[None]:
+        ranked.append(partition.name)
+        yield from real(partition, ahead)
+
+    monkeypatch.setattr(reranking_fast, "rebuild_in_parts", counted)
+    for seed, budget in product(SEEDS, (2, BUDGET)):
+        with monkeypatch.context() as patched:
+            patched.setattr(reranking, "is_kept", lambda *_: False)
+            want = live(seed, prepares=True, budget=budget)
+        found = live(seed, prepares=True, budget=budget)
+        assert found.decisions == want.decisions, f"seed {seed}, {budget=}"
+        assert found.pictures == want.pictures, f"seed {seed}, {budget=}"
+    assert len(ranked) > 2 * len(SEEDS)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_done_in_parts_is_done_as_a_whole(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    for module in (configuration_events, due_quota, quota_timers, reranking, tree):
+    for module in (
+        configuration_events, due_quota, quota_timers, reranking, reranking_fast, tree,
+    ):  # fmt: skip
         monkeypatch.setattr(module, "PART", 2)
     core = InParts()
     want, found = live(seed), live(seed, core=core)

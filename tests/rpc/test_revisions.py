@@ -77,6 +77,21 @@ async def test_of_two_operators_with_one_base_the_second_loses_nothing_of_the_fi
         assert (now.revision, now.applied_by, now.source) == (3, "ada", "apply ada.yaml")
 
 
+async def test_an_apply_is_answered_when_all_partitions_have_the_text() -> None:
+    """The core changes one partition in each tick."""
+    one = text("a").removeprefix("partitions: [").removesuffix("]\n")
+    other = one.replace("default", "p")
+    request = config_pb2.ApplyRequest(yaml=f"partitions: [{one}, {other}]\n")
+    async with serving(SETTING) as served:
+        await stub(served).Apply(request)
+        request.yaml = request.yaml.replace("name: a", "name: b")
+        answer = await stub(served).Apply(request)
+        assert answer.applied
+        assert not served.core.state.outdated
+        for partition in served.core.state.partitions.values():
+            assert "root.b" in partition.queues
+
+
 def details(error: Any) -> tuple[list[tuple[str, str]], list[str]]:
     changed: list[tuple[str, str]] = []
     advice: list[str] = []

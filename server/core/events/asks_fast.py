@@ -61,7 +61,7 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
 def _has_classes(partition: Partition) -> bool:
     """Return whether the partition's asks are firm or lendable. A firm ask that waits reduces the headroom of others at once (J4)."""
-    return partition.spec.preemption.lists(JOB)
+    return partition.classed_by.lists(JOB)
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:

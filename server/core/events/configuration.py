@@ -14,13 +14,13 @@ from server.core.preemption import due_quota, open_decisions
 from server.core.state import State
 from server.core.wait_reasons import reservations
 from server.model.decisions import Decision, Noted
-from server.model.events import ConfigurationApplied
+from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.parts import PART, Parts
 from server.model.phrases import count
-from server.model.quota import Configuration
+from server.model.quota import Configuration, PartitionSpec
 from server.model.reasons import Code
 from server.model.revisions import Base, Revision
-from server.state import tree
+from server.state import reclassing, tree
 from server.state.partition import Partition
 from server.state.prepared import Prepared
 
@@ -52,7 +52,29 @@ def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[De
         now,
         standing=bool(event.rm_id),
     )
-    return (yield from _replace(state, event.configuration, revision, now))
+    return (
+        yield from _replace(state, event.configuration, revision, now, one_by_one=event.one_by_one)
+    )
+
+
+def change_next(state: State, now: int) -> Parts[list[Decision]]:
+    """Change, in parts, the next partition that does not have the configuration in force yet. Return the decisions to report.
+
+    Instead of this, give some asks their new classes, if the configuration adds classes, or has removed them (`reclassing`).
+    """
+    name = next(iter(state.outdated))
+    partition, notes = state.partitions[name], list[Decision]()
+    spec = _spec(state.configuration, name)
+    if partition.unclassed or reclassing.is_due(partition, spec.preemption):
+        reclassing.advance(partition, spec.preemption)
+        _put_off(partition)
+    elif not state.outdated[name]:
+        notes = yield from _change(state, partition, state.configuration, now, classes_later=True)
+        partition.thrashing.reset()
+        state.outdated[name] = True
+    if state.outdated[name] and not partition.unclassed:
+        del state.outdated[name]
+    return notes
 
 
 def prepare(state: State, configuration: Configuration) -> Iterator[None]:
@@ -109,16 +131,17 @@ def is_stale(state: State, event: ConfigurationApplied) -> bool:
 
 
 def register(
-    state: State, rm_id: str, configuration: Configuration, by: str, now: int
+    state: State, event: ManagerRegistered, configuration: Configuration, now: int
 ) -> Parts[list[Decision]]:
     """Apply the configuration of a registration in parts, or return the reply that says why the present one stays in force."""
+    rm_id = event.rm_id
     is_used = counts(state, rm_id, configuration.digest)
     _note_given(state, rm_id, configuration.digest)
     if not is_used:
         return [_overtaken(state, "manager", rm_id, rm_id)]
     source = f"registration of {rm_id}"
-    revision = Revision(state.revision.number + 1, configuration.digest, source, by, now)
-    return (yield from _replace(state, configuration, revision, now))
+    revision = Revision(state.revision.number + 1, configuration.digest, source, event.by, now)
+    return (yield from _replace(state, configuration, revision, now, one_by_one=event.one_by_one))
 
 
 def counts(state: State, rm_id: str, digest: str) -> bool:
@@ -156,7 +179,7 @@ def past(state: State, base: Base) -> Configuration | None:
 
 
 def _replace(
-    state: State, configuration: Configuration, revision: Revision, now: int
+    state: State, configuration: Configuration, revision: Revision, now: int, *, one_by_one: bool
 ) -> Parts[list[Decision]]:
     """Apply a configuration as a revision.
 
@@ -165,7 +188,7 @@ def _replace(
     if not _is_same(state.configuration, configuration):
         _keep_past(state)
         state.revision = revision
-    return (yield from _apply(state, configuration, revision.source, now))
+    return (yield from _apply(state, configuration, revision.source, now, one_by_one=one_by_one))
 
 
 def _is_same(one: Configuration, other: Configuration) -> bool:
@@ -188,10 +211,16 @@ def _note_given(state: State, rm_id: str, digest: str) -> None:
 
 
 def _apply(
-    state: State, configuration: Configuration, source: str, now: int
+    state: State, configuration: Configuration, source: str, now: int, *, one_by_one: bool
 ) -> Parts[list[Decision]]:
-    """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain."""
+    """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain.
+
+    With ``one_by_one``, only the first partition that exists already is changed, unless asks get other classes. The next ticks
+    change the others, one each (`change_next`). Partitions that are new, or that are listed again, come into force at once.
+    """
     state.configuration = configuration
+    state.outdated = {}
+    is_first = True
     own = state.own(configuration)
     named = {spec.name: spec for spec in own}
     notes: list[Decision] = []
@@ -202,7 +231,12 @@ def _apply(
             continue
         if partition.retired:
             tree.restart(partition)
-        notes += yield from _change(state, partition, configuration, now)
+        elif one_by_one and (not is_first or not _keeps_classes(partition, spec)):
+            state.outdated[spec.name] = False
+            continue
+        else:
+            is_first = False
+        notes += yield from _change(state, partition, configuration, now, classes_later=False)
     for name, partition in list(state.partitions.items()):
         if name not in named:
             yield
@@ -215,18 +249,33 @@ def _apply(
 
 def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
     """Change a partition that came with another configuration as the configuration in force says."""
-    return (yield from _change(state, partition, state.configuration, now))
+    return (yield from _change(state, partition, state.configuration, now, classes_later=False))
+
+
+def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
+    """Return whether all asks keep their job classes under the specification."""
+    return not partition.unclassed and reclassing.are_alike(partition.classed_by, spec.preemption)
+
+
+def _spec(configuration: Configuration, partition: str) -> PartitionSpec:
+    return next(one for one in configuration.partitions if one.name == partition)
 
 
 def _change(
-    state: State, partition: Partition, configuration: Configuration, now: int
+    state: State,
+    partition: Partition,
+    configuration: Configuration,
+    now: int,
+    *,
+    classes_later: bool,
 ) -> Parts[list[Decision]]:
-    spec = next(one for one in configuration.partitions if one.name == partition.name)
+    spec = _spec(configuration, partition.name)
     before = partition.spec
-    removed = yield from tree.apply_spec_in_parts(partition, spec, state.prepared_for(spec))
+    removed = yield from tree.apply_spec_in_parts(
+        partition, spec, state.prepared_for(spec), classes_later=classes_later
+    )
     partition.relief += 1
-    many = len(partition.queues) + len(partition.applications)
-    partition.round.is_put_off = many >= PUT_OFF_FROM
+    _put_off(partition)
     yield
     open_decisions.abort_unfit(partition, now)
     notes = yield from due_quota.configured(state, partition, before, now)
@@ -258,6 +307,12 @@ def untie(partition: Partition) -> Parts[None]:
         queue.untie()
         if queue.parent is not None:
             del queue.parent.children[queue.name]
+
+
+def _put_off(partition: Partition) -> None:
+    """Let the next tick of a large partition only place asks."""
+    many = len(partition.queues) + len(partition.applications)
+    partition.round.is_put_off = many >= PUT_OFF_FROM
 
 
 def _retire(partition: Partition) -> list[Decision]:

@@ -144,7 +144,7 @@ def _configure(
     rm_id = event.rm_id
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:
-        return (yield from configuration.register(state, rm_id, brought, event.by, now))
+        return (yield from configuration.register(state, event, brought, now))
     message = (
         f"its configuration is not used: {state.revision.without_source()} is in force, which another manager may not "
         "replace at its registration; give the core a file, or change it with `evenhand config apply`"

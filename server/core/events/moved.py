@@ -46,6 +46,8 @@ def adopt(state: State, former: State) -> list[str]:
         if partition is None or partition.retired or not is_empty(state.partitions.get(spec.name)):
             continue
         take(state, of(former, spec.name))
+        if spec.name in former.outdated:
+            state.outdated[spec.name] = former.outdated[spec.name]
         taken.append(spec.name)
     return taken
 

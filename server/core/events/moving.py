@@ -48,15 +48,22 @@ def move(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 
 
 def _leave(state: State, event: PartitionMoving, now: int) -> list[Decision]:
-    del now
     name = event.partition
-    if name not in state.partitions:
+    partition = state.partitions.get(name)
+    if partition is None:
         return []
+    notes: list[Decision] = []
+    if name in state.outdated:  # The copy has the configuration in force.
+        del state.outdated[name]
+        notes = whole(configuration.adapt(state, partition, now))
     known = state.leaving.get(name)
     timers = [] if known is None else known.timers
     state.leaving[name] = Leaving(event.group, event.until_ms, timers)
     state.at(event.until_ms, TIMER, name, event.group)
-    return [_note(name, f"moves to cores {event.group!r}: nothing is placed in it meanwhile")]
+    return [
+        *notes,
+        _note(name, f"moves to cores {event.group!r}: nothing is placed in it meanwhile"),
+    ]
 
 
 def _stay(state: State, event: PartitionMoving, now: int) -> list[Decision]:
@@ -92,6 +99,7 @@ def _left(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     if leaving is None or leaving.group != event.group:
         return []
     del state.leaving[name]
+    state.outdated.pop(name, None)
     partition = state.partitions.pop(name)
     whole(configuration.untie(partition))
     state.timers = [one for one in state.timers if one[3] != name]

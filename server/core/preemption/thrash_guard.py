@@ -64,8 +64,9 @@ def configured(state: State, answers: Sequence[Decision]) -> None:
     Entitlements may have changed. The handlers of node events end freezes themselves.
     """
     if any(isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers):
-        for partition in state.partitions.values():
-            partition.thrashing.reset()
+        for name, partition in state.partitions.items():
+            if name not in state.outdated:
+                partition.thrashing.reset()
 
 
 # What is watched ----------------------------------------------------------------------------------------------------

@@ -73,7 +73,9 @@ class ConfigurationService:
             return pb.ApplyResponse(problems=told(problems))
         source = request.source or f"apply by {caller.name}"
         base = Base(request.base_revision, request.base_digest)
-        event = ConfigurationApplied(found, source, request.rm_id, base, caller.name)
+        event = ConfigurationApplied(
+            found, source, request.rm_id, base, caller.name, one_by_one=True
+        )
         answer = pb.ApplyResponse(
             problems=told(problems), digest=found.digest, silenced=told(silenced)
         )
@@ -100,6 +102,8 @@ class ConfigurationService:
         else:
             async with prepared(self._core, event.configuration):
                 refusal = _refusal(await self._pump.ask(event))
+                while state.outdated:
+                    await self._pump.settled()
         answer.revision = state.revision.number
         answer.applied = not dry_run and refusal is None
         if refusal is not None:

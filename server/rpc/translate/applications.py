@@ -115,4 +115,5 @@ def registration(
         instance_of(message.buildInfo),
         forget=message.forget,
         session=bounded("sessionID", message.sessionID),
+        one_by_one=True,
     )

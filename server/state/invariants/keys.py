@@ -182,8 +182,8 @@ def _check_membership(partition: Partition, ask: Ask) -> None:
     assert ask_class.resource == spec.resource, (
         f"ask {ask.key} of {spec.resource} is in {class_name(ask_class)}"
     )
-    kind = job_class(spec, partition.spec.preemption)
-    assert ask_class.job_class is kind, (
+    kind = job_class(spec, partition.classed_by)
+    assert ask_class.job_class is kind or ask in partition.unclassed, (
         f"ask {ask.key} is in a class of {ask_class.job_class} asks, not {kind}"
     )
     if ask.node is not None or (

@@ -1,0 +1,116 @@
+"""The change of all asks' job classes after a change of the settings (J2).
+
+The classes of asks bound anything only while the policy `job` is in the specification in force, because only then queues have
+limiters of firm use (J4). Therefore classes can be given ask by ask between placements while that policy is not in force:
+before a specification that adds it, and after a specification that removes it. ``Partition.classed_by`` are the settings
+by which asks get their classes, and ``Partition.unclassed`` are the asks that may still have a class of earlier settings.
+"""
+
+from typing import Final
+
+from server.model.asks import PLAIN, AskSpec, job_class
+from server.model.parts import PART, Parts
+from server.model.quota import PreemptionSettings
+from server.model.resources import NOTHING
+from server.state import journal, reranking
+from server.state.applications import Ask, Group
+from server.state.partition import Partition
+
+STEP: Final = 1_000
+"""The largest number of asks that one tick gives other classes. One ask takes about 8 us."""
+SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
+"""One spec for each class that owners may declare for a pod, and one without a class.
+
+The settings decide whether a pod without a class is firm (J2).
+"""
+
+
+def has_classes(settings: PreemptionSettings) -> bool:
+    """Return whether the settings give asks job classes (J4)."""
+    return job_class(PLAIN, settings) is not None
+
+
+def are_alike(one: PreemptionSettings, other: PreemptionSettings) -> bool:
+    """Return whether two settings give every ask the same class."""
+    return all(job_class(spec, one) is job_class(spec, other) for spec in SAMPLES)
+
+
+def is_due(partition: Partition, settings: PreemptionSettings) -> bool:
+    """Return whether asks have to get their classes before settings come into force, so that this then takes little time.
+
+    This is so if the settings add classes.
+    """
+    if has_classes(partition.spec.preemption) or not has_classes(settings):
+        return False
+    return bool(partition.unclassed) or not are_alike(partition.classed_by, settings)
+
+
+def advance(partition: Partition, settings: PreemptionSettings) -> None:
+    """Give up to `STEP` asks the classes of the settings. New asks get these classes from now on."""
+    if not are_alike(partition.classed_by, settings):
+        begin(partition, settings)
+    unclassed = partition.unclassed
+    for _ in range(min(STEP, len(unclassed))):
+        ask = unclassed.pop()
+        if partition.asks.get(ask.key) is ask:
+            before = ask.group
+            _reclassify(partition, ask)
+            if (
+                isinstance(before, Group)
+                and isinstance(ask.group, Group)
+                and before is not ask.group
+            ):
+                _keep_told(partition, ask, before, ask.group)
+    if not unclassed:
+        partition.relief += 1  # what waits for an ask of its class may go on
+
+
+def _keep_told(partition: Partition, ask: Ask, before: Group, after: Group) -> None:
+    """Record that the shim knows the reason of an ask that joined another group: the limits have not changed."""
+    after.told = after.told or before.told
+    if ask.code and ask.code == after.told and after.untold and after.untold[-1] is ask:
+        after.untold.pop()
+        if not after.untold:
+            partition.untold.pop(after, None)
+
+
+def begin(partition: Partition, settings: PreemptionSettings | None) -> None:
+    """Note that all asks have to get the classes of the settings, or of those in force (None).
+
+    `advance` then gives them these classes, in order of arrival.
+    """
+    partition.class_settings = settings
+    partition.classes.forget_specs()
+    partition.unclassed = [*reversed(partition.asks.values())]
+
+
+def reclass_in_parts(
+    partition: Partition, before: PreemptionSettings, *, later: bool
+) -> Parts[None]:
+    """Give all asks the classes of the settings that came into force, if they have those of ``before``.
+
+    With ``later``, only note this if these settings give no classes. The caller then calls `advance` in the next ticks.
+    """
+    now = partition.spec.preemption
+    partition.class_settings = None
+    if are_alike(before, now) and not partition.unclassed:
+        return
+    if later and not has_classes(now):
+        begin(partition, None)
+        return
+    partition.unclassed = []
+    partition.classes.forget_specs()
+    yield from reranking.rebuild_in_parts(partition)  # asks join heaps that have the new order
+    for at, ask in enumerate(partition.asks.values()):
+        if not at % PART:
+            yield
+        _reclassify(partition, ask)
+
+
+def _reclassify(partition: Partition, ask: Ask) -> None:
+    if ask.ask_class.job_class is job_class(ask.spec, partition.classed_by):
+        return
+    if ask.node is None:
+        journal.reclassify(partition, ask)
+    else:
+        journal.reclassify_placed(partition, ask)
