@@ -13,6 +13,7 @@ from tests.bench import (
     added,
     apart,
     beside,
+    changed,
     console,
     growth,
     health,
@@ -81,6 +82,10 @@ ASK_SIZES = (10_000, 250)
 """The number of different ask sizes in one message, and the target in milliseconds for the ask behind it."""
 HEALTH_MS = 100
 """The target in milliseconds for the longest wait of a health check while asks of many sizes arrive."""
+CHANGED_QUEUES = 10_000
+"""The number of queues in use of each partition that a text changes."""
+CHANGED_MS = 50
+"""The target in milliseconds for the longest wait of an ask while a text is applied."""
 PINNED = 20_000
 """Placements per second of asks that each name their own host."""
 PROCESSES = {1: "one process", 2: "two processes"}
@@ -102,6 +107,7 @@ def everything() -> list[Case]:
         *_beside_readers(Workload(5_000, 50_000, 100)),
         *_console(Workload(5_000, 50_000, 1_000), 3, 15, console.PAGES_OPEN),
         *_hostile(),
+        *_changing(CHANGED_QUEUES),
         *_preempting(),
         *_preempting_on_the_wire(),
         *_shim(5_000, 20_000),
@@ -129,6 +135,7 @@ def quick() -> list[Case]:
         _before_another(small, "label keys", hostile.label_keys, 20),
         *_checked(small, 20),
         _pinned(small, "node affinity", hostile.by_affinity),
+        *islice(_changing(20), 5, 6),
         _preempt("1,000 claims", "claims", few, 0),
         _preempt("quota", "quota", few, 0),
         _wire_preempt("1,000 claims", few, preemption_messages.claims, 0),
@@ -340,6 +347,17 @@ def _hostile() -> Iterator[Case]:
         yield _pinned(Workload(1_000, 10_000, 10), how, pin)
     for text in hostile.texts():
         yield _beside(Workload(5_000, 50_000, 100), text, BESIDE_READERS_MS)
+
+
+def _changing(queues: int) -> Iterator[Case]:
+    """Yield the cases of placements while a text is applied, for each kind of change."""
+    metrics = (
+        Metric("99 of 100 waits", "ms", basis=Basis.VALUE),
+        Metric("longest wait", "ms", CHANGED_MS, basis=Basis.VALUE),
+    )
+    for one in changed.kinds(queues):
+        name = f"gRPC, {changed.RATE} asks a second, a text changes {queues:,} queues in use: {one.name}"
+        yield Case(name, metrics, partial(changed.applied, one), one)
 
 
 def _before_another(
