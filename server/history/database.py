@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy import Connection, Dialect, Engine, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 from sqlalchemy.sql.dml import Insert
 
 from server.history.address import Address, HistoryError
+from server.history.schema import FIXED
 
 BUSY_S: Final = 5.0
 """The seconds for which SQLite waits for a lock of another process."""
+CACHE_KIB: Final = 8 << 10
+"""The KiB of pages that the writer of a file keeps in memory."""
 CONNECT_S: Final = 5
 """The seconds that opening a connection to PostgreSQL may take."""
 
@@ -37,24 +40,37 @@ def engine(place: Address, *, read_only: bool = False) -> Engine:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_S, check_same_thread=False)
 
-    made = create_engine("sqlite://", creator=connect, poolclass=NullPool)
-    if not read_only:
-        event.listen(made, "connect", _write_ahead)
+    if read_only:
+        return create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    # One connection stays open. Closing the last one copies the log into the file, and forgets the pages that it has read.
+    made = create_engine(
+        "sqlite://", creator=connect, poolclass=QueuePool, pool_size=1, max_overflow=0
+    )
+    event.listen(made, "connect", _write_ahead)
     return made
 
 
 def _write_ahead(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute(
+        "PRAGMA synchronous=FULL"
+    )  # A transaction that was written outlives a loss of power.
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
 
 
-def upsert(table: Table, dialect: str) -> Insert:
-    """Return the statement that inserts rows, and replaces existing rows with the same keys."""
-    made: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
-    keys = [one.name for one in table.primary_key]
-    others = {one.name: made.excluded[one.name] for one in table.columns if one.name not in keys}
-    statement: Insert = made.on_conflict_do_update(index_elements=keys, set_=others)
-    return statement
+def upsert(table: Table, dialect: Dialect) -> str:
+    """Return the statement that inserts rows, and replaces existing rows with the same keys. Its parameters have the names of columns.
+
+    The statement is a text, because SQLAlchemy would examine each row of a statement of its own.
+    """
+    kind = sqlite if dialect.name == "sqlite" else postgresql
+    made: Any = kind.insert(table)
+    keys = {one.name for one in table.primary_key}
+    fixed = keys | table.info.get(FIXED, frozenset())
+    others = {one.name: made.excluded[one.name] for one in table.columns if one.name not in fixed}
+    statement: Insert = made.on_conflict_do_update(index_elements=sorted(keys), set_=others)
+    named = sqlite.dialect(paramstyle="named") if kind is sqlite else dialect
+    return str(statement.compile(dialect=named))
 
 
 def reason_of(error: SQLAlchemyError) -> str:

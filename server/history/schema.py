@@ -13,6 +13,9 @@ REVISION: Final = "0002"
 
 METADATA: Final = MetaData()
 
+FIXED: Final = "fixed"
+"""The key of a table's `info` that names the columns whose values never change. Replacing a row leaves them, and their indexes, alone."""
+
 
 def _number(name: str, *, key: bool = False, optional: bool = False) -> Column[int]:
     return Column(
@@ -82,6 +85,14 @@ PODS: Final = Table(
     Index("pods_name", "name"),
     Index("pods_asked", "asked_ms"),
     Index("pods_ended", "ended_ms"),
+    info={
+        FIXED: frozenset(
+            {
+                *("partition", "pod_key", "name", "application_id", "user_name", "resources"),
+                "priority",
+            }
+        )
+    },
 )
 """The pods: each row describes an ask from its arrival to its end. ``resources`` is a JSON object.
 
@@ -100,6 +111,7 @@ WAITS: Final = Table(
     _number("until_ms", optional=True),
     Index("waits_pod", "pod_id"),
     Index("waits_since", "since_ms"),
+    info={FIXED: frozenset({"pod_id", "partition", "code", "since_ms"})},
 )
 """The intervals in which an ask waited for one reason."""
 

@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Table, text
+from sqlalchemy import Connection, Dialect, Table, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from server.history.address import Address, HistoryError, LockedError
@@ -29,6 +29,7 @@ class Store:
         self._lock: int | None = None
         self._guard: Connection | None = None
         self.engine = engine(place)
+        self._statements: dict[Table, str] = {}
 
     def open(self) -> None:
         """Lock the history and migrate its schema.
@@ -66,7 +67,15 @@ class Store:
         with self.engine.begin() as connection:
             for table, rows in pending.items():
                 if rows:
-                    connection.execute(upsert(table, connection.dialect.name), list(rows.values()))
+                    connection.exec_driver_sql(
+                        self._statement(table, connection.dialect), list(rows.values())
+                    )
+
+    def _statement(self, table: Table, dialect: Dialect) -> str:
+        """Return the statement that writes rows of a table."""
+        if table not in self._statements:
+            self._statements[table] = upsert(table, dialect)
+        return self._statements[table]
 
     def _guard_database(self) -> None:
         if self._guard is not None:

@@ -111,6 +111,29 @@ def test_what_is_written_is_read(place: Address) -> None:
                 assert place_ == (record.at_ms, record.partition, record.decision_id)
 
 
+def test_each_write_replaces_all_that_changed(place: Address) -> None:
+    """Rows are written in many transactions, and are then as if each had been written once: no changing column is left out."""
+    with opened(place) as writer:
+        one = Told(Core(configuration(12)), ledger_of(writer))
+        driver = Driver(3, one.tap)
+        expected: dict[str, dict[object, object]] = {"pods": {}, "waits": {}}
+        driver.live(2)
+        for _ in range(60):
+            driver.now += 700
+            driver._answer()
+            driver.dice.choice((driver._claim, driver._fill, driver._end))()
+            driver._tick()
+            one.pass_on()
+            for table in (schema.PODS, schema.WAITS):
+                expected[table.name] |= {each["id"]: each for each in one.rows(table)}
+            writer.write(one.ledger.now)
+            assert not one.ledger.pending
+        with read_only(place) as connection:
+            for table in (schema.PODS, schema.WAITS):
+                rows = connection.execute(select(table)).mappings()
+                assert {each["id"]: dict(each) for each in rows} == expected[table.name]
+
+
 def test_a_run_takes_up_what_the_run_before_left(place: Address) -> None:
     with opened(place) as writer:
         one = story(ledger_of(writer))
