@@ -1,9 +1,11 @@
 """The thread that sends the history to its writing process, and watches that process.
 
-The thread empties the queue a few times a second, so that no event has to wake it. If the pipe is full, the thread waits, and not
-the core. If the process ends, it is started again. Records that the process had received but not written count as lost.
+The thread empties the queue a few times a second, so that no event has to wake it. Most of what the queue holds is packed already.
+If the pipe is full, the thread waits, and not the core. If the process ends, it is started again. Records that the process had
+received but not written count as lost.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -13,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -32,6 +35,10 @@ RESTART_S: Final = 5.0
 """The seconds before a process that ended is started again."""
 OPEN_S: Final = 5.0
 """The seconds that the start of a core waits at most to learn whether the history can be used."""
+PIPE_BYTES: Final = 1 << 20
+"""The number of bytes that the pipe to the process should hold."""
+BUFFERS_MAX: Final = 64
+"""The largest number of frames that are sent at once. Each call lets the event loop run, and then has to wait for it."""
 END_S: Final = 5.0
 """The seconds that the end of a core waits at most for the history to be written. After that the process continues alone."""
 _MODULE: Final = "server.rpc.history_process"
@@ -204,6 +211,7 @@ class Feeder:
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         os.set_blocking(self._process.stdout.fileno(), False)
+        _enlarge(self._process.stdin.fileno())
         self._answers = b""
         given = {"place": self._place.text, "settings": list(self._settings)}
         waiting, self._packed = self._packed, deque()
@@ -237,15 +245,17 @@ class Feeder:
         before anything is sent, so that the next process gets all of it if this one ends.
         """
         while (taken := self._queue.take()) is not None:
-            item: _Item | None = _Item(taken.number, taken.now, len(taken.values), taken.size)
+            item: _Item | None = _Item(taken.number, taken.now, taken.records, taken.size)
             for frame in rows_of(taken):
                 self._look(frame)
                 self._packed.append(_Packed(encoded(frame), item))
                 item = None
             if item is not None:
                 self._queue.sent(item.size)
-            self._flush()
+            if len(self._packed) >= BUFFERS_MAX:
+                self._flush()
             self._beat()
+        self._flush()
 
     def _pause(self) -> None:
         """Wait until the next look at the queue, and send what waits for the pipe meanwhile."""
@@ -280,21 +290,32 @@ class Feeder:
         process = self._process
         assert process is not None
         assert process.stdin is not None
+        out = process.stdin.fileno()
         while self._left or self._packed:
-            if not self._left:
-                data, item = self._packed.popleft()
-                self._left = memoryview(data)
-                if item is not None:
-                    self._unwritten.append(item)
-                    self._queue.sent(item.size)
+            some: list[bytes | memoryview] = [self._left]
+            some += (one.data for one in islice(self._packed, BUFFERS_MAX))
             try:
-                self._left = self._left[os.write(process.stdin.fileno(), self._left) :]
+                self._wrote(os.writev(out, some))
             except BlockingIOError:
                 return False
             except OSError as error:
                 self._listen()
                 raise _EndedError from error
         return True
+
+    def _wrote(self, size: int) -> None:
+        """Drop bytes that were sent. An item of which a part was sent no longer waits."""
+        while size >= len(self._left):
+            size -= len(self._left)
+            self._left = memoryview(b"")
+            if not size:
+                return
+            data, item = self._packed.popleft()
+            self._left = memoryview(data)
+            if item is not None:
+                self._unwritten.append(item)
+                self._queue.sent(item.size)
+        self._left = self._left[size:]
 
     def _await_pipe(self) -> None:
         """Wait until the pipe takes more, and read what the process reports."""
@@ -361,3 +382,10 @@ class Feeder:
             self._unwritten.clear()
         self._queue.reset()
         _log.warning("history-process-ended", code=code)
+
+
+def _enlarge(pipe: int) -> None:
+    """Let a pipe hold `PIPE_BYTES`, so that the thread seldom waits for it. Only Linux can do that, within a limit for each user."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

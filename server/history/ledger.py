@@ -16,11 +16,14 @@ from server.history import schema
 from server.history.decided import Decisions
 from server.history.pods import BRIEF_MS, NOT_TRIED, Pod, Pods, Wait
 from server.history.rows import Frame, Row
+from server.history.rows_fast import Run, unpacked
 from server.history.samples import Picture
 from server.history.samples import Pod as Pictured
 from server.history.series import Series
 from server.history.starts import Starts
 from server.history.tap import InForce, Lost
+from server.model.decisions import AskStateChanged, Placed, Released
+from server.model.events import AllocationAdded, AskAdded, ReleaseRequested
 from server.model.reasons import Code
 
 Pending = dict[Table, dict[object, dict[str, Any]]]
@@ -55,6 +58,8 @@ class Ledger:
         self.series = Series(self.put, self.next_number, sample_ms)
         self.starts = Starts(self.put, self.next_number, self.pods)
         self._fresh: list[Pod] = []
+        self._altered: dict[int, Pod] = {}
+        """The pods that have changed since their rows were made, by number."""
         self._configured: tuple[int, str] | None = None
         self._gone: dict[tuple[str, str], int] | None = None
         """While a picture is awaited: the number of the item with which a pod or application ended, by partition and name."""
@@ -87,8 +92,22 @@ class Ledger:
         for kind, *facts in frame.rows:
             _ACTIONS[kind](self, *facts)
 
+    def _run(self, kind: str, size: int, data: bytes) -> None:
+        """Apply the rows of a run."""
+        action = _OF_RUNS[kind]
+        for facts in unpacked(Run(kind, size, data)):
+            action(self, *facts)
+
+    @property
+    def size(self) -> int:
+        """The number of rows that are to be written."""
+        return sum(map(len, self.pending.values())) + len(self._altered)
+
     def settle(self) -> None:
-        """Make rows that are made only just before writing: waits that have become long enough to keep, and the texts of decisions."""
+        """Make the rows that are made only just before writing: those of pods, long waits, and decisions."""
+        for number, pod in self._altered.items():
+            self.put(schema.PODS, number, pod.row())
+        self._altered.clear()
         for pod in self._fresh:
             wait = pod.wait
             if wait is not None and not wait.is_kept and self._now - wait.since_ms >= BRIEF_MS:
@@ -391,7 +410,7 @@ class Ledger:
 
     def _changed(self, pod: Pod) -> None:
         pod.touched = self._item
-        self.put(schema.PODS, pod.number, pod.row())
+        self._altered[pod.number] = pod
 
     def _begin_wait(self, pod: Pod, code: str) -> None:
         pod.wait = Wait(self.next_number(), code, self._now)
@@ -420,6 +439,7 @@ class Ledger:
 
 
 _ACTIONS: Final[Mapping[str, Callable[..., None]]] = {
+    Row.RUN: Ledger._run,
     Row.APPLICATION: Ledger._application,
     Row.QUEUE: Ledger._queue,
     Row.APPLICATION_ENDED: Ledger._application_ended,
@@ -444,3 +464,13 @@ _ACTIONS: Final[Mapping[str, Callable[..., None]]] = {
     Row.FOLLOWS: Ledger._follows,
 }
 """The action for each kind of row. The kinds that are about the run itself are handled in `writing`."""
+
+_OF_RUNS: Final[Mapping[str, Callable[..., None]]] = {
+    AskAdded.__name__: Ledger._ask,
+    AllocationAdded.__name__: Ledger._running,
+    ReleaseRequested.__name__: Ledger._ended,
+    Placed.__name__: Ledger._placed,
+    Released.__name__: Ledger._ordered,
+    AskStateChanged.__name__: Ledger._reason,
+}
+"""The action for each row of a run, by the kind of the run."""

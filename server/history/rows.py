@@ -1,6 +1,7 @@
 """The rows that the thread of the history sends to the writing process: plain tuples, quick to make and to send.
 
-The first field of a row is its kind (`Row`). Events and decisions that the history does not keep have no row.
+The first field of a row is its kind (`Row`). Events and decisions that the history does not keep have no row. A run that was packed
+(`rows_fast`) is sent as one row.
 """
 
 import pickle
@@ -10,6 +11,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from server.history.rows_fast import Run
 from server.history.tap import Item, Kind
 from server.model.decisions import (
     BARRIER,
@@ -42,6 +44,8 @@ ROWS_MAX: Final = 200
 class Row(StrEnum):
     """The kinds of rows."""
 
+    RUN = "run"
+    """The rows of events or decisions of one kind, packed."""
     APPLICATION = "application"
     QUEUE = "queue"
     APPLICATION_ENDED = "application-ended"
@@ -83,14 +87,15 @@ def encoded(frame: Frame) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-def frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
-    """Yield the frames of a stream until it ends. A frame that is cut off at the end is left out."""
+def frames(read: Callable[[int], bytes]) -> Iterator[tuple[Frame, int]]:
+    """Yield the frames of a stream until it ends, and the number of bytes of each. A frame that is cut off at the end is left out."""
     while len(head := read(4)) == 4:  # noqa: PLR2004 - the bytes of a length
         length = int.from_bytes(head, "big")
         content = read(length)
         if len(content) < length:
             return
-        yield Frame(*pickle.loads(content))  # noqa: S301 - from the process that started this one
+        frame = Frame(*pickle.loads(content))  # noqa: S301 - from the process that started this one
+        yield frame, length
 
 
 def rows_of(item: Item) -> Iterator[Frame]:
@@ -103,12 +108,16 @@ def rows_of(item: Item) -> Iterator[Frame]:
 def _rows(item: Item) -> Iterator[tuple[Any, ...]]:
     if item.kind in {Kind.EVENTS, Kind.DECISIONS}:
         for one in item.values:
-            make = _MAKERS.get(type(one))
-            if make is not None:
-                yield from make(one)
+            yield from made(one)
         return
     for one in item.values:
         yield (_OTHERS[item.kind], one)
+
+
+def made(one: object) -> "Rows":
+    """Return the rows of an event, of a decision, or of a run."""
+    make = _MAKERS.get(type(one))
+    return () if make is None else make(one)
 
 
 _OTHERS: Final[Mapping[Kind, Row]] = {
@@ -120,6 +129,10 @@ _OTHERS: Final[Mapping[Kind, Row]] = {
 }
 
 Rows = Sequence[tuple[Any, ...]] | Iterator[tuple[Any, ...]]
+
+
+def _run(one: Run) -> Rows:
+    return ((Row.RUN.value, *one),)
 
 
 def _application_added(one: ApplicationAdded) -> Rows:
@@ -225,6 +238,7 @@ def _leads(_one: LeadershipTaken) -> Rows:
 
 
 _MAKERS: Final[Mapping[type, Callable[[Any], Rows]]] = {
+    Run: _run,
     ApplicationAdded: _application_added,
     ApplicationAccepted: _application_accepted,
     ApplicationRemoved: _application_removed,

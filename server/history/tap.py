@@ -1,6 +1,7 @@
 """The tap, which the pump calls in place of the core. It passes every call on, and queues the events and decisions for the history.
 
-Queueing is an append to a bounded queue. When the queue is full, the core does not wait: records are dropped and counted.
+Frequent events and decisions are packed at once (`rows_fast`), so that the queue holds bytes in place of objects. Queueing is an
+append to a bounded queue. When the queue is full, the core does not wait: records are dropped and counted.
 """
 
 from collections import deque
@@ -8,6 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from server.history import rows_fast
 from server.model.decisions import Decision, Tick
 from server.model.events import Event, LeadershipTaken
 from server.model.parts import Parts, whole
@@ -35,11 +37,14 @@ class Kind(StrEnum):
     """The end of a core's leadership: the address of the leader that it follows."""
 
 
+_PACKED: Final = frozenset({Kind.EVENTS, Kind.DECISIONS})
+"""The kinds of items whose values are packed."""
 _ENCODED: Final = frozenset({Kind.SAMPLE, Kind.PICTURE})
+"""The kinds of items whose values are bytes."""
 
 
 class Item(NamedTuple):
-    """The values that the history is given at one instant. Items are numbered in order."""
+    """The values that the history is given at one instant, some of them packed. Items are numbered in order."""
 
     number: int
     kind: Kind
@@ -49,7 +54,12 @@ class Item(NamedTuple):
     @property
     def size(self) -> int:
         """The number of events that need about as much memory as the values."""
-        return _size(self.kind, self.values)
+        return _size(self.kind, self.values, self.records)
+
+    @property
+    def records(self) -> int:
+        """The number of values, those in runs included."""
+        return rows_fast.count(self.values)
 
 
 class Lost(NamedTuple):
@@ -104,7 +114,7 @@ class Queue:
             self.lost += len(values)
             return
         waiting = self._put - self._taken
-        size = _size(kind, values)
+        size = _size(kind, values, len(values))
         if waiting + size > self._most and waiting:
             self._drop(now, len(values))
             return
@@ -135,8 +145,9 @@ class Queue:
 
     def _append(self, kind: Kind, now: int, values: Sequence[object]) -> None:
         self.number += 1
-        self._put += _size(kind, values)
-        self._items.append(Item(self.number, kind, now, values))
+        self._put += _size(kind, values, len(values))
+        found = rows_fast.packed(values) if kind in _PACKED else values
+        self._items.append(Item(self.number, kind, now, found))
 
     def _drop(self, now: int, count: int) -> None:
         self.lost += count
@@ -145,10 +156,10 @@ class Queue:
         self._gap = Lost(before.from_ms, now, before.records + count, self.why)
 
 
-def _size(kind: Kind, values: Sequence[object]) -> int:
-    """Return the size of an item: the number of its values, or for encoded values that of events with as many bytes."""
+def _size(kind: Kind, values: Sequence[object], records: int) -> int:
+    """Return the size of an item: the number of its records, or for encoded values that of events with as many bytes."""
     if kind not in _ENCODED:
-        return len(values)
+        return records
     return sum(1 + len(one) // OBJECT_BYTES for one in values if isinstance(one, bytes))
 
 

@@ -1,22 +1,23 @@
-"""The writing process. It reads frames from the core, updates the ledger, and writes to the database about once a second.
+"""The writing process. It takes the core's frames from its inbox, updates the ledger, and writes to the database about once a second.
 
 The process reads no clock: each frame has its instant. When a write fails, its rows stay pending until the next try. While too many
-rows are pending, the process reads no frames. The core's queue then fills up, and drops and counts records. If the stream ends
-without the row of an orderly end, the core was killed. The process then still writes all that it was given.
+rows are pending, the process takes no frames. Its inbox then fills up, and after it the core's queue, which drops and counts
+records. If the stream ends without the row of an orderly end, the core was killed. The process then still writes all that it was given.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Final, TextIO
+from typing import BinaryIO, Final, NamedTuple, TextIO
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.history import runs
 from server.history.address import Address, HistoryError, LockedError
 from server.history.database import reason_of
+from server.history.inbox import Inbox
 from server.history.ledger import Ledger, Pending, Tags
-from server.history.rows import Frame, Row, frames
+from server.history.rows import Frame, Row
 from server.history.settings import MINUTE_MS, Beginning, Settings, Status
 from server.history.shrinking import latest_cut, shrink
 from server.history.store import Store
@@ -70,7 +71,7 @@ class Writer:
         """Whether no more frames may be read now, because too many rows are pending."""
         if self._ledger is None:
             return False
-        return sum(map(len, self._ledger.pending.values())) >= PENDING_MAX
+        return self._ledger.size >= PENDING_MAX
 
     def open(self, now: int, about: Beginning, *, is_start: bool) -> None:
         """Open the database and begin a run. ``is_start`` says that the core started, and not only this process.
@@ -202,14 +203,25 @@ class Writer:
         self._kept_up_ms = now
 
 
+class Pipes(NamedTuple):
+    """The streams between the core and this process: frames to this process, and lines of `Status` to the core."""
+
+    stream: BinaryIO
+    answers: TextIO
+
+
 def serve(
-    stream: BinaryIO,
-    answers: TextIO,
+    pipes: Pipes,
     place: Address,
     settings: Settings,
     name_of: Callable[[Tags], str],
+    opened: Callable[[], None],
 ) -> int:
-    """Write the history of the core that writes to ``stream``, until the stream ends. Return the exit code."""
+    """Write the history of a core until its stream ends. Return the exit code.
+
+    ``opened`` is called when the core no longer waits for this process: the database is open, or another core writes.
+    """
+    stream, answers = pipes
     writer = Writer(place, settings, name_of)
 
     def report(status: Status) -> None:
@@ -217,7 +229,9 @@ def serve(
         answers.flush()
 
     try:
-        _serve(frames(_reader(stream)), writer, report)
+        inbox = Inbox(_reader(stream))
+        inbox.start()
+        _serve(inbox.frames(), writer, report, opened)
     except HistoryError as error:
         report(Status(fatal=str(error)))
         return 1
@@ -228,7 +242,12 @@ def serve(
     return 0
 
 
-def _serve(found: Iterator[Frame], writer: Writer, report: Callable[[Status], None]) -> None:
+def _serve(
+    found: Iterator[Frame],
+    writer: Writer,
+    report: Callable[[Status], None],
+    opened: Callable[[], None],
+) -> None:
     first = next(found, None)
     if first is None:
         return
@@ -239,6 +258,7 @@ def _serve(found: Iterator[Frame], writer: Writer, report: Callable[[Status], No
         report(writer.status)
     else:
         _open(writer, now, about, report, is_start=first.rows[0][2])
+    opened()
     why = KILLED_WHY
     for frame in found:
         now = frame.now

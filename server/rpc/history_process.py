@@ -8,22 +8,25 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from server.history.address import HistoryError, address
 from server.history.settings import Settings, Status
-from server.history.writing import serve
+from server.history.writing import Pipes, serve
 from server.rpc.pod_names import pod_name
 
 _PRIORITY: Final = 10
 """The nice value of the process, added to that of the core, which comes first where processors are scarce."""
+_SESSION: Final = Path("/proc/self/autogroup")
+"""The file of the nice value of a session, where the kernel has one."""
 
 
 def main() -> int:
     """Write the history until the core ends. Return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # The core ends it after the last write.
-    os.nice(_PRIORITY)
     given = json.loads(sys.stdin.buffer.readline())
     try:
         place = address(given["place"])
@@ -31,7 +34,19 @@ def main() -> int:
         sys.stdout.write(json.dumps(Status(fatal=str(error))._asdict()) + "\n")
         return 1
     settings = Settings(*given["settings"])
-    return serve(sys.stdin.buffer, sys.stdout, place, settings, pod_name)
+    return serve(Pipes(sys.stdin.buffer, sys.stdout), place, settings, pod_name, _yield)
+
+
+def _yield() -> None:
+    """Lower the priority of this process.
+
+    Linux may share processors between sessions first (`sched_autogroup_enabled`), and compare the nice values of processes within one
+    session only. This process has a session of its own, so its session gets the nice value, too.
+    """
+    os.nice(_PRIORITY)
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            _SESSION.write_text(str(_PRIORITY))
 
 
 if __name__ == "__main__":

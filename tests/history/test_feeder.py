@@ -17,7 +17,8 @@ import pytest
 from server.history import feeder as feeding
 from server.history.address import address
 from server.history.feeder import Feeder
-from server.history.rows import frames
+from server.history.rows import Row, frames
+from server.history.rows_fast import Run, unpacked
 from server.history.settings import Beginning, Settings
 from server.history.tap import Kind, Queue
 from server.model.asks import AskSpec
@@ -40,6 +41,7 @@ class Fed:
         self.feeder = Feeder(self.queue, place, Settings(), self.now, lambda: about)
         self.feeder.start()
         assert self.feeder.wait_opened() == ""
+        until(lambda: self.feeder._status.ready)
         self.queue.put(Kind.EVENTS, self.now(), [ApplicationAdded("rm", "a", "root.a")])
 
     def now(self) -> int:
@@ -81,9 +83,20 @@ def unstarted(tmp_path: Path) -> Feeder:
 def fed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fed]:
     """Provide a feeder that is closed at the end."""
     monkeypatch.setattr(feeding, "RESTART_S", 0.05)
+    monkeypatch.setattr(feeding, "END_S", 60)
+    monkeypatch.setattr(feeding, "PIPE_BYTES", 1 << 16)
     one = Fed(tmp_path / "history.sqlite")
     yield one
     one.feeder.close("the end")
+
+
+def test_the_process_yields_to_all_others_once_it_is_open(fed: Fed) -> None:
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
+    until(lambda: os.getpriority(os.PRIO_PROCESS, fed.pid) == nice)
+    session = Path(f"/proc/{fed.pid}/autogroup")
+    if not session.exists():
+        pytest.skip("this kernel shares nothing between sessions")
+    until(lambda: session.read_text().split()[-1] == "10")
 
 
 def test_what_a_stopped_process_does_not_take_is_packed_and_counts_as_waiting(fed: Fed) -> None:
@@ -166,7 +179,9 @@ def test_all_of_an_item_reaches_the_next_process_if_a_process_ends_while_it_is_p
     with pytest.raises(feeding._EndedError):
         feeder._empty()
     read = io.BytesIO(b"".join(one.data for one in feeder._packed)).read
-    assert sum(len(frame.rows) for frame in frames(read)) == PODS
+    rows = [row for frame, _ in frames(read) for row in frame.rows]
+    runs = [Run(*facts) for kind, *facts in rows if kind == Row.RUN]
+    assert [facts[2] for run in runs for facts in unpacked(run)] == [one.key for one in asks]
     assert feeder.health()["history"].lost == 0
 
 
