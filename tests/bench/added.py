@@ -2,14 +2,22 @@
 
 The history's process, a follower, and the server of the log get the processors of the client: the core keeps its own. A follower
 runs only while the client has nothing to do. On a machine of its own it would not slow the client down.
+
+A nice value of 19 would not do for that: on Linux 6.6 and later a process keeps its processor for a slice of 1 to 3 ms, whatever
+the nice value of a process that wakes up meanwhile. Every answer to the client would wait for so long. Only the policy SCHED_IDLE gives
+way at once.
 """
 
 import os
+import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +28,7 @@ from evenhand.v1 import replication_pb2_grpc
 from si.v1 import si_pb2 as si
 from tests.bench import wire
 from tests.bench.figures import Run
-from tests.bench.processes import children_of
+from tests.bench.processes import children_of, cpu_seconds
 from tests.bench.script import Script
 from tests.bench.wire import Server, WireFigure
 from tests.replication.engine import Engine
@@ -29,8 +37,16 @@ EPOCH: Final = 7
 JOIN_S: Final = 60
 """Seconds in which a follower must have joined."""
 LOOK_S: Final = 0.1
-_IDLE: Final = 19
-"""The lowest priority of a thread, as the kernel counts."""
+PLACED: Final = "new"
+"""The field of an answer that has placements."""
+_NICE: Final = 10
+"""The nice value of the history's process."""
+_BUSY: Final = """
+texts = {at: str(at) for at in range(200_000)}
+while True:
+    sum(map(len, texts.values()))
+"""
+"""A program that is always busy, and reads more memory than a core's own cache holds."""
 
 Play = Callable[[Script, Sequence[str]], WireFigure]
 """A function that plays a script against a core with something added; a profiler's command can be put before the core's."""
@@ -42,10 +58,16 @@ class Added:
 
     name: str
     play: Play
+    yielding: Callable[[int], None] | None = None
+    """The function that lowers the priority of a process to that of the addition's process, None for an addition without one."""
 
 
 def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
-    """Play a script without and with the addition. Return the figures with it, and their ratios to the figures without it."""
+    """Play a script without and with the addition. Return the figures with it, and their ratios to the figures without it.
+
+    If the addition has a process, play the script also without the addition beside a process that is always busy, at the same
+    priority and on the same processors. The note has the result: two busy processors disturb each other.
+    """
     plain, found = wire.run(make(), before=before), added.play(make(), before)
     without, values = plain.values(placed), found.values(placed)
     values["time, with to without"] = values["time"] / without["time"]
@@ -56,49 +78,109 @@ def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequ
         values["99 of 100 waits"] / without["99 of 100 waits"]
     )
     values["memory, with to without"] = values["resident memory"] / without["resident memory"]
-    note = (
-        f"without {added.name}: {without['placements']:,.0f} placements/s, {without['99 of 100 waits']:.1f} ms, "
-        f"{plain.resident_mib:,} MiB"
-    )
+    note = f"without {added.name}: {_figures(plain, placed)}, {plain.resident_mib:,} MiB"
+    if added.yielding is not None:
+        disturbed = wire.run(make(), before=before, beside=partial(_busy, added.yielding))
+        note += f"; and beside a busy process: {_figures(disturbed, placed)}"
+    if found.aside_cpu:
+        note += f"; its process: {found.aside_cpu:.1f} s of CPU, set-up included"
     return Run(values, cpu_s, found.server_mib, note, found.pace)
 
 
-def with_history(script: Script, before: Sequence[str]) -> WireFigure:
-    """Play a script against a core that keeps a history in a file."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = ["--history", str(Path(folder) / "history.sqlite")]
-        return wire.run(script, before=before, options=options, beside=_children_aside)
+def _figures(found: WireFigure, placed: int) -> str:
+    values = found.values(placed)
+    return f"{values['placements']:,.0f} placements/s, {values['99 of 100 waits']:.1f} ms"
 
 
 @contextmanager
-def _children_aside(core: Server) -> Iterator[None]:
-    """Let the processes that a core has started, such as that of its history, run on the client's processors."""
+def _busy(yielding: Callable[[int], None], _core: Server) -> Iterator[None]:
+    """Keep a process busy on the client's processors while the block runs."""
     with wire.kept(client=True):
-        aside = os.sched_getaffinity(0)
-    for child in children_of(core.pid):
-        os.sched_setaffinity(child, aside)
+        process = subprocess.Popen([sys.executable, "-c", _BUSY])
+    yielding(process.pid)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _nice(pid: int) -> None:
+    """Give a process the priority of the history's process."""
+    os.setpriority(os.PRIO_PROCESS, pid, _NICE)
+
+
+def _idle(pid: int, policy: int = os.SCHED_IDLE) -> None:
+    """Let all threads of a process run only while nothing else wants their processor. ``policy`` can end that."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setscheduler(int(thread.name), policy, os.sched_param(0))
+
+
+def with_history(script: Script, before: Sequence[str]) -> WireFigure:
+    """Play a script against a core that keeps a history in a file. Fail if a pod that was placed is not in the file afterwards."""
+    aside = list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "history.sqlite"
+        wanted = sum(one.until for one in script.steps if one.counted == PLACED)
+        written = partial(_written, file, wanted, aside)
+        options = ["--history", str(file)]
+        found = wire.run(script, before=before, options=options, beside=written)
+    return replace(found, aside_cpu=sum(aside))
+
+
+@contextmanager
+def _written(file: Path, pods: int, aside: list[float], core: Server) -> Iterator[None]:
+    """Let the history's process run on the client's processors. At the end wait until all pods are written, and note its CPU seconds."""
+    with wire.kept(client=True):
+        processors = os.sched_getaffinity(0)
+    children = children_of(core.pid)
+    for child in children:
+        for thread in Path(f"/proc/{child}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), processors)
     yield
+    end = time.monotonic() + JOIN_S
+    while (found := _placed_in(file)) < pods:
+        assert time.monotonic() < end, f"the history has {found:,} placed pods of {pods:,}"
+        time.sleep(LOOK_S)
+    aside.extend(map(cpu_seconds, children))
+
+
+def _placed_in(file: Path) -> int:
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+        select = "SELECT count(*) FROM pods WHERE placed_ms IS NOT NULL"
+        return int(connection.execute(select).fetchone()[0])
 
 
 def with_follower(script: Script, before: Sequence[str]) -> WireFigure:
     """Play a script against a core that another core follows."""
-    return wire.run(script, before=before, beside=_followed)
+    aside = list[float]()
+    found = wire.run(script, before=before, beside=partial(_followed, aside))
+    return replace(found, aside_cpu=sum(aside))
 
 
 @contextmanager
-def _followed(core: Server) -> Iterator[None]:
+def _followed(aside: list[float], core: Server) -> Iterator[None]:
     with wire.server(options=["--follow", core.address], at=1) as follower:
         _wait_until_joined(follower.address)
-        for thread in Path(f"/proc/{follower.pid}/task").iterdir():
-            os.setpriority(os.PRIO_PROCESS, int(thread.name), _IDLE)
+        _idle(follower.pid)
         yield
+        _idle(follower.pid, os.SCHED_OTHER)
         assert _state(follower.address) == "follower", "the follower has lost its leader"
+        _wait_until_level(core.address, follower.address)
+        aside.append(cpu_seconds(follower.pid))
 
 
 def _wait_until_joined(address: str) -> None:
     end = time.monotonic() + JOIN_S
     while _state(address) != "follower":
         assert time.monotonic() < end, "the follower has not joined"
+        time.sleep(LOOK_S)
+
+
+def _wait_until_level(leader: str, follower: str) -> None:
+    end = time.monotonic() + JOIN_S
+    while _replication(follower).position < _replication(leader).position:
+        assert time.monotonic() < end, "the follower has not got all input"
         time.sleep(LOOK_S)
 
 
@@ -147,8 +229,8 @@ def with_epoch(script: Script, before: Sequence[str]) -> WireFigure:
 EVERYTHING: Final[Mapping[str, Added]] = {
     one.name: one
     for one in (
-        Added("a history", with_history),
-        Added("a follower", with_follower),
+        Added("a history", with_history, _nice),
+        Added("a follower", with_follower, _idle),
         Added("a log", with_log),
         Added("an epoch", with_epoch),
     )

@@ -36,6 +36,8 @@ class WireFigure:
     language: str
     pace: float
     """The mean seconds of a look in the server during the measurement (see `quiet`); 0 without looks."""
+    aside_cpu: float = 0.0
+    """CPU seconds of further processes from their start until they had done all work; 0 if there are none."""
 
     @property
     def client_share(self) -> float:
