@@ -19,7 +19,7 @@ BUSY_BYTES: Final = 256 << 10
 LEVEL_MAX: Final = 2 * BUSY_BYTES
 """The largest excess that is counted. It decides how soon a core counts as idle after a burst."""
 RATE: Final = 512
-"""The bytes in a millisecond that a core may send without being busy: some 2,000 pods a second."""
+"""The bytes in a millisecond that a core may send without being busy: some 1,600 pods a second."""
 HELD_MAX: Final = 32 << 20
 """The bytes in the inbox at which frames wait no longer, and the thread stops reading."""
 
