@@ -125,11 +125,10 @@ def _jobs(defect: Defect) -> Iterator[Example]:
 
 
 def _stories(defect: Defect) -> Iterator[Example]:
-    from tests.stories.test_stories import STORIES, test_story  # noqa: PLC0415
+    from tests.stories.story import check, stories  # noqa: PLC0415
 
-    for file, story in STORIES:
-        if file.startswith(defect.stories):
-            yield Example(f"{file}: {story.title}", partial(test_story, story))
+    for file, story in stories(defect.stories):
+        yield Example(f"{file}: {story.title}", partial(check, story))
 
 
 def _reports(defect: Defect) -> Iterator[Example]:
