@@ -7,9 +7,12 @@ are tried (TRIES_ALL).
 """
 
 import os
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 import pytest
+
+_Case = TypeVar("_Case")
 
 DEFAULT: Final = 10
 FULL: Final = 100
@@ -36,3 +39,13 @@ ONLY_WHERE_ALL_ARE_TRIED: Final = pytest.mark.skipif(
 def cases(full: int, least: int = 1, effort: int = EFFORT) -> int:
     """Return how many of `full` cases this run tries: at least `least`, and never more than `full` below 100 %."""
     return max(min(least, full), full * effort // FULL)
+
+
+def drawn(table: Iterable[_Case], least: int = 1, effort: int = EFFORT) -> list[_Case]:
+    """Return the cases of a table that this run tries: all of them from 100 % on, evenly spaced ones with a smaller effort.
+
+    The table has no random cases, and each of its cases takes seconds. A run tries `cases` of them, at least `least`.
+    """
+    known = list(table)
+    many = min(cases(len(known), least, effort), len(known))
+    return [known[at * len(known) // many] for at in range(many)]

@@ -12,8 +12,9 @@ from tests.cli.test_cluster import said
 from tests.cli.test_embedded_restart import bound, decisions, places
 from tests.cli.test_followers import CLAIM, replication
 from tests.cli.test_shim_ends import logged
+from tests.effort import cases
 
-KILLS = 3
+KILLS = cases(3)
 PODS = 16
 EVICTED = 8
 

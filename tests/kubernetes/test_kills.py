@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts.real.cluster import Cluster
+from tests.effort import cases
 from tests.kubernetes import objects
 from tests.kubernetes.claims import (
     Witness,
@@ -26,8 +27,8 @@ from tests.kubernetes.kube import Kube, until
 from tests.kubernetes.proxy import Proxy
 from tests.kubernetes.stack import Stack
 
-KILLS = 30
-CUTS = 12
+KILLS = cases(30, 6)
+CUTS = cases(12, 4)
 SETTLE_S = 120.0
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import cases
+from tests.effort import drawn
 from tests.mutants.defects import DEFECTS, Policy
 from tests.mutants.infected import CAUGHT, GONE
 from tests.mutants.judges import example
 
 ROOT = Path(__file__).parents[2]
 EACH_LEAST = 5
-TRIED = range(0, len(DEFECTS), -(-len(DEFECTS) // min(cases(len(DEFECTS)), len(DEFECTS))))
+TRIED = drawn(range(len(DEFECTS)))
 """The numbers of the defects that are seeded: all of them, or every fifth at an effort of 20 %."""
 POLICIES = (
     Policy.QUOTA,

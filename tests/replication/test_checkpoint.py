@@ -15,9 +15,10 @@ from server.model.events import NodeAdded
 from server.replication import checkpoint
 from server.replication.checkpoint import Header, layout
 from server.state.pickled import BadCheckpointError
+from tests.effort import drawn
 from tests.stories.story import stories
 
-STORIES = list(stories())
+STORIES = drawn(stories())
 MANY = 2_000
 """Objects that refer to each other in a chain: more than Python allows calls within each other."""
 

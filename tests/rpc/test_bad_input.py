@@ -16,12 +16,13 @@ from server.rpc.translate.allocations_fast import AllocationCodec, MalformedErro
 from server.rpc.translate.applications import application_batch, registration
 from server.rpc.translate.nodes import node_batch
 from si.v1 import si_pb2 as si
+from tests.effort import cases
 from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving
 from tests.rpc.messages import bent, broken, shaken
 
 SEED = 20_261_121
-IN_PROCESS = 100_000
-ON_THE_WIRE = 5_000
+IN_PROCESS = cases(100_000)
+ON_THE_WIRE = cases(5_000)
 NOW = 1_700_000_000_000
 
 
@@ -138,7 +139,7 @@ def start(receiver: Receiver) -> None:
         receiver.take("UpdateApplication", application_message(chance))
 
 
-def test_a_hundred_thousand_damaged_messages() -> None:
+def test_damaged_messages() -> None:
     receiver = Receiver()
     start(receiver)
     fates: Counter[str] = Counter()
@@ -157,7 +158,7 @@ def test_a_hundred_thousand_damaged_messages() -> None:
     assert min(fates.values()) > IN_PROCESS // 100, fates
 
 
-async def test_five_thousand_damaged_messages_on_the_wire() -> None:
+async def test_damaged_messages_on_the_wire() -> None:
     codes: Counter[grpc.StatusCode] = Counter()
     async with serving() as served:
         await served.ready(nodes=2)

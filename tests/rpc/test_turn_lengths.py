@@ -32,6 +32,7 @@ from server.rpc.reads import Question, Read
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 from tests.bench.calibration import calibrate
+from tests.effort import drawn
 from tests.rpc.harness import RM, SETTING, Served, serving
 
 pytestmark = pytest.mark.alone
@@ -201,9 +202,9 @@ def _slowness(calibrated: float) -> float:
     return min(max(calibrated / CALIBRATED_S, 1.0), SLOWNESS_MAX)
 
 
-@pytest.mark.parametrize("describe", LOADS.values(), ids=LOADS)
-async def test_asks_of_one_message(describe: Callable[[si.Allocation, int], None]) -> None:
-    message = _asks(describe)
+@pytest.mark.parametrize("load", drawn(LOADS, 2))
+async def test_asks_of_one_message(load: str) -> None:
+    message = _asks(LOADS[load])
     assert await _quickest(lambda port: _talk(port, "UpdateAllocation", message)) < HEALTH_S
 
 
@@ -267,10 +268,10 @@ async def test_a_configuration_of_as_many_queues_as_a_partition_takes() -> None:
     assert longest < CONFIGURATION_S
 
 
-@pytest.mark.parametrize("letter", ["q", "r"], ids=["changes", "renames"])
-async def test_a_configuration_that_replaces_every_queue(letter: str) -> None:
+@pytest.mark.parametrize("what", drawn(("changes", "renames")))
+async def test_a_configuration_that_replaces_every_queue(what: str) -> None:
     apply = partial(_apply, text=_queues(10))
-    second = _queues(11, letter)
+    second = _queues(11, "q" if what == "changes" else "r")
     longest = await _quickest(
         lambda port: _apply(port, second), prepare=apply, enough=CONFIGURATION_S
     )
@@ -336,8 +337,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("text", CHANGES.values(), ids=CHANGES)
-async def test_a_change_of_as_many_queues_with_pods_as_a_partition_takes(text: str) -> None:
+@pytest.mark.parametrize("change", drawn(CHANGES, 2))
+async def test_a_change_of_as_many_queues_with_pods_as_a_partition_takes(change: str) -> None:
+    text = CHANGES[change]
     longest = await _quickest(lambda port: _apply(port, text), _use_every_queue)
     assert longest < HEALTH_S
 

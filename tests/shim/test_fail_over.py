@@ -8,6 +8,7 @@ from itertools import count
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.core_client.address import CoreAddress
 from shim_client.shim import Shim
+from tests.effort import cases
 from tests.shim.cores import Cores, two_cores
 from tests.shim.objects import node, pod
 from tests.shim.polling import until
@@ -15,7 +16,7 @@ from tests.shim.rig import SETTINGS, WatchedCluster, own, waiting
 
 PODS_MAX = 60
 WAITING_MAX = 20
-ENDS = 3
+ENDS = cases(3)
 LEVEL_S = 60
 
 

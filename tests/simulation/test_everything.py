@@ -25,11 +25,11 @@ from server.core.queries import inspect
 from server.model.asks import AskSpec
 from server.model.decisions import ApplicationUpdated
 from server.model.events import AllocationAdded, ApplicationAdded, AskAdded, ManagerRegistered
-from tests.effort import TRIES_ALL, cases
+from tests.effort import TRIES_ALL, cases, drawn
 from tests.preemption.clusters import MANAGER, Cluster
 from tests.simulation.everything_life import Everything
 
-LIVES: Final = (*range(cases(40)), 41, 57, 112, 338)
+LIVES: Final = (*range(cases(40)), *drawn((41, 57, 112, 338)))
 """Seeds. In lives 41 and 57 queues are trimmed, which is rare. In life 112 a job takes from other queues no more than its
 share, which is rare, too (J7). In life 338 a decision is planned again that gave a victim up, which is evicted for another decision
 by then (J11)."""
