@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 WORKLOAD ?= in process: 1,000 / 10,000, 10 leaves, 20 shapes
 
 .DEFAULT_GOAL := help
-.PHONY: help venv gen demo test fix check coverage bench profile bench-kubernetes soak picture real pins baseline clean
+.PHONY: help venv gen demo test test-real fix check coverage bench profile bench-kubernetes soak picture real pins baseline clean
 
 help: ## Says what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -26,8 +26,11 @@ gen: $(STAMP) ## Makes the Python of the wire again from proto/.
 demo: $(STAMP) ## Shows a scheduler placing a cluster's pods, in this terminal and, until Ctrl-C, in the web console.
 	@if [ -t 1 ]; then $(BIN)/evenhand demo --watch --console 127.0.0.1:0; else $(BIN)/evenhand demo; fi
 
-test: $(STAMP) ## Runs the tests, without benchmarks and soaks; ARGS="tests/core -k told" some of them.
+test: $(STAMP) ## Runs the tests that need no other program, about ten minutes; ARGS="tests/core -k told" some of all tests.
 	@$(BIN)/python -m scripts.run_tests $(ARGS)
+
+test-real: $(STAMP) ## Runs the tests with what `make real` provides: API server, containers, Chromium and others.
+	@$(BIN)/python -m scripts.run_tests --real $(ARGS)
 
 fix: $(STAMP) ## Formats the code and repairs what the linter can repair.
 	$(BIN)/ruff check --fix .

@@ -1,10 +1,13 @@
-"""The tests in four runs.
+"""The tests in up to four runs.
 
 Tests that can share the machine come first, with two runs of real programs beside them. Tests that measure come last.
-Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker for each
-processor. Two runs of tests marked `real` are made beside it: one for tests with an API server, one for the others (see
-tests/conftest.py). Each makes its tests one after another. Their output comes when they have ended. After these, the
+Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has a worker
+or two more than there are processors. Two runs of tests marked `real` are made beside it: one for tests with an API server, one for the others (see
+tests/folders.py). Each makes its tests one after another. Their output comes when they have ended. After these, the
 tests marked `alone` run, with nothing beside them.
+
+`make test` without `ARGS` leaves out the two runs of real programs, unless REQUIRE_REAL is set, as in `.ci/run`.
+`make test-real` (the option `--real`) makes these two only.
 All runs are made even when one fails. At the end the summary says how long each run took. It also says
 which tests were left out, and how to include them.
 """
@@ -22,6 +25,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final
 
+from tests.folders import ALONE as WITH_ALONE
+from tests.folders import API_SERVER, REAL, only
+
 ALWAYS_OUT: Final = "not bench and not soak"
 DEFAULT_EFFORT: Final = 10
 """The effort in percent when EVENHAND_EFFORT is not set; tests/effort.py has the same value."""
@@ -29,6 +35,16 @@ EFFORT: Final = os.environ.get("EVENHAND_EFFORT") or str(DEFAULT_EFFORT)
 PASSED: Final = 0
 NOTHING_SELECTED: Final = 5
 """The exit status of pytest when no test was selected."""
+REAL_ONLY: Final = "--real"
+REQUIRED: Final = os.environ.get("REQUIRE_REAL") == "1"
+NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
+"""The variable that forbids compiled modules. Hundreds of processes start in a run, and each would compile all of its modules."""
+
+DURATION: Final = {
+    False: "About ten minutes on two processors. Real programs, benchmarks and long random runs are left out.",
+    True: "About 35 minutes on two processors at an effort of 100 %, with real programs.",
+}
+"""What a run says at its start, by whether real programs are required."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +56,38 @@ class Run:
     options: tuple[str, ...]
 
 
-WORKERS: Final = os.cpu_count() or 1
-SHARED: Final = Run(
-    "side by side",
-    f"{ALWAYS_OUT} and not alone and not real",
-    ("-n", str(WORKERS), "--dist", "worksteal"),
-)
+PROCESSORS: Final = os.cpu_count() or 1
+
+
+def side_by_side(workers: int) -> Run:
+    """Return the run of the tests that can share the machine, with as many of them at the same time as there are workers."""
+    options = ("-n", str(workers), "--dist", "worksteal")
+    return Run("side by side", f"{ALWAYS_OUT} and not alone and not real", options)
+
+
+SHARED: Final = side_by_side(PROCESSORS + 1)
+"""The run that has others beside it. Most tests wait at times for processes, so the processors have time for one more."""
+SHARED_ONLY: Final = side_by_side(PROCESSORS + 2)
+"""The run that has no others beside it."""
 BESIDE: Final = (
-    Run("API server", f"{ALWAYS_OUT} and real and api_server", ()),
-    Run("other real programs", f"{ALWAYS_OUT} and real and not api_server", ()),
+    Run("API server", f"{ALWAYS_OUT} and real and api_server", only(API_SERVER)),
+    Run(
+        "other real programs", f"{ALWAYS_OUT} and real and not api_server", only(REAL - API_SERVER)
+    ),
 )
-ALONE: Final = Run("alone", f"{ALWAYS_OUT} and alone and not real", ())
+ALONE: Final = Run("alone", f"{ALWAYS_OUT} and alone and not real", only(WITH_ALONE))
+
+
+def stages(arguments: Sequence[str], *, required: bool) -> tuple[tuple[Run, ...], ...]:
+    """Return the runs of each stage, one stage after another; the runs of a stage are made at the same time.
+
+    `make test` without arguments takes minutes, so it leaves out the real programs, unless they are `required`. Arguments
+    select among all tests.
+    """
+    if REAL_ONLY in arguments:
+        return (BESIDE,)
+    shared = (SHARED, *BESIDE) if arguments or required else (SHARED_ONLY,)
+    return (shared, (ALONE,))
 
 
 @dataclass
@@ -93,7 +130,7 @@ def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None
     command += [f"--junitxml={report}", *arguments]
     measured = {"COVERAGE_FILE": f".coverage.{one.name.replace(' ', '-')}"}
     begun = time.monotonic()  # noqa: TID251 -- a measurement.
-    env = os.environ | measured
+    env = {name: value for name, value in os.environ.items() if name != NO_BYTECODE} | measured
     done = subprocess.run(command, check=False, stdout=output, stderr=output, env=env)  # noqa: S603 -- the caller's arguments.
     return read(report, done.returncode, round(time.monotonic() - begun))  # noqa: TID251
 
@@ -113,6 +150,11 @@ def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
             f"left out: {left_out.total()} tests that need what is not here; `make real` provides most of it"
         )
         lines += [f"  {many:4}  {why}" for why, many in left_out.most_common()]
+    if not {one.name for one in BESIDE} & set(outcomes):
+        lines.append(
+            "left out: tests with an API server, containers, a browser, injected faults and clients; `make test-real`"
+            " runs them, and `make real` provides the programs"
+        )
     lines.append(
         f"effort of random tests: {effort} %; EVENHAND_EFFORT=100 make test tries all cases"
     )
@@ -133,20 +175,31 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Make all runs and print the summary; return the exit status."""
+    chosen = stages(arguments, required=REQUIRED)
+    given = [one for one in arguments if one != REAL_ONLY]
+    if not arguments:
+        _say(DURATION[REQUIRED])
     outcomes: dict[str, Outcome] = {}
-    with TemporaryDirectory() as made, ThreadPoolExecutor(len(BESIDE)) as beside:
-        folder = Path(made)
-        waiting = {one.name: beside.submit(_aside, one, arguments, folder) for one in BESIDE}
+    with TemporaryDirectory() as made:
+        for stage in chosen:
+            outcomes |= _stage(stage, given, Path(made))
+    _say("\n".join(["", *summary(outcomes, EFFORT)]))
+    return verdict(list(outcomes.values()))
+
+
+def _stage(stage: Sequence[Run], arguments: Sequence[str], folder: Path) -> dict[str, Outcome]:
+    """Make the runs of a stage at the same time; the output of all but the first one follows at the end."""
+    first, *others = stage
+    with ThreadPoolExecutor(len(stage)) as beside:
+        waiting = {one.name: beside.submit(_aside, one, arguments, folder) for one in others}
         names = " and ".join(waiting)
-        _say(f"Tests {SHARED.name}; beside them, with output at their end, those of {names}")
-        outcomes[SHARED.name] = run(SHARED, arguments, folder / "shared.xml")
+        also = f"; beside them, with output at their end, those of {names}" if others else ""
+        _say(f"Tests {first.name}{also}:")
+        outcomes = {first.name: run(first, arguments, folder / f"{first.name}.xml")}
         for name, one in waiting.items():
             outcomes[name] = one.result()
             _say(f"Tests of {name}:\n{_log(folder, name).read_text(errors='replace')}")
-        _say(f"Tests {ALONE.name}:")
-        outcomes[ALONE.name] = run(ALONE, arguments, folder / "alone.xml")
-    _say("\n".join(["", *summary(outcomes, EFFORT)]))
-    return verdict(list(outcomes.values()))
+    return outcomes
 
 
 def _aside(one: Run, arguments: Sequence[str], folder: Path) -> Outcome:

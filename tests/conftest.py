@@ -11,12 +11,9 @@ import structlog
 import server  # noqa: F401 - before gRPC, see there
 from scripts.real import provision
 from tests.effort import cases
+from tests.folders import API_SERVER, REAL, UNAIDED
 
 ROOT: Final = Path(__file__).parent
-REAL: Final = {"kubernetes", "compose", "faults", "real", "browser"}
-"""The folders whose tests are marked `real`, because they wait for other programs."""
-API_SERVER: Final = {"kubernetes"}
-"""The folders in `REAL` whose tests share an API server. These run one by one, in a run beside that of the other folders."""
 
 hypothesis.settings.register_profile(
     "effort",
@@ -31,10 +28,10 @@ hypothesis.settings.load_profile("effort")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.relative_to(ROOT).parts[0]
-        if folder in REAL:
+        place = item.path.relative_to(ROOT)
+        if place.parts[0] in REAL and place.as_posix() not in UNAIDED:
             item.add_marker("real")
-            if folder in API_SERVER:
+            if place.parts[0] in API_SERVER:
                 item.add_marker("api_server")
 
 

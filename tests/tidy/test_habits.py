@@ -1,5 +1,6 @@
 """The commands of development: what `make test` reports, how many cases random tests try, which subjects commits may have."""
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +12,7 @@ import yaml
 
 from scripts import commit_subject, run_tests
 from scripts.run_tests import NOTHING_SELECTED, Outcome
-from tests import effort
+from tests import effort, folders
 
 ROOT = Path(__file__).parents[2]
 FAILED = 1
@@ -68,6 +69,50 @@ def test_each_test_is_in_exactly_one_run() -> None:
         assert len(chosen) == 1, known
 
 
+def test_every_module_is_collected_in_the_run_of_its_tests() -> None:
+    """A run reads the folders of its tests only: a module of another folder must not belong to the run."""
+    alone = {
+        path.parent.relative_to(ROOT / "tests").parts[0]
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"^(pytestmark = |    )pytest\.mark\.alone\b", path.read_text(), re.MULTILINE)
+    }
+    assert alone == folders.ALONE
+    assert folders.API_SERVER < folders.REAL
+    for one, wanted in zip(
+        (*run_tests.BESIDE, run_tests.ALONE),
+        (folders.API_SERVER, folders.REAL - folders.API_SERVER, folders.ALONE),
+        strict=True,
+    ):
+        left_out = {option.removeprefix("--ignore=tests/") for option in one.options}
+        there = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
+        assert there - left_out == wanted
+    assert all((ROOT / "tests" / name).is_file() for name in folders.UNAIDED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "required", "expected"),
+    [
+        ([], False, [["side by side"], ["alone"]]),
+        ([], True, [["side by side", "API server", "other real programs"], ["alone"]]),
+        (["-k", "told"], False, [["side by side", "API server", "other real programs"], ["alone"]]),
+        (["--real"], False, [["API server", "other real programs"]]),
+        (["--real", "-x"], True, [["API server", "other real programs"]]),
+    ],
+)
+def test_real_programs_take_part_where_they_are_wanted(
+    arguments: list[str], *, required: bool, expected: list[list[str]]
+) -> None:
+    chosen = run_tests.stages(arguments, required=required)
+    assert [[one.name for one in stage] for stage in chosen] == expected
+
+
+def test_the_summary_names_the_real_programs_that_took_no_part() -> None:
+    ended = {one.name: Outcome(0, 1) for one in (run_tests.SHARED, *run_tests.BESIDE)}
+    assert not any("make test-real" in line for line in run_tests.summary(ended, "10"))
+    del ended["API server"], ended["other real programs"]
+    assert any("make test-real" in line for line in run_tests.summary(ended, "10"))
+
+
 def test_the_script_and_the_tests_know_the_same_default() -> None:
     assert run_tests.DEFAULT_EFFORT == effort.DEFAULT
 
@@ -78,6 +123,23 @@ def test_the_script_and_the_tests_know_the_same_default() -> None:
 )  # fmt: skip
 def test_cases_follow_the_effort(full: int, least: int, percent: int, expected: int) -> None:
     assert effort.cases(full, least, percent) == expected
+
+
+@pytest.mark.parametrize(
+    ("many", "least", "percent", "expected"),
+    [
+        (4, 1, 100, [0, 1, 2, 3]),
+        (4, 1, 500, [0, 1, 2, 3]),
+        (4, 1, 50, [0, 2]),
+        (4, 1, 1, [0]),
+        (5, 2, 10, [0, 2]),
+        (2, 3, 10, [0, 1]),
+    ],
+)
+def test_a_small_effort_draws_evenly_from_a_table(
+    many: int, least: int, percent: int, expected: list[int]
+) -> None:
+    assert effort.drawn(range(many), least, percent) == expected
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "many", "1.5"])
