@@ -23,6 +23,7 @@ from tests.bench.quiet import PLACES, Probe, Quiet, Stopwatch, pace, way
 from tests.bench.record import Record, change, code, least_pace, load, merged, profiled, save, taken
 from tests.bench.report import number
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
+from tests.effort import TRIES_ALL, drawn
 
 RATE = Metric("placements", "/s", 100, more=True)
 WAIT = Metric("wait", "ms", 2, basis=Basis.VALUE)
@@ -43,10 +44,15 @@ def measured(
     return row(case, metric, samples, samples)
 
 
-def test_all_of_it_runs(tmp_path: Path) -> None:
+NAMES = [case.name for case in cases.quick()]
+
+
+@pytest.mark.parametrize("only", [""] if TRIES_ALL else drawn(NAMES, 6))
+def test_all_of_it_runs(tmp_path: Path, only: str) -> None:
     output = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "tests.bench", "--quick", "--runs", "1", "--only", only]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench", "--quick", "--runs", "1", "--output", str(output)],
+        [*command, "--output", str(output)],
         cwd=ROOT,
         env=surroundings(),
         capture_output=True,
@@ -56,7 +62,8 @@ def test_all_of_it_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     held = json.loads(output.read_text("utf-8"))
     assert {"processor", "cores", "python", "grpcio", "client"} <= held["machine"].keys()
-    wanted = [(case.name, one.name) for case in cases.quick() for one in case.metrics]
+    chosen = [case for case in cases.quick() if only in case.name]
+    wanted = [(case.name, one.name) for case in chosen for one in case.metrics]
     rows = [Row(**one) for one in held["rows"]]
     assert [(one.case, one.metric) for one in rows] == wanted
     assert all(one.median > 0 for one in rows)

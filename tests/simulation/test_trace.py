@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.effort import cases
+
 ROOT = Path(__file__).parents[2]
-SEEDS = ("300000", "300060")
+SEEDS = ("300000", str(300_000 + cases(60, 6)))
 
 
 def _traced(hash_seed: str) -> subprocess.Popen[bytes]:
