@@ -1,6 +1,6 @@
 """Global state, which every test leaves as it was; the effort of random tests; the immediate report of failures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ import structlog
 import server  # noqa: F401 - before gRPC, see there
 from scripts.real import provision
 from tests.effort import cases
-from tests.folders import API_SERVER, REAL, UNAIDED
+from tests.folders import API_SERVER, LONGEST, REAL, UNAIDED
 
 ROOT: Final = Path(__file__).parent
 
@@ -26,7 +26,8 @@ hypothesis.settings.load_profile("effort")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.relative_to(ROOT).as_posix() not in LONGEST)
     for item in items:
         place = item.path.relative_to(ROOT)
         if place.parts[0] in REAL and place.as_posix() not in UNAIDED:

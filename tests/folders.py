@@ -21,6 +21,10 @@ UNAIDED: Final = frozenset(
     }
 )
 """The modules in folders of `REAL` that need no other program: their tests run side by side."""
+LONGEST: Final = frozenset(
+    {"bench/test_bench.py", "preemption/test_attacks.py", "simulation/test_everything.py"}
+)
+"""The modules whose tests take longest. They begin first, so that no worker makes one of them when the others have nothing left."""
 ALONE: Final = frozenset({"rpc", "shim"})
 """The folders that have modules with the mark `alone`."""
 

@@ -1,6 +1,7 @@
 """The design decisions: each cited number has a page, and each page is complete, agrees with the code, and is cited."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ def number(page: Path) -> str:
     return page.name.partition("-")[0]
 
 
+@cache
 def cited() -> dict[str, list[str]]:
     """Return the files that cite each decision."""
     patterns = (
