@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.v1 import decisions_pb2, inspect_pb2
+from evenhand_cli.app import app
 from evenhand_cli.completion import POD_NAME, POD_NAMESPACE
 from tests.cli import samples
 from tests.cli.fake import FakeCore, running
@@ -31,18 +32,32 @@ def core() -> Iterator[FakeCore]:
         yield started
 
 
-def completed(line: str, shell: str = "bash", **variables: str) -> tuple[list[str], str]:
-    """Return the completions that a shell gets at the end of a line, and the text on the error stream."""
-    words = line.split(" ")
+def _asked(line: str, shell: str) -> dict[str, str]:
+    """Return the variables with which a shell asks for completions at the end of a line."""
     asked = {"_EVENHAND_COMPLETE": f"complete_{shell}"}
     if shell == "bash":
-        asked |= {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    else:
-        asked |= {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        return asked | {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    return asked | {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+
+
+def completed_here(line: str, capsys: pytest.CaptureFixture[str], core: str) -> list[str]:
+    """Return the completions that bash gets from the program in this process, which writes no error."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in (environment() | _asked(line, "bash") | {"EVENHAND_CORE": core}).items():
+            patched.setenv(name, value)
+        with pytest.raises(SystemExit):
+            app([], prog_name="evenhand")
+    out, error = capsys.readouterr()
+    assert error == ""
+    return list(filter(None, out.splitlines()))
+
+
+def completed(line: str, shell: str = "bash", **variables: str) -> tuple[list[str], str]:
+    """Return the completions that a shell gets at the end of a line, and the text on the error stream."""
     code = "import sys; sys.argv[0] = 'evenhand'; from evenhand_cli.app import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", code],
-        env=environment() | asked | variables,
+        env=environment() | _asked(line, shell) | variables,
         capture_output=True,
         text=True,
         timeout=60,
@@ -67,9 +82,15 @@ def completed(line: str, shell: str = "bash", **variables: str) -> tuple[list[st
         ("que", ["queues"]),
     ],
 )
-def test_names_come_from_the_core(core: FakeCore, line: str, names: list[str]) -> None:
-    found, said = completed(f"evenhand {line}", EVENHAND_CORE=core.address)
-    assert (found, said) == (names, "")
+def test_names_come_from_the_core(
+    core: FakeCore, capsys: pytest.CaptureFixture[str], line: str, names: list[str]
+) -> None:
+    assert completed_here(f"evenhand {line}", capsys, core.address) == names
+
+
+def test_a_process_gives_the_names_and_says_nothing_else(core: FakeCore) -> None:
+    found = completed("evenhand nodes gpu", EVENHAND_CORE=core.address)
+    assert found == (["gpu-10", "gpu-2"], "")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +111,10 @@ def test_names_come_from_the_core(core: FakeCore, line: str, names: list[str]) -
         ("config check --ignore weight", ["weight-unused"]),
     ],
 )
-def test_the_values_of_options_are_completed_without_a_core(line: str, words: list[str]) -> None:
-    assert completed(f"evenhand {line}", EVENHAND_CORE="127.0.0.1:1") == (words, "")
+def test_the_values_of_options_are_completed_without_a_core(
+    capsys: pytest.CaptureFixture[str], line: str, words: list[str]
+) -> None:
+    assert completed_here(f"evenhand {line}", capsys, "127.0.0.1:1") == words
 
 
 def test_the_core_named_on_the_line_is_asked(core: FakeCore) -> None:
