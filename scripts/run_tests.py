@@ -1,10 +1,10 @@
 """The tests in up to four runs.
 
 Tests that can share the machine come first, with two runs of real programs beside them. Tests that measure come last.
-Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has a worker
-or two more than there are processors. Two runs of tests marked `real` are made beside it: one for tests with an API server, one for the others (see
-tests/folders.py). Each makes its tests one after another. Their output comes when they have ended. After these, the
-tests marked `alone` run, with nothing beside them.
+Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has a worker or two more
+than there are processors. Two runs of tests marked `real` are made beside it: one for tests with an API server, one for
+the others (see tests/folders.py). Each makes its tests one after another. Their output comes when they have ended. After
+these, the tests marked `alone` run, with nothing beside them.
 
 `make test` without `ARGS` leaves out the two runs of real programs, unless REQUIRE_REAL is set, as in `.ci/run`.
 `make test-real` (the option `--real`) makes these two only.
@@ -38,7 +38,7 @@ NOTHING_SELECTED: Final = 5
 REAL_ONLY: Final = "--real"
 REQUIRED: Final = os.environ.get("REQUIRE_REAL") == "1"
 NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
-"""The variable that forbids compiled modules. Hundreds of processes start in a run, and each would compile all of its modules."""
+"""The variable that forbids compiled modules. Hundreds of processes start in a run; each would compile all its modules."""
 
 DURATION: Final = {
     False: "About ten minutes on two processors. Real programs, benchmarks and long random runs are left out.",
