@@ -13,7 +13,7 @@ Given = bool | str | float | None
 
 
 def refuse_together(option: str, **given: Given) -> None:
-    """Raise Fault if an option was given that has no effect beside `option`."""
+    """Raise Fault if an option was given that has no effect together with `option`."""
     for name in _names(given):
         raise Fault(
             f"{option} and {name} cannot be combined",

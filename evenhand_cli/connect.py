@@ -296,7 +296,7 @@ def _min_positions(at_least: str, groups: Sequence[str]) -> dict[str, Metadata]:
 
 
 class _Way(NamedTuple):
-    """How any core is reached: the options and the context, the credentials, the metadata of each call, and the longest wait."""
+    """The way to reach a core: options and context, credentials, the metadata of each call, and the longest wait."""
 
     context: Context
     credentials: grpc.ChannelCredentials | None

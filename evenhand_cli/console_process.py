@@ -1,4 +1,4 @@
-"""The process of the web console that `serve` and `demo` start beside a core (`--console`).
+"""The process of the web console that `serve` and `demo` start in addition to a core (`--console`).
 
 The console has a process of its own, so that open pages take no time from the decisions of the core.
 """

@@ -14,7 +14,7 @@ WIDTH_MAX = 100
 WIDTH_MIN = 60
 INDENT = 2
 NAMES_MAX = 30
-"""Number of columns for names beside help texts; a longer name has a line of its own."""
+"""Number of columns for names to the left of help texts; a longer name has a line of its own."""
 CONNECTION = "Connection"
 EXAMPLES = "Examples:"
 KINDS = {int: "N", float: "NUMBER", str: "TEXT"}
@@ -135,7 +135,7 @@ def _word(value: Any) -> str:  # noqa: ANN401
 
 
 def _section(title: str, rows: Rows) -> str:
-    """Return a titled list of names with their texts beside them."""
+    """Return a titled list of names, each with its text to the right of it."""
     beside = min(max(len(name) for name, _ in rows), NAMES_MAX) + 2 * INDENT
     lines = [f"{title}:", *(line for row in rows for line in _row(*row, beside))]
     return "\n".join(lines)

@@ -12,7 +12,8 @@ def meant(
 ) -> tuple[list[str], list[inspect_pb2.Allocation]]:
     """Return the keys of the pods with this name.
 
-    If no pod has it, return the key of the pod that is explained for the workload of that name, and the workload's pods.
+    If no pod has this name, return the key of the pod that is explained for the workload of that name, and the workload's
+    pods.
     """
     keys = [one.allocation_key for one in found if is_pod(one, name)]
     if keys:

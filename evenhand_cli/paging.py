@@ -39,7 +39,7 @@ def every(
     rows: Callable[[Answer], Iterable[Row]],
     size: int = PAGE_SIZE,
 ) -> list[Row]:
-    """Return the rows of all pages of a listing. Sets the size and token of the page in the request.
+    """Return the rows of all pages of a listing. The function sets the size and the token of the page in the request.
 
     Raises Fault if the core does not answer or refuses.
     """

@@ -15,7 +15,7 @@ _SUMMED_MORE: Final = ("recovered_allocations", "recovered_asks")
 def join(answers: Sequence[Any]) -> Any:  # noqa: ANN401 - of the type of the answers
     """Return one answer. Lists are joined in the order of the groups, and other fields are those of the first group.
 
-    A group that knows nothing by the requested name leaves the answer to a group that does.
+    If a group does not know the requested name, the answer is that of a group that knows it.
     """
     known = [one for one in answers if not _is_unknown(one)] or list(answers)
     whole = type(known[0])()

@@ -214,7 +214,7 @@ class _Asking:
     def _applied(
         self, groups: list[CoreGroup], request: config_pb2.ApplyRequest, how: Mapping[str, Any]
     ) -> config_pb2.ApplyResponse:
-        """Apply a configuration to all groups, if all of them would take it; say which have taken it if one fails then."""
+        """Apply a configuration to all groups if all would accept it; if one fails then, say which groups have it."""
         trial = config_pb2.ApplyRequest()
         trial.CopyFrom(request)
         trial.dry_run = True
@@ -296,7 +296,7 @@ class _Streams:
 
 
 def _read(group: CoreGroup, call: Any, heard: "queue.SimpleQueue[tuple[CoreGroup, Any]]") -> None:  # noqa: ANN401
-    """Put the answers of a stream into a queue, and then its error, or None at an end in order."""
+    """Put the answers of a stream into a queue, and then its error, or None if it ended without an error."""
     end: grpc.RpcError | None = None
     try:
         for answer in call:

@@ -125,7 +125,7 @@ def _line(item: yaml.Event | yaml.Node) -> int:
 
 @dataclass(slots=True)
 class _Aliases:
-    """What the aliases of a document repeat."""
+    """The number of values that the aliases of a document repeat, with its limit."""
 
     name: str
     repeated: int = 0
@@ -135,7 +135,7 @@ class _Aliases:
     def check(self, node: yaml.Node) -> tuple[int, int]:
         """Return the number of values and levels of a node. Raises Fault if aliases repeat too much, or lead in a circle.
 
-        An alias comes after what it names, so that this function nests no deeper than the text.
+        An alias comes after the node that it names, so that this function nests no deeper than the text.
         """
         if isinstance(node, yaml.ScalarNode):
             return 1, 0

@@ -1,4 +1,4 @@
-"""Asks in Evenhand's own short form: what is wanted, where, and how important it is.
+"""Asks in Evenhand's own short form: the requested resources, the queue and the priority.
 
 queue: root.research.training
 application: train-9

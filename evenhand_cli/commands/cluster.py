@@ -107,7 +107,7 @@ def delete(
     namespace: Namespace = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Delete objects, and what belongs to them.
+    """Delete objects, and the objects that belong to them.
 
     Examples:
         evenhand cluster delete pod web-1 --namespace shop
@@ -124,7 +124,7 @@ def delete(
 @cluster.command()
 @asks_cluster
 def cordon(client: Client, node: Node) -> None:
-    """Let a node take no new pods; the pods on it go on.
+    """Let a node take no new pods; pods that run on it stay.
 
     Examples:
         evenhand cluster cordon worker-1
@@ -152,7 +152,7 @@ def uncordon(client: Client, node: Node) -> None:
 def drain(client: Client, node: Node, force: Force = False, output: Output = Form.TABLE) -> None:
     """Cordon a node and evict its pods, as PodDisruptionBudgets allow.
 
-    Pods of workloads come again on other nodes. Pods of DaemonSets stay. The exit code is 1 when other pods were left.
+    Workloads create their pods again, on other nodes. Pods of DaemonSets stay. The exit code is 1 when other pods stay.
 
     Examples:
         evenhand cluster drain worker-1
@@ -352,8 +352,8 @@ def _tell_results(
 ) -> None:
     """Write one line for each object, with its warnings.
 
-    Raise typer.Exit with code 1 when one was refused or is missing. `places` has for each result the file of its
-    object.
+    Raise typer.Exit with code 1 when an object was refused or is missing. `places` has, for each result, the file of
+    the object.
     """
     found = list(results)
     if output.is_data:

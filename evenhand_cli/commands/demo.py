@@ -132,7 +132,7 @@ def demo(
 
 
 def _beside(live: LiveDirectory, listen: str) -> Beside:
-    """Return a function that starts what a running cluster offers: changed files, and cluster commands."""
+    """Return a function that starts the tasks of a running cluster: follow its files, and answer cluster commands."""
 
     def start(shim: Shim) -> Sequence[Coroutine[Any, Any, None]]:
         return [

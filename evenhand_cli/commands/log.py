@@ -87,7 +87,12 @@ def query(
         ),
     ] = "",
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Only decisions made until, likewise.")
+        str,
+        typer.Option(
+            "--until",
+            metavar="TIME",
+            help="Only decisions made until this time, in the same forms.",
+        ),
     ] = "",
     output: Output = Form.TABLE,
     sort_by: Annotated[str, sorting("queue", decisions(0))] = "",

@@ -46,7 +46,7 @@ def replication(
         Action,
         typer.Argument(
             metavar="[show|hand-over]",
-            help="`show` how cores stand, or `hand-over` from the core that decides to a follower.",
+            help="`show` the state of cores, or `hand-over` from the core that decides to a follower.",
         ),
     ] = Action.SHOW,
     to: Annotated[
@@ -61,8 +61,8 @@ def replication(
 ) -> None:
     """Show whether a core decides or follows another one, and which cores follow it; or hand over to a follower.
 
-    A hand-over loses nothing: the core that decides stops, a follower gets the rest of its input, and the resource managers go on
-    there. It is refused, and nothing changes, while no follower is level.
+    A hand-over loses nothing: the core that decides stops, a follower gets the rest of its input, and the resource
+    managers continue there. If no follower has all input of that core, the hand-over is refused, and nothing changes.
 
     Examples:
         evenhand replication
@@ -98,7 +98,10 @@ def _hand_over(core: Core, to: str, output: Form) -> None:
 
 
 def _show(core: Core, output: Form) -> None:
-    """Show how each core stands. Raises Fault, and typer.Exit if a core is away or decided otherwise."""
+    """Show the state of each core.
+
+    Raises Fault if the only core does not answer. Raises typer.Exit if one of several is away, or if a core decided otherwise.
+    """
     found: dict[str, pb.GetReplicationResponse] = {}
     away: list[Text] = []
     for group, one in _each_core(core):
@@ -159,7 +162,7 @@ def _lines(answer: pb.GetReplicationResponse) -> list[Text]:
 
 
 def _log_line(answer: pb.GetReplicationResponse) -> str:
-    """Return how the input log of a core is, in a line."""
+    """Return the state of a core's input log, in one line."""
     log = answer.log
     if log.away_since_ms:
         away = span(max(0, answer.now_ms - log.away_since_ms))
@@ -203,8 +206,9 @@ def follow(
 ) -> None:
     """Follow a running core with this version of Evenhand, and say whether it would decide the same.
 
-    The core goes on as before. Nothing that this command decides leaves it. Exit code 1 means that a decision differed; the first
-    one is named. Run it with a new version before you upgrade.
+    The running core is not affected. The decisions of this command are only compared, and not sent to anybody. Exit
+    code 1 means that a decision differed; the first one is named. Run this command with a new version before you
+    upgrade.
 
     Examples:
         evenhand follow --for 10m

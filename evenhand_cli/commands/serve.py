@@ -98,8 +98,8 @@ StateDir = Annotated[
     typer.Option(
         "--state-dir",
         metavar="DIR",
-        help="Directory in which to keep the configuration in force for the next start; beside the decision log "
-        "when not given.",
+        help="Directory in which to keep the configuration in force for the next start; that of the decision "
+        "log when not given.",
         rich_help_panel=RECORDS,
     ),
 ]
@@ -222,8 +222,8 @@ Follow = Annotated[
     typer.Option(
         "--follow",
         metavar="HOST:PORT,...",
-        help="Cores one of which this core follows: it holds the same state, answers reads, and decides as soon as a "
-        "resource manager registers at it.",
+        help="Cores, one of which this core follows: this core has the same state, answers reads, and decides as soon as "
+        "a resource manager registers with it.",
         rich_help_panel=REPLICAS,
     ),
 ]
@@ -260,7 +260,7 @@ FollowerAcknowledges = Annotated[
         "--follower-acknowledges",
         metavar="DURATION",
         help="How long decisions of this core wait until a follower has them, such as 50ms; they do not wait when not "
-        "given. If this core is killed, a follower has what left it in time.",
+        "given. If this core is killed, a follower has all decisions that did not wait longer.",
         rich_help_panel=REPLICAS,
     ),
 ]
@@ -326,8 +326,8 @@ MovedFrom = Annotated[
     typer.Option(
         "--moved-from",
         metavar="FILE",
-        help="State that the core which had some of these partitions before has saved (state.checkpoint in its "
-        "--state-dir): they go on with their waiting times, timers and open decisions.",
+        help="Saved state (state.checkpoint in --state-dir) of the core that had some of these partitions before: they "
+        "keep their waiting times, timers and open decisions.",
         rich_help_panel=SPREAD,
     ),
 ]

@@ -156,8 +156,8 @@ Elect = Annotated[
     bool,
     typer.Option(
         "--elect",
-        help="Act only while this process holds a Lease of the API server: of several shims for one cluster one acts, "
-        "and the others follow the cluster to take over at once.",
+        help="Act only while this process holds a Lease of the API server: only one of the shims of a cluster acts, and "
+        "the others watch the cluster, so that they can take over at once.",
         rich_help_panel=ELECTION,
     ),
 ]
@@ -404,7 +404,7 @@ def _cores(
 
 
 async def _run(client: Shim, live: bootstrap.LiveDirectory, listen: str) -> None:
-    """Run a shim, and beside it what its embedded cluster offers: changed files, and cluster commands."""
+    """Run a shim, and the tasks of its embedded cluster: follow the files, and answer cluster commands."""
     cluster = live.opened.cluster
     served = service_of(cluster, listen, terminal.line)
     followed = following(live, client, _say_change, _warn_of_queues)

@@ -22,7 +22,9 @@ STANDARD_INPUT = Path("-")
 
 
 def read(paths: Iterable[Path]) -> list[FileObject]:
-    """Return the objects of files and directories, kinds on which others depend first. Raises Fault, also when there are none.
+    """Return the objects of files and directories, kinds on which others depend first.
+
+    Raises Fault if a file cannot be used, or if there are no objects.
 
     Objects of kinds that an embedded cluster does not keep are left out. A message on standard error names these kinds.
     """

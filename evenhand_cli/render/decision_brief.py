@@ -133,7 +133,7 @@ def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]
 def numbers(
     found: pb.Decision, most: int, *, with_victims: bool
 ) -> Iterator[tuple[str, str | Text]]:
-    """Yield the usage of each deciding queue beside its guarantee, one line for each queue."""
+    """Yield the usage of each deciding queue together with its guarantee, one line for each queue."""
     queues: dict[tuple[bool, str], list[pb.DecidingLevel]] = {}
     for one in found.levels:
         is_victim = one.role == "victim"
@@ -148,7 +148,7 @@ def numbers(
 
 
 def _held(one: pb.DecidingLevel) -> str:
-    """Return a phrase about the usage of a queue beside its guarantee or share.
+    """Return a phrase with the usage of a queue and its guarantee or share.
 
     The phrase also has the queue's max, if the queue held more than the max or has no guarantee.
     """

@@ -453,7 +453,7 @@ class _Row:
 def _most_telling(rows: Sequence[_Row], most: int) -> Sequence[_Row]:
     """Return the most important rows in their order.
 
-    The root comes last, because it repeats what other queues have.
+    The root comes last, because its numbers are sums of those of other queues.
     """
 
     def rank(at: int) -> tuple[bool, tuple[bool, int], int]:

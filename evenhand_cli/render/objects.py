@@ -27,7 +27,7 @@ BAD = frozenset({"Failed"})
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The facts that columns need beside the object itself: the pods, and the cluster's time."""
+    """The facts that columns need in addition to the object itself: the pods, and the cluster's time."""
 
     now_ms: int
     pods: Sequence[Item] = ()

@@ -23,11 +23,10 @@ CASES_MAX = 3
 def unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
 ) -> RenderableType:
-    """Return a line for each queue and type.
+    """Return a line for each queue and type. Then return the obstacle and the remedy for each group of asks.
 
-    Then return for each group of asks what prevents it and what would help. With `whole` nothing is left out. Otherwise
-    only the first rows and groups are shown. If the answer would still not fit the screen, the reason why a remedy does
-    not help further asks is left out, too.
+    With `whole` nothing is left out. Otherwise only the first rows and groups are shown. If the answer would still not fit
+    the screen, the reason why a remedy does not help further asks is left out, too.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)
@@ -88,10 +87,7 @@ _Case = tuple[Sequence[str], pb.UnmetAsks]
 
 
 def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
-    """Return each group of asks once.
-
-    Otherwise a leaf and its parents would each show those asks.
-    """
+    """Return each group of asks once, although the asks belong to a leaf and to all of its parents."""
     cases: dict[tuple[str, ...], tuple[list[str], pb.UnmetAsks]] = {}
     for queue in found.queues:
         for one in queue.asks:

@@ -1,4 +1,4 @@
-"""Answers that fit a screen of 30 lines: of several forms, the first that is short enough."""
+"""Answers that fit a screen of 30 lines: of several forms of an answer, the first one that is short enough."""
 
 from collections.abc import Iterable
 from io import StringIO

@@ -26,7 +26,7 @@ CHOICE_LEAST: Final = 16
 
 
 def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
-    """Return the fields of an ask: what each side does for it, how the sides differ, and why a side gives it nothing."""
+    """Return the fields of an ask: the decisions of both sides, how they differ, and why a side has no decision."""
     return (
         Field("ask", lambda one: Text(name(one), style="key"), names=True),
         Field(

@@ -136,7 +136,7 @@ class _Writer:
             self.short[form] = short
 
     def _whole(self, key: str, line: str, because: str = "") -> Entry:
-        """Add a line that is complete to the group of the key, and return the group."""
+        """Add a complete line to the group of the key, and return the group."""
         self.groups.setdefault(key, [])
         entry = self.whole.setdefault(key, Entry(because=because))
         entry.lines.append(line)
@@ -207,7 +207,7 @@ class _Writer:
 
 
 def _of_shadow(record: ShadowRecord) -> str:
-    """Return a sentence about the choice of the shadow settings for an ask, beside the choice of the settings in force."""
+    """Return a sentence that compares the victims for an ask under the shadow settings and under those in force."""
     if record.ended_ms:
         return f"its decision for {record.key} ended: {record.end_reason}"
     if record.shadow is None:

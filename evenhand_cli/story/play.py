@@ -103,7 +103,7 @@ class Player:
 
 
 def _check(example: Example) -> None:
-    """Check configurations, words and instants of all steps, so that no story ends in its midst.
+    """Check configurations, words and instants of all steps, so that no story ends before its last step.
 
     Raises Fault if one of them is invalid.
     """

@@ -28,7 +28,7 @@ STEPS: Final = "yaml story"
 KINDS: Final = (QUEUES, APPLIED, STEPS)
 """The words after the three backquotes of the blocks that are run."""
 OF_PAGES: Final = ("decisions", "notes")
-"""The kinds of decisions that the steps of a page list beside the usual ones."""
+"""The kinds of decisions that the steps of a page list in addition to the usual ones."""
 LIKELY_MISSPELT: Final = 0.8
 """Similarity above which words count as misspelt words of a block that is run."""
 PAGE: Final = ".md"
