@@ -5,6 +5,7 @@
 #
 #   deploy/certificates.sh [FOLDER]      FOLDER keeps the authority's key: guard it. Default: certificates
 #   NAMESPACE=evenhand DAYS=365          other values by the environment
+#   CORE_GROUPS="b c"                    additional groups of cores of the chart (core.groups)
 #
 # cert-manager does the same by itself: docs/kubernetes.md.
 set -eu
@@ -37,11 +38,15 @@ issue() {
     --dry-run=client --output yaml | kubectl apply --server-side --force-conflicts --filename -
 }
 
-# Names of the core: its service, those of the two cores of deploy-ha, and localhost for commands inside its container or
-# through a port-forward.
+# Names of the core, and of the cores of each group: the service, those of the two cores of deploy-ha, and localhost for
+# commands inside a container or through a port-forward.
 core="DNS:localhost,IP:127.0.0.1"
-for name in evenhand-core evenhand-core-0.evenhand-cores evenhand-core-1.evenhand-cores; do
-  core="$core,DNS:$name,DNS:$name.$namespace,DNS:$name.$namespace.svc"
+for group in "" ${CORE_GROUPS:-}; do
+  part=evenhand-core${group:+-$group}
+  cores=evenhand-cores${group:+-$group}
+  for name in "$part" "$part-0.$cores" "$part-1.$cores"; do
+    core="$core,DNS:$name,DNS:$name.$namespace,DNS:$name.$namespace.svc"
+  done
 done
 kubectl get namespace "$namespace" > /dev/null 2>&1 || kubectl create namespace "$namespace"
 issue core "$core" serverAuth

@@ -63,6 +63,18 @@ MATRIX: Final[dict[str, dict[str, Any]]] = {
     },
     "admission policies": {"admissionPolicies.enabled": True},
     "console": {"console.enabled": True, "core.tokensSecret": "tokens", "console.replicas": 2},
+    "groups of cores": {
+        "core.replicas": 2,
+        "core.group.revision": 3,
+        "core.groups": [
+            {"name": "b", "partitions": ["gpu", "on"], "revision": 12_345_678},
+            {"name": "no"},
+        ],
+        "core.tokensSecret": "tokens",
+        "shim.replicas": 2,
+        "console.enabled": True,
+        "monitoring.serviceMonitor.enabled": True,
+    },
     "other names": {
         "fullnameOverride": "second",
         "clusterId": "gpu",

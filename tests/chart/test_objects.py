@@ -145,7 +145,8 @@ def test_every_pod_is_hardened(way: str) -> None:
             "capabilities": {"drop": ["ALL"]},
         }
         assert spec["enableServiceLinks"] is False, name
-        assert spec["automountServiceAccountToken"] is not name.endswith(("-core", "-console"))
+        account = spec["serviceAccountName"]
+        assert spec["automountServiceAccountToken"] is not account.endswith(("-core", "-console"))
         assert spec["schedulerName"] == "default-scheduler", name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
         assert set(container["resources"]["requests"]) == {"cpu", "memory"}, name
@@ -263,6 +264,7 @@ def test_a_changed_job_has_another_name() -> None:
             "service/evenhand-console 8080:80",
         ),
         ({"schedulerNames": ["ours"]}, "schedulerName: ours"),
+        ({"core.groups": [{"name": "b"}]}, "exec deploy/evenhand-core -- evenhand partition move"),
     ],
 )
 def test_the_notes_say_what_to_do_next(values: Mapping[str, Any], told: str) -> None:

@@ -95,6 +95,8 @@ def test_the_linter_has_nothing_to_say() -> None:
         ({"shim.lease.duration": "6 s"}, "/shim/lease/duration"),
         ({"core.roles": [{"name": "ada", "role": "root"}]}, "/core/roles/0/role"),
         ({"tls.secrets.core": "Not A Name"}, "/tls/secrets/core"),
+        ({"core.groups": [{"name": "B"}]}, "/core/groups/0/name"),
+        ({"core.groups": [{"name": "b", "replicas": 2}]}, "/core/groups/0"),
     ],
 )
 def test_another_value_is_refused_with_its_place(wrong: Mapping[str, Any], told: str) -> None:
@@ -111,6 +113,33 @@ def test_another_value_is_refused_with_its_place(wrong: Mapping[str, Any], told:
         ({"core.decisionLog.durable": True}, "core.decisionLog.enabled=true"),
         ({"core.history.passwordSecret": "history"}, "core.history.url"),
         ({"tls.job.days": 30}, "less than tls.job.days"),
+        ({"core.groups": [{"name": "a"}]}, "two groups have the name `a`"),
+        (
+            {"core.groups": [{"name": "b", "partitions": ["DEFAULT"]}]},
+            "`default` is named by group `a` and by group `b`",
+        ),
+        (
+            {"core.groups": [{"name": "b"}], "core.history.url": "postgresql+psycopg://db/a"},
+            "group `b` needs a historyUrl",
+        ),
+        (
+            {
+                "core.groups": [{"name": "b", "historyUrl": "postgresql+psycopg://db/a"}],
+                "core.history.url": "postgresql+psycopg://db/a",
+            },
+            "a database of its own",
+        ),
+        (
+            {
+                "core.groups": [{"name": "b", "historyUrl": "postgresql+psycopg://db/b"}],
+                "core.history.enabled": False,
+            },
+            "core.history.enabled=true",
+        ),
+        (
+            {"core.groups": [{"name": "b" * 20}], "fullnameOverride": "a" * 40},
+            "more than 52 characters",
+        ),
         ({"console.enabled": True}, "core.tokensSecret"),
         ({"monitoring.podMonitor.enabled": True}, "shim.metrics=true"),
     ],
@@ -200,7 +229,9 @@ def _element(items: Mapping[str, Any], number: int) -> Any:
     known = items.get("properties", {})
     if "serial" in known:
         return {"serial": f"mark{number}"}
-    return {"name": f"mark{number}"} | ({"role": "viewer"} if "role" in known else {})
+    role = {"role": "viewer"} if "role" in known else {}
+    url = {"historyUrl": f"postgresql+psycopg://two@db/mark{number}"}
+    return {"name": f"mark{number}"} | role | (url if "historyUrl" in known else {})
 
 
 def is_choice(leaf: Mapping[str, Any]) -> bool:

@@ -47,23 +47,53 @@ app.kubernetes.io/name: {{ include "evenhand.name" (index . 0) }}-{{ index . 1 }
 {{- $names | toJson -}}
 {{- end -}}
 
-{{/* The names in the certificate of the core: its Service, the names of two cores, and localhost for commands inside. */}}
-{{- define "evenhand.coreNames" -}}
+{{/*
+The groups of cores. The first one is the core of an installation without groups. A group has the `part` of its selector and of
+its names, the `suffix` of its other names, the `hosts` of a Service and of two cores, the `addresses` of its cores, and its row
+in the table of cores.
+*/}}
+{{- define "evenhand.groups" -}}
 {{- $name := include "evenhand.name" . -}}
+{{- $core := .Values.core -}}
+{{- $found := list -}}
+{{- range $index, $given := concat (list $core.group) $core.groups -}}
+{{- $suffix := ternary (printf "-%s" $given.name) "" (gt $index 0) -}}
+{{- $part := printf "core%s" $suffix -}}
+{{- $service := printf "%s-%s" $name $part -}}
+{{- $cores := list -}}
+{{- range list 0 1 -}}
+{{- $cores = append $cores (printf "%s-%d.%s-cores%s" $service . $name $suffix) -}}
+{{- end -}}
+{{- $addresses := list -}}
+{{- range ternary $cores (list $service) (eq (int $core.replicas) 2) -}}
+{{- $addresses = append $addresses (printf "%s:50051" .) -}}
+{{- end -}}
+{{- $group := dict "part" $part "suffix" $suffix "hosts" (prepend $cores $service) "addresses" $addresses -}}
+{{- $_ := set $group "historyUrl" (ternary ($given.historyUrl | default "") $core.history.url (gt $index 0)) -}}
+{{- $_ := set $group "revision" ($given.revision | default 0) -}}
+{{- $_ := set $group "partitions" ($given.partitions | default list) -}}
+{{- $found = append $found (set $group "name" $given.name) -}}
+{{- end -}}
+{{- $found | toJson -}}
+{{- end -}}
+
+{{/* The names in the certificate of the cores: for each group its Service and the names of two cores, and localhost for commands inside. */}}
+{{- define "evenhand.coreNames" -}}
 {{- $names := list -}}
-{{- range list (printf "%s-core" $name) (printf "%s-core-0.%s-cores" $name $name) (printf "%s-core-1.%s-cores" $name $name) -}}
+{{- range include "evenhand.groups" . | fromJsonArray -}}
+{{- range .hosts -}}
 {{- $names = concat $names (list . (printf "%s.%s" . $.Release.Namespace) (printf "%s.%s.svc" . $.Release.Namespace)) -}}
+{{- end -}}
 {{- end -}}
 {{- concat $names (list "localhost") .Values.tls.extraNames | toJson -}}
 {{- end -}}
 
-{{/* The addresses of the cores, for shims, cores and the console. */}}
-{{- define "evenhand.cores" -}}
-{{- $name := include "evenhand.name" . -}}
-{{- if eq (int .Values.core.replicas) 2 -}}
-{{ $name }}-core-0.{{ $name }}-cores:50051,{{ $name }}-core-1.{{ $name }}-cores:50051
+{{/* The option with which the shim and the console find the cores. */}}
+{{- define "evenhand.reach" -}}
+{{- if .Values.core.groups -}}
+--cores=/etc/evenhand/cores/cores.yaml
 {{- else -}}
-{{ $name }}-core:50051
+--core={{ join "," (include "evenhand.groups" . | fromJsonArray | first).addresses }}
 {{- end -}}
 {{- end -}}
 
@@ -158,7 +188,10 @@ readinessProbe:
   {{- toYaml $given.readiness | nindent 2 }}
 {{- end -}}
 
-{{/* Labels and annotations of the pods of a part: (list $ "core" .Values.core). */}}
+{{/*
+Labels and annotations of the pods of a part: (list $ "core" .Values.core). With groups of cores, pods start again when groups or
+their addresses change, but not when a partition moves, because running cores and shims learn that by themselves.
+*/}}
 {{- define "evenhand.podMetadata" -}}
 {{- $given := index . 2 -}}
 labels:
@@ -166,7 +199,17 @@ labels:
   {{- with $given.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with $given.podAnnotations }}
+{{- $annotations := $given.podAnnotations | default dict -}}
+{{- with index . 0 -}}
+{{- if .Values.core.groups -}}
+{{- $places := list -}}
+{{- range include "evenhand.groups" . | fromJsonArray -}}
+{{- $places = append $places (pick . "name" "addresses") -}}
+{{- end -}}
+{{- $annotations = set (deepCopy $annotations) "evenhand.io/cores-digest" ($places | toJson | sha256sum | trunc 8) -}}
+{{- end -}}
+{{- end -}}
+{{- with $annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -179,6 +222,9 @@ annotations:
 {{- end -}}
 {{- if and (or .Values.core.log.credentialsSecret .Values.core.log.caSecret) (not .Values.core.log.url) -}}
 {{- fail "core.log.credentialsSecret, core.log.caSecret: set core.log.url, too" -}}
+{{- end -}}
+{{- if .Values.core.groups -}}
+{{- include "evenhand.checkedGroups" . -}}
 {{- end -}}
 {{- if and .Values.core.decisionLog.durable (not .Values.core.decisionLog.enabled) -}}
 {{- fail "core.decisionLog.durable: set core.decisionLog.enabled=true, too" -}}
@@ -194,5 +240,41 @@ annotations:
 {{- end -}}
 {{- if and .Values.monitoring.podMonitor.enabled (ne (int .Values.shim.replicas) 2) (not .Values.shim.metrics) -}}
 {{- fail "monitoring.podMonitor.enabled: a single shim serves metrics only with shim.metrics=true" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fail for groups of cores that the reader of the table would refuse, or whose objects would have a name that is too long. */}}
+{{- define "evenhand.checkedGroups" -}}
+{{- $name := include "evenhand.name" . -}}
+{{- $names := dict -}}
+{{- $owners := dict -}}
+{{- $urls := dict -}}
+{{- range $index, $group := include "evenhand.groups" . | fromJsonArray -}}
+{{- if hasKey $names .name -}}
+{{- fail (printf "core.groups: two groups have the name `%s`; the first group has the name in core.group.name" .name) -}}
+{{- end -}}
+{{- $_ := set $names .name true -}}
+{{- range .partitions -}}
+{{- $partition := lower . -}}
+{{- if hasKey $owners $partition -}}
+{{- fail (printf "core.groups: partition `%s` is named by group `%s` and by group `%s`; those of the first group are in core.group.partitions" $partition (get $owners $partition) $group.name) -}}
+{{- end -}}
+{{- $_ := set $owners $partition $group.name -}}
+{{- end -}}
+{{- if gt (len (printf "%s-%s" $name .part)) 52 -}}
+{{- fail (printf "core.groups: `%s-%s` has more than 52 characters; give the group a shorter name" $name .part) -}}
+{{- end -}}
+{{- if and .historyUrl (not $.Values.core.history.enabled) -}}
+{{- fail (printf "core.groups: group `%s` has a historyUrl; set core.history.enabled=true, too" .name) -}}
+{{- end -}}
+{{- if and $.Values.core.history.url (not .historyUrl) -}}
+{{- fail (printf "core.groups: group `%s` needs a historyUrl: groups cannot share the database of core.history.url" .name) -}}
+{{- end -}}
+{{- if and .historyUrl (hasKey $urls .historyUrl) -}}
+{{- fail (printf "core.groups: the groups `%s` and `%s` have one historyUrl; each group needs a database of its own" (get $urls .historyUrl) .name) -}}
+{{- end -}}
+{{- if .historyUrl -}}
+{{- $_ := set $urls .historyUrl .name -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
