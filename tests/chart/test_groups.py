@@ -52,6 +52,7 @@ def parsed(template: Object) -> dict[str, Any]:
     """Return the options of a pod's container as the real command line reads them. Raises click.UsageError for others."""
     name, *options = template["spec"]["containers"][0]["args"]
     command = Shelf()[name]
+    found: dict[str, Any]
     found, rest, _ = command.make_parser(click.Context(command)).parse_args(options)
     assert rest == []
     return found
