@@ -33,7 +33,7 @@ SPEC = AskSpec((("vcore", 10),))
 class Fed:
     """A feeder with its process, and what it was given."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, can_start: bool = True) -> None:
         self.file = file
         self.queue = Queue(most=3 * PODS)
         self._begun = time.monotonic()
@@ -41,7 +41,7 @@ class Fed:
         self.feeder = Feeder(self.queue, place, Settings(), self.now, lambda: about)
         self.feeder.start()
         assert self.feeder.wait_opened() == ""
-        until(lambda: self.feeder._status.ready)
+        until(lambda: not can_start or self.feeder._status.ready)
         self.queue.put(Kind.EVENTS, self.now(), [ApplicationAdded("rm", "a", "root.a")])
 
     def now(self) -> int:
@@ -148,14 +148,14 @@ def test_a_process_that_cannot_be_started_is_reported_and_started_later(
         return start(*arguments, **more)
 
     monkeypatch.setattr(subprocess, "Popen", started)
-    fed = Fed(tmp_path / "history.sqlite")
+    fed = Fed(tmp_path / "history.sqlite", can_start=False)
     assert refused in fed.feeder.health()["history"].failing
     assert [one.code for one in fed.feeder.findings()] == ["history-failing"]
     for name in ("early", "late", "more"):
         fed.give(name)
     may_start.set()
     until(lambda: fed.queue._taken == fed.queue._put)
-    assert fed.feeder.health()["history"].failing == ""
+    until(lambda: fed.feeder.health()["history"].failing == "")
     fed.queue.put(Kind.EVENTS, fed.now(), [ApplicationAdded("rm", "b", "root.a")])
     fed.feeder.close("the end")
     assert fed.pods("early") == fed.pods("late") == PODS
