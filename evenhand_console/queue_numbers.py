@@ -96,8 +96,9 @@ def at_path(root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str) -> 
 def lending(siblings: Sequence[inspect_pb2.Queue]) -> dict[str, dict[str, int]]:
     """Return, by path and resource type, the amount that each sibling lends.
 
-    If shares follow weights, the core reports how much of a deserved share other queues use. Otherwise some siblings use more
-    than their guarantees. The other siblings lend them that amount, in proportion to the unused parts of their own guarantees.
+    If shares follow weights, the core reports how much of a deserved share other queues use. Otherwise the
+    amounts that siblings use above their guarantees are added up. The sum is divided among the siblings that use less than their
+    guarantees, in proportion to the unused parts. No sibling lends more than its unused part.
     """
     lent: dict[str, dict[str, int]] = {}
     for one in siblings:

@@ -169,7 +169,7 @@ def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
 
 
 def _near_rules(name: str) -> str:
-    """Return a hint: the rules whose ids begin with the letter of this name.
+    """Return a hint: the rules whose ids begin with the same letter as this name.
 
     When there are none, return the letters of all rule ids.
     """

@@ -49,7 +49,7 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple[int, list[int]]:
     """Return how many items can be taken from the first on without leaving one out, and their sum by column.
 
-    ``sizes`` has one line for each column. The first columns are the wanted columns. An item can be taken under two conditions.
+    ``sizes[column, item]`` is the amount of an item in a column. The first columns are the wanted columns. An item can be taken under two conditions.
     First, it has a positive amount in a wanted column for which the items before it do not suffice. Second, in every column in
     which it has a positive amount, the sum up to and including the item is within ``limit``.
     """
@@ -64,7 +64,7 @@ def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple
 def within(sizes: Array, limit: Sequence[int | Array]) -> Mask:
     """Return, for each item, whether all of its positive amounts are within the ``limit`` of their columns.
 
-    ``sizes`` has one line for each column. ``limit`` has, for each column, one number for all items or one number for each
+    ``sizes[column, item]`` is the amount of an item in a column. ``limit`` has, for each column, one number for all items or one number for each
     item.
     """
     return _bounded(sizes, sizes, limit)
@@ -87,7 +87,7 @@ def _stretch(good: Mask) -> int:
 
 
 def positive(sizes: Array) -> Mask:
-    """Return, for each item, whether any of its amounts is positive. ``sizes`` has one line for each column."""
+    """Return, for each item, whether any of its amounts is positive. ``sizes[column, item]`` is the amount of an item in a column."""
     found = np.zeros(sizes.shape[1], dtype=np.bool_)
     for size in sizes:
         found |= size > 0
@@ -97,7 +97,7 @@ def positive(sizes: Array) -> Mask:
 def fitting(sizes: Array, limit: Sequence[int]) -> list[int]:
     """Return the items that are taken if each item, in turn, is taken when it fits into the rest of ``limit``.
 
-    ``sizes`` has one line for each column.
+    ``sizes[column, item]`` is the amount of an item in a column.
     """
     left, found, free = np.arange(sizes.shape[1]), list[int](), list(limit)
     while len(left) > FEW:

@@ -1,4 +1,4 @@
-"""The names of pods in encoded tags, without the core that holds the pods."""
+"""Pod names, read from the encoded tags of a pod. No access to the core is needed."""
 
 from collections.abc import Mapping
 from typing import Final

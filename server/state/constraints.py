@@ -7,7 +7,7 @@ node names, these names are stored instead, so that ten thousand DaemonSet pods 
 
 A constraint that requires a label to have one of several values is *anchored* at these values. Only nodes with such a value are
 ever evaluated for the constraint. The label index finds these nodes. If there are few such nodes, their names are stored. Thus
-ten thousand pods that each select another host cost no masks either. A node that changes is evaluated only for the constraints
+ten thousand pods that each select a different host cost no masks either. A node that changes is evaluated only for the constraints
 anchored at its labels.
 """
 

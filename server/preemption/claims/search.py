@@ -353,7 +353,11 @@ class Claim:
         return Nearest(row, lacks, int(barred.sum()), lacking, is_barred)
 
     def closed_blocks(self) -> tuple[Block, ...]:
-        """Return the maxima that lack a closed type for the ask. No victim may free headroom below these maxima (G2)."""
+        """Return each ``max`` on the ask's path that leaves too little headroom in a closed type.
+
+        A type is closed if the deciding queue already has its entitlement in it. No victim may free headroom under such a
+        ``max`` (G2).
+        """
         return tuple(one for one in self._blocks if one.at in self._eligibility.closed)
 
     @property
