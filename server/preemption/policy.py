@@ -12,7 +12,7 @@ from server.kernels.fit import Array
 from server.model.policies import PolicyFacts, facts
 from server.model.ranking import Ranking
 from server.model.records import Level, Shrink
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 if TYPE_CHECKING:
     from server.preemption.trial import Trial
@@ -147,7 +147,7 @@ class Intent:
 
     policy: str
     ask: WaitingAsk
-    job: WaitingJob | None = None
+    job: WaitingGang | None = None
     """The gang that wants capacity as a whole. ``ask`` is the first member of that gang."""
 
 

@@ -18,7 +18,7 @@ from server.model.fit import Amounts
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import take_nodes_fast
 from server.state import journal_fast, pending, usage
-from server.state.applications import Application, Ask, Group, Job
+from server.state.applications import Application, Ask, Gang, Group
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
 from server.state.partition import Partition
@@ -93,7 +93,7 @@ def _is_alone(partition: Partition) -> bool:
     return not partition.classes.live_asks or next_group(partition, _any_group) is None
 
 
-def _any_group(_group: Group | Job) -> bool:
+def _any_group(_group: Group | Gang) -> bool:
     """Return True: every group that may be placeable counts as placeable."""
     return True
 

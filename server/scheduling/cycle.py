@@ -12,7 +12,7 @@ from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import fits_pledged, pick_node
 from server.state import journal, pending
-from server.state.applications import Application, Ask, Group, Job
+from server.state.applications import Application, Ask, Gang, Group
 from server.state.commitments import Pledge
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
@@ -71,7 +71,7 @@ def wake_jobs(partition: Partition) -> None:
         pending.job_changed(partition, job)
 
 
-def stale_jobs(partition: Partition) -> list[Job]:
+def stale_jobs(partition: Partition) -> list[Gang]:
     """Return the parked gangs for which the partition has changed since they were last tried."""
     mark = (partition.relief, partition.placements)
     return [job for job in partition.gangs.parked if job.tried != mark]
@@ -176,7 +176,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
         group = next_group(partition, probe)
         if group is None:
             break
-        if isinstance(group, Job):
+        if isinstance(group, Gang):
             budget -= _step_job(partition, group, now, placed)
         else:
             held, before = group.ask_class.pledge, len(placed)
@@ -206,7 +206,7 @@ def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
     probe, spent = partial(_is_placeable, partition), 0
     while partition.classes.live_asks:
         group = next_group(partition, probe)
-        if group is None or isinstance(group, Job):
+        if group is None or isinstance(group, Gang):
             break
         spent += _step(partition, group, now, placed)
         if partition.index.freed or partition.limits.relieved:
@@ -214,8 +214,8 @@ def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
     return spent
 
 
-def _is_placeable(partition: Partition, group: Group | Job) -> bool:
-    if isinstance(group, Job):
+def _is_placeable(partition: Partition, group: Group | Gang) -> bool:
+    if isinstance(group, Gang):
         return bool(_nodes_for(partition, group))
     return _node_for(partition, group) is not None
 
@@ -229,7 +229,7 @@ def _put_jobs_aside(partition: Partition) -> None:
         pending.park_job(partition, job)
 
 
-def _is_held_back(job: Job) -> bool:
+def _is_held_back(job: Gang) -> bool:
     limits_of, classes = job.application.limits_of, {ask.ask_class for ask in job.members}
     return any(
         one.dead or any(one in limiter.blocked for limiter in limits_of(one)) for one in classes
@@ -280,7 +280,7 @@ def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
     return None
 
 
-def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> int:
+def _step_job(partition: Partition, job: Gang, now: int, placed: list[Ask]) -> int:
     """Place all members of a gang, or park it whole. Return the steps spent."""
     members = len(job.members)
     for ask, node in _nodes_for(partition, job):
@@ -289,7 +289,7 @@ def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> in
     return members
 
 
-def _nodes_for(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
+def _nodes_for(partition: Partition, job: Gang) -> list[tuple[Ask, Node]]:
     """Return a node for each waiting member. If a member gets no node, park the gang and return an empty list."""
     assignments = try_job(partition, job)
     if not assignments:

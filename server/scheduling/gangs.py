@@ -1,12 +1,12 @@
 """The atomic step of a gang: all waiting members get their nodes, or nothing changes (design 6.11, J8)."""
 
 from server.scheduling.placement import pick_node
-from server.state.applications import Application, Ask, Job
+from server.state.applications import Application, Ask, Gang
 from server.state.nodes import Node
 from server.state.partition import Partition
 
 
-def try_job(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
+def try_job(partition: Partition, job: Gang) -> list[tuple[Ask, Node]]:
     """Return a node for every waiting member, in ask order. Return an empty list if any member gets no node.
 
     The live state is unchanged afterwards. Each member is charged to its node and queues, so that the next member sees what is

@@ -7,15 +7,15 @@ import heapq
 from collections.abc import Callable
 
 from server.state import ranking
-from server.state.applications import Application, Group, Job
+from server.state.applications import Application, Gang, Group
 from server.state.partition import Partition
 from server.state.queues import Child, Queue
 
-Probe = Callable[[Group | Job], bool]
+Probe = Callable[[Group | Gang], bool]
 """A function that says whether the first ask of a group can be placed now. If it cannot, the function parks the group first."""
 
 
-def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
+def next_group(partition: Partition, probe: Probe) -> Group | Gang | None:
     """Return the group whose first ask is next in the order, among the groups that are not parked. Return None if there is none.
 
     ``probe`` is called only if the order depends on whether an ask can be placed.
@@ -33,7 +33,7 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
             return group
 
 
-def _straight(root: Queue) -> Group | Job | None:
+def _straight(root: Queue) -> Group | Gang | None:
     """Return the group to which the top entries of the heaps lead, in one pass. This is the usual case.
 
     Return None if a queue on the way announces a priority that is not its best one, does not compare by priority first, or has
@@ -60,7 +60,7 @@ def _straight(root: Queue) -> Group | Job | None:
     return None
 
 
-def _on_top(application: Application) -> Group | Job | None:
+def _on_top(application: Application) -> Group | Gang | None:
     """Return the group on top of an application's heap.
 
     Return None if the group's entry is outdated, or has another priority than the application announces.
@@ -68,13 +68,13 @@ def _on_top(application: Application) -> Group | Job | None:
     heap = application.heap
     if heap:
         first = heap[0]
-        group: Group | Job = first[4]
+        group: Group | Gang = first[4]
         if group.entry is first and group.priority == application.priority:
             return group
     return None
 
 
-def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
+def _descend(root: Queue, child: Child, probe: Probe) -> Group | Gang | None:
     """Return the group to which the best entries lead. If an entry on the way is outdated, update it and return None."""
     queue = root
     while isinstance(child, Queue):
@@ -119,7 +119,7 @@ def _claims(child: Child, entry: object, priority: int) -> bool:
     return child.entry is entry and child.priority == priority
 
 
-def _first_of(leaf: Queue, application: Application) -> Group | Job | None:
+def _first_of(leaf: Queue, application: Application) -> Group | Gang | None:
     group = ranking.first_group(application)
     if group is None:
         ranking.leave(leaf, application)

@@ -18,7 +18,7 @@ from operator import attrgetter
 from server.model.fit import Amounts, fits
 from server.scheduling.placement import fits_pledged, unpledged
 from server.state import pending, usage
-from server.state.applications import Ask, Job
+from server.state.applications import Ask, Gang
 from server.state.commitments import Pledge
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
@@ -112,7 +112,7 @@ class Ranks:
             priority, queue = queue.seen(priority), queue.parent
         return False
 
-    def below_job(self, job: Job) -> Below:
+    def below_job(self, job: Gang) -> Below:
         """Return the reservations that all waiting members of a gang outrank."""
         return self.below(job.application.leaf, min(one.spec.priority for one in job.members))
 

@@ -28,7 +28,7 @@ from server.scheduling.outranking import (
 )
 from server.scheduling.placement import fits_pledged, may_take
 from server.state import journal, pending, ranking
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.commitments import Pledge
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
@@ -302,7 +302,7 @@ def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask
     return budget
 
 
-def _nodes_for(partition: Partition, job: Job, below: Below) -> list[tuple[Ask, Node]]:
+def _nodes_for(partition: Partition, job: Gang, below: Below) -> list[tuple[Ask, Node]]:
     dead = list(dict.fromkeys(one.ask_class for one in job.members if one.ask_class.dead))
     with lifted(partition, below):
         for ask_class in dead:

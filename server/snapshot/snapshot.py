@@ -21,7 +21,7 @@ from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
 from server.snapshot.node_search import NodeCounts, NodeRanking
 from server.snapshot.pace import AT_REST, Pace
 from server.snapshot.queues import Bounds, FrozenAmounts, QueueFacts, has_headroom
-from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
+from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingGang
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ class Snapshot:
     capacity: FrozenAmounts
     runs: Mapping[str, int] = field(default_factory=dict)
     pace: Pace = AT_REST
-    jobs: tuple[WaitingJob, ...] = ()
+    jobs: tuple[WaitingGang, ...] = ()
     replacing: tuple[WaitingAsk, ...] = ()
     firm: Mapping[str, FirmUse] = field(default_factory=dict)
     pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)

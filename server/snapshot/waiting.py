@@ -79,7 +79,7 @@ class WaitingAsk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WaitingJob:
+class WaitingGang:
     """A gang whose members wait together. All of them get capacity at once, or none of them does (J1).
 
     ``members`` are the members that wait, in the order in which policies plan for them (J8): priority, age, key. ``placed`` is

@@ -96,7 +96,7 @@ class Ask:
         self.cycle = 0
         self.tags = tags
         self.generation = generation
-        self.group: Group | Job | None = None
+        self.group: Group | Gang | None = None
         self.node: Node | None = None
         self.placed_ms = 0
         self.expires_ms = 0
@@ -229,7 +229,7 @@ class Group:
             self.beside.rests.clear()
 
 
-class Job:
+class Gang:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
     A job has an entry in the application's heap, as a group has. The entry has the sort key of the job's first member.
@@ -291,7 +291,7 @@ class Job:
         return bool(self.members) and len(self.members) + self.placed >= self.min_members
 
 
-GroupEntry = tuple[int, int, int, int, Group | Job]
+GroupEntry = tuple[int, int, int, int, Group | Gang]
 """An ask key, a number that is unique among the entries, and the group or job. The ask is the first of that group or job."""
 
 
@@ -360,7 +360,7 @@ class Application:
         self.asks: dict[str, Ask] = {}
         self.allocations: dict[str, Ask] = {}
         self.groups: dict[tuple[AskClass, int], Group] = {}
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Gang] = {}
         self.holds: dict[str, Hold] = {}
         self.reserve: Reserve | None = None
         self.reserves_from_ms = 0
@@ -392,8 +392,8 @@ class WaitingGangs:
     __slots__ = ("came", "gathering", "holding", "parked", "ready")
 
     def __init__(self) -> None:
-        self.came: dict[Job, bool] = {}
-        self.gathering: dict[Job, int] = {}
+        self.came: dict[Gang, bool] = {}
+        self.gathering: dict[Gang, int] = {}
         self.holding: dict[Application, tuple[int, int] | None] = {}
-        self.parked: list[Job] = []
-        self.ready: dict[Job, None] = {}
+        self.parked: list[Gang] = []
+        self.ready: dict[Gang, None] = {}

@@ -7,7 +7,7 @@ so that a refusal on one side does not delay the other side.
 from typing import Final, Protocol
 
 from server.model.records import Verdict
-from server.state.applications import Ask, Group, Job, Tried
+from server.state.applications import Ask, Gang, Group, Tried
 
 NODES_MAX: Final = 4_096
 """The largest number of asks with a required node whose refusal a shadow remembers."""
@@ -19,16 +19,16 @@ Rest = tuple[object, int]
 class Tries(Protocol):
     """The memory of one side, live or shadow."""
 
-    def refused_ms(self, group: Group | Job) -> int:
+    def refused_ms(self, group: Group | Gang) -> int:
         """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
 
-    def refuse(self, group: Group | Job, now: int) -> None:
+    def refuse(self, group: Group | Gang, now: int) -> None:
         """Record that the due asks of the group, or the job, are refused now."""
 
-    def verdict(self, group: Group | Job) -> Verdict | None:
+    def verdict(self, group: Group | Gang) -> Verdict | None:
         """Return the verdict of the last refusal, or None."""
 
-    def judge(self, group: Group | Job, verdict: Verdict) -> None:
+    def judge(self, group: Group | Gang, verdict: Verdict) -> None:
         """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
@@ -49,19 +49,19 @@ class LiveTries:
 
     __slots__ = ()
 
-    def refused_ms(self, group: Group | Job) -> int:
+    def refused_ms(self, group: Group | Gang) -> int:
         """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
         return group.refused_ms
 
-    def refuse(self, group: Group | Job, now: int) -> None:
+    def refuse(self, group: Group | Gang, now: int) -> None:
         """Record that the due asks of the group, or the job, are refused now."""
         group.refused_ms = now
 
-    def verdict(self, group: Group | Job) -> Verdict | None:
+    def verdict(self, group: Group | Gang) -> Verdict | None:
         """Return the verdict of the last refusal, or None."""
         return group.verdict
 
-    def judge(self, group: Group | Job, verdict: Verdict) -> None:
+    def judge(self, group: Group | Gang, verdict: Verdict) -> None:
         """Record the verdict of a refusal."""
         group.verdict = verdict
 
@@ -90,31 +90,31 @@ class ShadowTries:
     def __init__(self) -> None:
         self._nodes: dict[str, int] = {}
 
-    def _known(self, group: Group | Job) -> Tried | None:
+    def _known(self, group: Group | Gang) -> Tried | None:
         known = group.beside
         return known if known is not None and known.side is self else None
 
-    def _own(self, group: Group | Job) -> Tried:
+    def _own(self, group: Group | Gang) -> Tried:
         known = self._known(group)
         if known is None:
             known = group.beside = Tried(self)
         return known
 
-    def refused_ms(self, group: Group | Job) -> int:
+    def refused_ms(self, group: Group | Gang) -> int:
         """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
         known = self._known(group)
         return 0 if known is None else known.refused_ms
 
-    def refuse(self, group: Group | Job, now: int) -> None:
+    def refuse(self, group: Group | Gang, now: int) -> None:
         """Record that the due asks of the group, or the job, are refused now."""
         self._own(group).refused_ms = now
 
-    def verdict(self, group: Group | Job) -> Verdict | None:
+    def verdict(self, group: Group | Gang) -> Verdict | None:
         """Return the verdict of the last refusal, or None."""
         known = self._known(group)
         return None if known is None else known.verdict
 
-    def judge(self, group: Group | Job, verdict: Verdict) -> None:
+    def judge(self, group: Group | Gang, verdict: Verdict) -> None:
         """Record the verdict of a refusal."""
         self._own(group).verdict = verdict
 

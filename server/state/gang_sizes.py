@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from server.model.asks import UNSIZED, AskSpec
 from server.state import pending
-from server.state.applications import Application, Ask, Job
+from server.state.applications import Application, Ask, Gang
 from server.state.partition import Partition
 from server.state.placeholders import PLACEHOLDERS, is_reserving
 
 
-def gathers(partition: Partition, job: Job) -> bool:
+def gathers(partition: Partition, job: Gang) -> bool:
     """Return whether a job's size still has to be counted.
 
     The size has to be counted if it never was, or if members that were counted are gone and other members wait to replace them.
@@ -29,24 +29,24 @@ def gathers(partition: Partition, job: Job) -> bool:
     return job.min_members == UNSIZED or (missing and present(partition, job) < job.min_members)
 
 
-def present(partition: Partition, job: Job) -> int:
+def present(partition: Partition, job: Gang) -> int:
     """Return the number of a job's waiting, pledged and placed members."""
     return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
 
 
-def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
+def _pledged(partition: Partition, job: Gang) -> Iterator[Ask]:
     for held in partition.decisions.pledges.values():
         ask = held.ask
         if ask.application is job.application and _is_one_of(job, ask):
             yield ask
 
 
-def _is_one_of(job: Job, ask: Ask) -> bool:
+def _is_one_of(job: Gang, ask: Ask) -> bool:
     """Return whether an ask is a member of the job. An ask that is a job of one member with the same key is not a member."""
     return ask.spec.job_key == job.key and ask.spec.min_members > 1
 
 
-def agree(partition: Partition, job: Job, ask: Ask) -> None:
+def agree(partition: Partition, job: Gang, ask: Ask) -> None:
     """Write the size of the job to a placed ask.
 
     The spec of the ask may still have an earlier size of the job. While no member of the job is placed, `resize` misses a
@@ -62,7 +62,7 @@ def agree(partition: Partition, job: Job, ask: Ask) -> None:
         ask.spec = replace(spec, min_members=job.min_members, counted=job.counted)
 
 
-def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
+def resize(partition: Partition, job: Gang, size: int, *, counted: bool) -> None:
     """Set the number of members that a job needs, in the job and in the specs of its members."""
     sizes: dict[AskSpec, AskSpec] = {}
     for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
@@ -97,7 +97,7 @@ def size_placeholders(partition: Partition, application: Application) -> None:
         resize(partition, job, size, counted=True)
 
 
-def _beside(job: Job) -> list[Ask]:
+def _beside(job: Gang) -> list[Ask]:
     """Return the placed members of a job, and the members that wait as ordinary asks because enough members are placed."""
     if not job.placed:
         return []
@@ -108,7 +108,7 @@ def _beside(job: Job) -> list[Ask]:
     ]
 
 
-def _regroup_members(partition: Partition, job: Job) -> None:
+def _regroup_members(partition: Partition, job: Gang) -> None:
     """Enqueue a job's waiting members again, in the job or outside it. The job's size decides which."""
     if job.min_members <= 1:
         job.placed = 0  # the members of a job of one are not counted

@@ -13,7 +13,7 @@ from typing import Final
 from server.model.fit import Demand
 from server.model.records import DecisionState, lost_by
 from server.state import gang_sizes, pending, usage
-from server.state.applications import Application, Ask, Group, Job
+from server.state.applications import Application, Ask, Gang, Group
 from server.state.commitments import Commitment, Pledge, beyond
 from server.state.lost_work import OTHERS, SOFT, Going, LossKey
 from server.state.nodes import Foreign, Node
@@ -289,7 +289,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
         _remember(group, ask)
 
 
-def _remember(before: Group | Job | None, ask: Ask) -> None:
+def _remember(before: Group | Gang | None, ask: Ask) -> None:
     """Copy the time and the verdict of the last refusal from an ask's previous group to its new one (G1).
 
     The values are copied for the live side and for the shadow.

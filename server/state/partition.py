@@ -9,7 +9,7 @@ from server.model.asks import (
 from server.model.fit import NO_SCALE, Amounts
 from server.model.quota import DEFAULT_PARTITION, PartitionSpec, PreemptionSettings
 from server.snapshot.queues import Bounds
-from server.state.applications import Application, Ask, Group, Job, WaitingGangs
+from server.state.applications import Application, Ask, Gang, Group, WaitingGangs
 from server.state.columns import Columns
 from server.state.commitments import Decisions
 from server.state.constraints import ConstraintIndex, port_demand
@@ -122,7 +122,7 @@ class Partition:
         self.ask_count = 0
         self.relief = 0
         self.placements = 0
-        self.untold: dict[Group | Job, None] = {}
+        self.untold: dict[Group | Gang, None] = {}
         self.classes = EquivalenceClasses()
         self.gangs = WaitingGangs()
         self.decisions = Decisions()

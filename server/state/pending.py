@@ -5,7 +5,7 @@ import heapq
 
 from server.model.asks import UNSIZED, AskSpec
 from server.state import ranking, usage
-from server.state.applications import Application, Ask, Group, Job
+from server.state.applications import Application, Ask, Gang, Group
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
 from server.state.partition import Partition
@@ -48,12 +48,12 @@ def enqueue_unqueued(partition: Partition) -> None:
         enqueue(partition, ask)
 
 
-def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
+def job_of(partition: Partition, application: Application, spec: AskSpec) -> Gang:
     """Return the job that the spec of a member names. If the application does not have the job, it is created without members."""
     job = application.jobs.get(spec.job_key)
     if job is None:
         number = partition.next_number()
-        job = application.jobs[spec.job_key] = Job(
+        job = application.jobs[spec.job_key] = Gang(
             number, application, spec.job_key, spec.min_members
         )
         job.counted = spec.counted
@@ -181,7 +181,7 @@ def let_go(partition: Partition, ask: Ask) -> None:
     enqueue(partition, ask)
 
 
-def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
+def _join_job(partition: Partition, job: Gang, ask: Ask) -> None:
     ask.group = job
     bisect.insort(job.members, ask, key=lambda one: one.sort_key)
     job.min_members = ask.spec.min_members
@@ -190,7 +190,7 @@ def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
     job_changed(partition, job)
 
 
-def job_changed(partition: Partition, job: Job) -> None:
+def job_changed(partition: Partition, job: Gang) -> None:
     """Unpark a job whose members changed. If the job is complete, it is tried at the rank of its first member."""
     job.entry = None
     job.tried_reserved = (-1, -1)
@@ -206,7 +206,7 @@ def job_changed(partition: Partition, job: Job) -> None:
         ranking.push_group(job)
 
 
-def park_job(partition: Partition, job: Job) -> None:
+def park_job(partition: Partition, job: Gang) -> None:
     """Park a job that does not fit now, until something changes."""
     partition.gangs.ready.pop(job, None)
     job.parked = True
@@ -216,7 +216,7 @@ def park_job(partition: Partition, job: Job) -> None:
     partition.round.reservations_moved = True
 
 
-def regroup(partition: Partition, job: Job) -> None:
+def regroup(partition: Partition, job: Gang) -> None:
     """Enqueue a job's waiting members again, because the number of placed members is now sufficient, or no longer sufficient.
 
     If enough members are placed, the waiting members become ordinary asks. If not, they wait again until the job can be placed
@@ -242,7 +242,7 @@ def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     ask.group = None
     del ask.application.asks[ask.key]
     _count_gone(partition, ask.application.leaf, ask.ask_class)
-    if isinstance(group, Job):
+    if isinstance(group, Gang):
         group.members.remove(ask)
         _job_lost(partition, group)
     elif group is not None:
@@ -302,7 +302,7 @@ def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> Non
         queue = queue.above
 
 
-def _job_lost(partition: Partition, job: Job) -> None:
+def _job_lost(partition: Partition, job: Gang) -> None:
     job.entry = None
     if job.parked:
         job.parked = False
@@ -312,7 +312,7 @@ def _job_lost(partition: Partition, job: Job) -> None:
         job_changed(partition, job)
 
 
-def drop_empty_job(partition: Partition, job: Job) -> None:
+def drop_empty_job(partition: Partition, job: Gang) -> None:
     """Remove a job that has neither waiting nor placed members. A job without waiting members is no longer tried or reported."""
     if not job.members and not job.placed:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs

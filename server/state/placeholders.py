@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.model.decisions import ApplicationState
 from server.model.resources import Resource
-from server.state.applications import Job
+from server.state.applications import Gang
 
 if TYPE_CHECKING:
     from server.state.applications import Application, Ask
@@ -77,7 +77,7 @@ class Reserve:
                 self.wanted.pop(name, None)
 
 
-class Hold(Job):
+class Hold(Gang):
     """Real asks of one task group ("" if they have none) that wait for placeholders of their application.
 
     A hold is never complete. Its members are placed when they replace a placeholder. If no placeholder is left for members,

@@ -9,7 +9,7 @@ too low. When an ask or a class that may be placeable is added, the priorities o
 import heapq
 from typing import Final
 
-from server.state.applications import Application, Group, GroupEntry, Job
+from server.state.applications import Application, Gang, Group, GroupEntry
 from server.state.nodes import HEAP_SLACK
 from server.state.queues import Child, ChildEntry, Queue, QueueState
 
@@ -207,7 +207,7 @@ def _present(queue: Queue) -> bool:
     return True
 
 
-def push_group(group: Group | Job) -> None:
+def push_group(group: Group | Gang) -> None:
     """Add the entry of a group whose first ask may be placeable. Also raise the priorities on the path above the group."""
     first = group.asks[0] if isinstance(group, Group) else group.members[0]
     application = group.application
@@ -247,7 +247,7 @@ def first_child(queue: Queue) -> Child | None:
     return None
 
 
-def first_group(application: Application) -> Group | Job | None:
+def first_group(application: Application) -> Group | Gang | None:
     """Return the group on top of the application's heap after removing outdated entries. Return None if no entry is left."""
     heap = application.heap
     while heap:

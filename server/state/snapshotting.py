@@ -16,9 +16,9 @@ from server.snapshot.node_search import NodeRanking
 from server.snapshot.pace import LOSS, Pace
 from server.snapshot.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
-from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
+from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingGang
 from server.state import sharing
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.constraints import NodeMask
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
@@ -26,7 +26,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
 
 
-class JobDue(NamedTuple):
+class GangDue(NamedTuple):
     """A job that the snapshot must contain.
 
     The asks in ``members`` wait, or have a pledge that gives way. ``placed`` is the number of running members.
@@ -49,7 +49,7 @@ class Due(NamedTuple):
     reserving: Sequence[Ask] = ()
     claiming: Sequence[Ask] = ()
     requiring: Sequence[Ask] = ()
-    jobs: Sequence[JobDue] = ()
+    jobs: Sequence[GangDue] = ()
     replacing: Sequence[Ask] = ()
 
 
@@ -218,7 +218,7 @@ def _disruptions(partition: Partition) -> Mapping[str, int]:
 def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
     """Return waiting asks as facts for a snapshot."""
     classes: dict[AskClass, ClassFacts] = {}
-    groups: dict[tuple[Group | Job | None, AskClass], _Shared] = {}
+    groups: dict[tuple[Group | Gang | None, AskClass], _Shared] = {}
     found = []
     for ask in asks:
         like = (ask.group, ask.ask_class)
@@ -265,15 +265,15 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
     )
 
 
-def jobs(partition: Partition, due: Iterable[JobDue]) -> tuple[WaitingJob, ...]:
+def jobs(partition: Partition, due: Iterable[GangDue]) -> tuple[WaitingGang, ...]:
     """Return jobs as facts for a snapshot."""
     return tuple(_job(partition, one) for one in due)
 
 
-def _job(partition: Partition, due: JobDue) -> WaitingJob:
+def _job(partition: Partition, due: GangDue) -> WaitingGang:
     """Return a job with its members in the order of J8."""
     members = sorted(waiting(partition, due.members), key=job_order)
-    return WaitingJob(
+    return WaitingGang(
         due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
     )
 
@@ -307,7 +307,7 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
     """Return the code of the reason why the ask waits, without a test of nodes."""
     if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
         return Code.QUEUE_STOPPED
-    if isinstance(ask.group, Job):
+    if isinstance(ask.group, Gang):
         return Code.GANG_PARTIAL if ask.group.gathered else Code.GANG_GATHERING
     if blocker is not None:
         return blocker.code

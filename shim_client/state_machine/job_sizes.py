@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shim_client.cluster import ClusterError, ReadOwner
 from shim_client.state_machine import jobs, pods
-from shim_client.state_machine.state import JobRecord, State
+from shim_client.state_machine.state import GangRecord, State
 
 ASK_AGAIN_S = 30
 """Seconds until the owners of a waiting job are asked again, because they may want another number by then."""
@@ -24,7 +24,7 @@ def second(state: State) -> None:
             _second(state, job)
 
 
-def _second(state: State, job: JobRecord) -> None:
+def _second(state: State, job: GangRecord) -> None:
     job.quiet_s += 1
     if jobs.is_asking(job):
         return
@@ -36,7 +36,7 @@ def _second(state: State, job: JobRecord) -> None:
         _settle(state, job)
 
 
-def _settle(state: State, job: JobRecord) -> None:
+def _settle(state: State, job: GangRecord) -> None:
     """Take the number of present members as the size of the job if one of them waits.
 
     This is called once no further member has come for a while.
@@ -48,7 +48,7 @@ def _settle(state: State, job: JobRecord) -> None:
     jobs.tell_if_changed(state, job, before)
 
 
-def _waits(state: State, job: JobRecord) -> bool:
+def _waits(state: State, job: GangRecord) -> bool:
     return any(not state.pods[uid].node for uid in job.members)
 
 

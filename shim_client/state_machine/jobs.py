@@ -11,7 +11,7 @@ from collections import Counter
 
 from shim_client.cluster import ObjectRef, ReadOwner
 from shim_client.state_machine import pod_groups
-from shim_client.state_machine.state import JobRecord, OwnerRecord, PodRecord, State
+from shim_client.state_machine.state import GangRecord, OwnerRecord, PodRecord, State
 from shim_client.translate.jobs import MEMBERS_MAX
 
 _SPLIT = (
@@ -66,7 +66,7 @@ def leave(state: State, pod: PodRecord) -> None:
     tell_if_changed(state, job, before)
 
 
-def size(job: JobRecord) -> int | None:
+def size(job: GangRecord) -> int | None:
     """Return the minimum number of members of the job.
 
     Return None while it is not known.
@@ -76,7 +76,7 @@ def size(job: JobRecord) -> int | None:
     return size_by_owners(job) or min(job.seen, MEMBERS_MAX) or None
 
 
-def size_by_owners(job: JobRecord) -> int | None:
+def size_by_owners(job: GangRecord) -> int | None:
     """Return the number of pods that the owners of all members want together.
 
     Return None if one of these owners states no number.
@@ -116,31 +116,31 @@ def lacks_size(state: State, pod: PodRecord) -> bool:
     return True
 
 
-def ask(state: State, job: JobRecord) -> None:
+def ask(state: State, job: GangRecord) -> None:
     """Ask the owners of the job's members how many pods they want."""
     job.stale = False
     for ref in job.owners:
         _ask(state, job, ref)
 
 
-def is_asking(job: JobRecord) -> bool:
+def is_asking(job: GangRecord) -> bool:
     """Return whether the answer of an owner of the job's pods is still missing."""
     return any(owner.asked for owner in job.owners.values())
 
 
-def tell_if_changed(state: State, job: JobRecord, before: int | None) -> None:
+def tell_if_changed(state: State, job: GangRecord, before: int | None) -> None:
     """Mark the job's members to be reported again if the size of the job differs from `before`."""
     if size(job) != before:
         state.jobs_to_tell[job.name] = None
 
 
-def _ask(state: State, job: JobRecord, ref: ObjectRef) -> None:
+def _ask(state: State, job: GangRecord, ref: ObjectRef) -> None:
     if not job.owners[ref].asked:
         job.owners[ref].asked = True
         state.actions.append(ReadOwner(ref, job.name))
 
 
-def _begin(state: State, pod: PodRecord, name: str, key: str) -> JobRecord:
+def _begin(state: State, pod: PodRecord, name: str, key: str) -> GangRecord:
     """Create a job.
 
     Record an event if another application of the namespace has a job with this key (J1).
@@ -152,11 +152,11 @@ def _begin(state: State, pod: PodRecord, name: str, key: str) -> JobRecord:
     if others:
         state.note_once(pod, "JobIsSplit", _SPLIT.format(key=key, id=application.id), warning=True)
     others[name] = None
-    job = state.jobs[name] = JobRecord(name, key, called)
+    job = state.jobs[name] = GangRecord(name, key, called)
     return job
 
 
-def _end(state: State, job: JobRecord) -> None:
+def _end(state: State, job: GangRecord) -> None:
     """Forget a job without members."""
     del state.jobs[job.name]
     others = state.jobs_called[job.called]
@@ -171,7 +171,7 @@ def _name_of(pod: PodRecord, key: str) -> str:
     return f"{application.partition}/{application.id}/{key}"
 
 
-def _count(state: State, job: JobRecord, pod: PodRecord, change: int) -> None:
+def _count(state: State, job: GangRecord, pod: PodRecord, change: int) -> None:
     """Add the owner and the labelled size of a pod to the counts of its job (`change` 1), or remove them (`change` -1)."""
     ref, labelled = pod.counted
     if labelled:

@@ -97,7 +97,7 @@ class OwnerRecord:
 
 
 @dataclass(slots=True, eq=False)
-class JobRecord:
+class GangRecord:
     """The pods of an application with one job key, and what is known about their final number (J1)."""
 
     name: str
@@ -135,7 +135,7 @@ class PodRecord:
     node: str = ""
     """The node where the pod runs, or to which it is being bound."""
     application: ApplicationRecord | None = None
-    job: JobRecord | None = None
+    job: GangRecord | None = None
     counted: tuple[ObjectRef | None, int] = (None, 0)
     """The owner and the labelled size with which the pod is counted in its job."""
     sent: PodReport | None = None
@@ -250,7 +250,7 @@ class State:
     """Applications by id, then by partition; the core's answers name the id alone."""
     makers: dict[str, ApplicationRecord] = field(default_factory=dict)
     """Applications whose placeholders are being created, by the uid of the pod that declares the task groups."""
-    jobs: dict[str, JobRecord] = field(default_factory=dict)
+    jobs: dict[str, GangRecord] = field(default_factory=dict)
     """Jobs by partition, application and job key, joined to one text."""
     jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)
     """Names of jobs by partition, namespace and job key, joined to one text: the job as users name it."""

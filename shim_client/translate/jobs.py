@@ -19,7 +19,7 @@ _COUNTS = (0, 2**31 - 1)
 _TRUTHS = {"true": True, "false": False}
 
 
-class JobMarks(NamedTuple):
+class GangMarks(NamedTuple):
     """The job that a pod's labels declare.
 
     An empty `key` means no job, and 0 `members` a size that has to be found out.
@@ -29,17 +29,17 @@ class JobMarks(NamedTuple):
     members: int
     trigger: JobTrigger
 
-    def of_gang(self, maker: str, notes: Mapping[str, str]) -> JobMarks:
+    def of_gang(self, maker: str, notes: Mapping[str, str]) -> GangMarks:
         """Return the job of a placeholder: all placeholders that `maker` declares are one job.
 
         Raises BadObjectError if the annotation with the gang's size is invalid.
         """
         where = f"metadata.annotations[{labels.GANG_SIZE}]"
         members = _members_of(notes[labels.GANG_SIZE], where)
-        return JobMarks(f"placeholders/{maker}", members, self.trigger)
+        return GangMarks(f"placeholders/{maker}", members, self.trigger)
 
 
-def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
+def job_marks(marks: Mapping[str, str], problems: list[str]) -> GangMarks:
     """Return the job that labels declare. Raises BadObjectError for a size that is not a whole number of 1 to MEMBERS_MAX.
 
     The published labels take precedence over Evenhand's own; contradictions are added to `problems`.
@@ -47,7 +47,7 @@ def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
     key = _first(marks, labels.JOB_KEY, labels.JOB_KEY_OWN, problems)
     may = truth(marks, labels.CAN_PREEMPT, problems)
     triggers = {None: JobTrigger.UNSPECIFIED, True: JobTrigger.YES, False: JobTrigger.NO}
-    return JobMarks(key, _members(marks, problems) if key else 0, triggers[may])
+    return GangMarks(key, _members(marks, problems) if key else 0, triggers[may])
 
 
 def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | None:

@@ -12,7 +12,7 @@ from shim_client.translate import labels
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.applications import Marked, Membership, is_by_uid, membership
 from shim_client.translate.fields import Fields, items, text, texts
-from shim_client.translate.jobs import JobMarks, job_marks, owner_with_size, truth
+from shim_client.translate.jobs import GangMarks, job_marks, owner_with_size, truth
 from shim_client.translate.priority import pod_opinion
 from shim_client.translate.task_groups import Gang, read_gang
 
@@ -29,7 +29,7 @@ NOTES = (
     labels.ALLOW_PREEMPTION,
 )
 """Annotations that are read here; all others belong to other software, and often differ on each pod."""
-_NO_JOB = JobMarks("", 0, JobTrigger.UNSPECIFIED)
+_NO_JOB = GangMarks("", 0, JobTrigger.UNSPECIFIED)
 _NO_MEMBERSHIP = Membership("", "", "", ())
 
 
@@ -50,7 +50,7 @@ class MetadataFacts:
     task_group: str = ""
     placeholder: bool = False
     gang: Gang | None = None
-    job: JobMarks = _NO_JOB
+    job: GangMarks = _NO_JOB
     preemptible: bool | None = None
     of_daemon: bool = False
     """Whether one of the owners is a DaemonSet."""

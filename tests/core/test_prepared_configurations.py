@@ -45,7 +45,7 @@ from server.model.quota import (
 )
 from server.model.resources import resource
 from server.state import prepared, quota_timers, reranking, reranking_fast, tree
-from server.state.applications import Application, Group, Job
+from server.state.applications import Application, Gang, Group
 from server.state.limits import OWN, Limiter
 from server.state.partition import Partition
 from server.state.prepared import Prepared
@@ -302,9 +302,9 @@ def _ranked(entry: ChildEntry) -> tuple[str, int]:
     return (child.path if isinstance(child, Queue) else child.application_id), child.share
 
 
-def _is_parked(one: Group | Job) -> bool:
+def _is_parked(one: Group | Gang) -> bool:
     """Return whether a group or gang is parked, or would be if it were tried, because a limit blocks its class already."""
-    if one.parked or isinstance(one, Job):
+    if one.parked or isinstance(one, Gang):
         return one.parked
     return any(one.ask_class in limit.blocked for limit in one.application.limits_of(one.ask_class))
 

@@ -2071,7 +2071,7 @@ DEFECTS: Final = (
     Defect(
         "a job with an open decision gathers again at the end of the sync",
         "server.core.events.gang_size",
-        "            if isinstance(job, Job) and job in partition.gangs.gathering:",
+        "            if isinstance(job, Gang) and job in partition.gangs.gathering:",
         "            if not job and job in partition.gangs.gathering:",
         judge=Judge.STORIES,
         stories="gathering",

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from server.model.asks import UNSIZED, AskSpec, values
 from server.model.events import AllocationAdded, AskAdded
 from server.state import gang_sizes, pending
-from server.state.applications import Application, Ask, Job
+from server.state.applications import Application, Ask, Gang
 from server.state.partition import Partition
 
 E = TypeVar("E", AskAdded, AllocationAdded)
@@ -82,7 +82,7 @@ def joins(
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
     """Restore the instant since which a gang gathers, if the gang was created again only because its single member changed."""
     job = ask.group
-    if since_ms is not None and isinstance(job, Job) and job in partition.gangs.came:
+    if since_ms is not None and isinstance(job, Gang) and job in partition.gangs.came:
         partition.gangs.gathering.setdefault(job, since_ms)
 
 
@@ -126,12 +126,12 @@ def count(partition: Partition, now: int) -> None:
         whole(partition, job)
 
 
-def whole(partition: Partition, job: Job) -> None:
+def whole(partition: Partition, job: Gang) -> None:
     """Set the size of the gang to its present number of members. The gang then needs all of them."""
     gang_sizes.resize(partition, job, gang_sizes.present(partition, job), counted=True)
 
 
-def whole_ms(partition: Partition, job: Job) -> int:
+def whole_ms(partition: Partition, job: Gang) -> int:
     """Return the instant at which a gathering gang is complete if no new member arrives.
 
     A gang of which members already run is complete at once.
@@ -155,5 +155,5 @@ def resumed(partition: Partition) -> None:
         for mark in marks.values():
             ask = partition.asks.get(mark.released_for)
             job = None if ask is None else ask.group
-            if isinstance(job, Job) and job in partition.gangs.gathering:
+            if isinstance(job, Gang) and job in partition.gangs.gathering:
                 whole(partition, job)

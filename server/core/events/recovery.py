@@ -19,7 +19,7 @@ from server.model.fit import fits
 from server.model.policies import PolicyFacts, Scope, Shrinks
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
 from server.state import journal
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.commitments import Commitment, Pledge
 from server.state.nodes import Node
 from server.state.partition import Partition
@@ -97,7 +97,7 @@ def _is_complete(ask: Ask) -> bool:
 
     This is so if it is a single ask, or if the members that its gang needs have arrived.
     """
-    return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
+    return isinstance(ask.group, Group) or (isinstance(ask.group, Gang) and ask.group.gathered)
 
 
 def _mark_with_capacity(
@@ -128,7 +128,7 @@ def _assignments(
 
     Return [] if a member gets no node.
     """
-    if isinstance(ask.group, Job):
+    if isinstance(ask.group, Gang):
         return due_gangs.reassign(partition, ask.group, marks.values())
     node = partition.index.nodes.get(mark.node_id)
     return [(ask, mark.node_id, node)]

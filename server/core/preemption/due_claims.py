@@ -12,7 +12,7 @@ from server.model.policies import GUARANTEED, REPLACING, REQUIRED_NODE, Delay, f
 from server.model.quota import PreemptionPolicy
 from server.preemption.claims import guarantee
 from server.state import pending, sharing
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.equivalence import AskClass
 from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
@@ -176,7 +176,7 @@ def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
     group = ask.group
     assert group is not None, f"ask {ask.key} waits"
     refused_ms = partition.round.tries.refused_ms(group)
-    whole = isinstance(group, Job)
+    whole = isinstance(group, Gang)
     delays = not whole and not ask.spec.constraints.required_node
     delay = delay_ms(partition, ask.application.leaf, policy) if delays else 0
     instant = max(ask.pending_since + delay, ask.tried_ms)
@@ -187,7 +187,7 @@ def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
 
 def backoff_of(partition: Partition, ask: Ask) -> int:
     """Return the back-off of an ask after a refusal, in milliseconds (C6). For a gang, this is the longest back-off of its members."""
-    return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
+    return longest_backoff(partition, ask.group.members if isinstance(ask.group, Gang) else (ask,))
 
 
 def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:

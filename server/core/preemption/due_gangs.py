@@ -13,14 +13,14 @@ from server.model.asks import ReleaseMark
 from server.model.fit import Amounts, fits
 from server.model.policies import GUARANTEED, JOB, REPLACING, facts
 from server.state import snapshotting
-from server.state.applications import Application, Ask, Group, Job
+from server.state.applications import Application, Ask, Gang, Group
 from server.state.commitments import Commitment
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
 from server.state.nodes import Node
 from server.state.partition import Partition
 from server.state.queues import Queue
-from server.state.snapshotting import JobDue
+from server.state.snapshotting import GangDue
 
 Assignment = tuple[Ask, str, Node | None]
 """An ask, the id of the node on which it gets capacity, and the node itself if the node is known."""
@@ -30,7 +30,7 @@ GROUP_MOST: Final = 64
 """The largest number of asks of one group that a round considers. The other asks are considered once these asks are placed."""
 
 
-def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[JobDue]:
+def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[GangDue]:
     """Return the gangs for which policies may plan now. Schedule the next attempt for the other gangs.
 
     If no policy claims for single asks, each ask of ``groups`` counts as a gang of one member.
@@ -47,22 +47,22 @@ def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[Job
     return found
 
 
-def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue]:
+def admitted(partition: Partition, found: list[GangDue], now: int) -> list[GangDue]:
     """Return the gangs for which policies may plan now. The other gangs wait for the next round (P1)."""
     return [one for one in found if pacing.admits(partition, one.members[0], now)]
 
 
-def due(one: Job) -> JobDue:
+def due(one: Gang) -> GangDue:
     """Return a waiting gang in the form that snapshots use."""
-    return JobDue(one.key, one.number, tuple(one.members), one.placed, one.min_members)
+    return GangDue(one.key, one.number, tuple(one.members), one.placed, one.min_members)
 
 
-def single(ask: Ask) -> JobDue:
+def single(ask: Ask) -> GangDue:
     """Return an ask as a gang of one member (J4)."""
-    return JobDue(ask.spec.job_key or ask.key, 0, (ask,), 0, 1)
+    return GangDue(ask.spec.job_key or ask.key, 0, (ask,), 0, 1)
 
 
-def again(commitment: Commitment) -> JobDue:
+def again(commitment: Commitment) -> GangDue:
     """Return a gang whose decision is planned again because one of its victims was vetoed (C6), in the form that snapshots use."""
     members = tuple(held.ask for held in commitment.pledges.values())
     first = members[0]
@@ -71,12 +71,12 @@ def again(commitment: Commitment) -> JobDue:
         return single(first)
     waiting_too = tuple(known.members) if known else ()
     placed, number = (known.placed, known.number) if known else (0, 0)
-    return JobDue(
+    return GangDue(
         first.spec.job_key, number, (*members, *waiting_too), placed, first.spec.min_members
     )
 
 
-def promised(partition: Partition) -> dict[str, JobDue]:
+def promised(partition: Partition) -> dict[str, GangDue]:
     """Return the gangs of several members for which an open decision holds capacity, by the key of each member.
 
     Decisions for which another plan is being sought are included.
@@ -89,7 +89,7 @@ def _is_job(commitment: Commitment) -> bool:
     return commitment.facts.gang and bool(commitment.pledges)
 
 
-def _may_plan(partition: Partition, one: Job, now: int) -> bool:
+def _may_plan(partition: Partition, one: Gang, now: int) -> bool:
     if not due_claims.is_open(one.application.leaf):
         return False
     refused_ms = partition.round.tries.refused_ms(one)
@@ -209,7 +209,7 @@ def _foremost(group: Group) -> list[Ask]:
 # Restarts -----------------------------------------------------------------------------------------------------------
 
 
-def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
+def reassign(partition: Partition, one: Gang, marks: Iterable[ReleaseMark]) -> list[Assignment]:
     """Return a node for every member of a gang whose decision was open before a restart (J10). Return [] if a member gets no node.
 
     Members for which pods are evicted get the nodes that the victims' annotations name. Each other member gets the first node,

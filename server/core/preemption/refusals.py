@@ -6,7 +6,7 @@ from server.model.policies import Retry, facts
 from server.model.reasons import Code
 from server.preemption.policy import Intent, Plan, Refusal, Rule
 from server.preemption.trial import Trial
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.partition import Partition
 
 
@@ -44,7 +44,7 @@ def remember(
     return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)]
 
 
-def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, now: int) -> None:
+def _wait(partition: Partition, ask: Ask, group: Group | Gang, refusal: Refusal, now: int) -> None:
     """Set the next attempt: after the back-off (G1), or in the next round if a budget put the ask off (P5)."""
     if not _in_the_next_round(partition, refusal):
         partition.round.tries.refuse(group, now)

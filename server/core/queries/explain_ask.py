@@ -39,7 +39,7 @@ from server.model.reports import (
 )
 from server.preemption.trial import Trial
 from server.state import snapshotting
-from server.state.applications import Ask, Job
+from server.state.applications import Ask, Gang
 from server.state.commitments import Pledge
 from server.state.limits import CODES, OWN, Limiter
 from server.state.partition import Partition
@@ -146,7 +146,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
         return _unsynced(answer.state, answer.partition)
     if code is Code.QUEUE_STOPPED:
         return f"queue {ask.application.leaf.path} is stopped"
-    if isinstance(group, Job):
+    if isinstance(group, Gang):
         return _of_job(answer, group)
     if ask.pledge is not None and ask.pledge.replaces:
         return _of_replacement(ask.pledge)
@@ -210,7 +210,7 @@ def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit
     Return None if the ask does not wait, or has no gang.
     """
     job, partition = ask.group, answer.partition
-    if not isinstance(job, Job) or isinstance(job, Hold):
+    if not isinstance(job, Gang) or isinstance(job, Hold):
         return None
     snapshot = snapshotting.take(
         partition, answer.now, due=snapshotting.Due(jobs=[due_gangs.due(job)])
@@ -241,7 +241,7 @@ def _unsynced(state: State, partition: Partition) -> str:
     return f"nothing is placed before resource manager {listed(late)} has sent everything it knows"
 
 
-def _of_job(answer: Answer, job: Job) -> str:
+def _of_job(answer: Answer, job: Gang) -> str:
     if isinstance(job, Hold):
         return _of_hold(job)
     there, name = len(job.members) + job.placed, gang_name(job)
@@ -257,7 +257,7 @@ def _of_job(answer: Answer, job: Job) -> str:
     return f"{name} is complete, and the next tick tries it"
 
 
-def _of_placeholders(job: Job) -> str:
+def _of_placeholders(job: Gang) -> str:
     """Return in words how many of the placeholders that an application declared have arrived."""
     reserve, name = job.application.reserve, job.application.application_id
     assert reserve is not None, "only placeholders that were declared wait for each other"
@@ -362,7 +362,7 @@ def _user_limits(partition: Partition, ask: Ask) -> Iterator[UserLimitReport]:
 def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str, ...]:
     """Return the types in which a limit has too little headroom for an ask, or for all waiting members of its gang together."""
     job = ask.group
-    if not isinstance(job, Job) or isinstance(job, Hold):
+    if not isinstance(job, Gang) or isinstance(job, Hold):
         return tuple(short_of(partition, ask, limiter))
     wanted = Counter[int]()
     for one in job.members:

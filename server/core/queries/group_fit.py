@@ -17,7 +17,7 @@ from server.preemption.trial import Trial
 from server.snapshot.queues import QueueFacts
 from server.snapshot.tentative import Tentative
 from server.snapshot.waiting import ClassFacts, WaitingAsk
-from server.state.applications import Application, Job
+from server.state.applications import Application, Gang
 from server.state.limits import Limiter
 
 NAME: Final = "tentative"
@@ -66,14 +66,14 @@ def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
     )
 
 
-def gang_name(job: Job) -> str:
+def gang_name(job: Gang) -> str:
     """Return the name by which users know a gang: its key, or for placeholders the id of the application."""
     if is_of_placeholders(job):
         return f"placeholders of application {job.application.application_id}"
     return f"gang {job.key}"
 
 
-def is_of_placeholders(job: Job) -> bool:
+def is_of_placeholders(job: Gang) -> bool:
     """Return whether the gang has waiting members, and all of these are placeholders."""
     return bool(job.members) and all(one.spec.placeholder for one in job.members)
 

@@ -22,7 +22,7 @@ from server.preemption.gangs import gang_policy as job_policy
 from server.preemption.gangs.eligibility import added
 from server.preemption.policy import Plan, Refusal
 from server.preemption.trial import Trial
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 from server.state import snapshotting
 from server.state.partition import Partition
 
@@ -58,10 +58,10 @@ def _counted(partition: Partition, key: Key, asked: int) -> int:
 
 def whole(
     partition: Partition, asks: Sequence[SimulatedAsk], read: Sequence[WaitingAsk | str]
-) -> dict[Key, WaitingJob | str]:
+) -> dict[Key, WaitingGang | str]:
     """Return the gangs among the asks, by key. If a member of a gang would not be accepted, return the reason instead of the gang."""
     members: dict[Key, list[WaitingAsk]] = {}
-    broken: dict[Key, WaitingJob | str] = {}
+    broken: dict[Key, WaitingGang | str] = {}
     for ask, waiting in zip(asks, read, strict=True):
         key = _key(ask)
         if key is None:
@@ -83,7 +83,7 @@ def _name(ask: SimulatedAsk) -> Key:
     return ask.queue, ask.application_id, ask.spec.job_key
 
 
-def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJob:
+def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingGang:
     application = partition.applications.get(key[1])
     known = application.jobs.get(key[2]) if application else None
     placed, number = (known.placed, known.number) if known else (0, 0)
@@ -91,7 +91,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJo
     people = [one for one in application.limiters if one.kind != "queue"] if application else []
     within = all(fits(demand, one.headroom) for one in people)
     order = sorted(members, key=snapshotting.job_order)
-    return WaitingJob(key[2], number, tuple(order), placed, members[0].spec.min_members, within)
+    return WaitingGang(key[2], number, tuple(order), placed, members[0].spec.min_members, within)
 
 
 class _Alike(NamedTuple):
@@ -113,7 +113,7 @@ class Simulation:
         self,
         trial: Trial,
         asked: Sequence[tuple[SimulatedAsk, WaitingAsk | str]],
-        jobs: Mapping[Key, WaitingJob | str],
+        jobs: Mapping[Key, WaitingGang | str],
         people: Mapping[str, tuple[PersonLimit, ...]],
         excluded: Mapping[AskSpec, tuple[Excluded, ...]],
     ) -> None:
@@ -141,7 +141,7 @@ class Simulation:
             job = None if key is None else self._jobs[key]
             if key is None or isinstance(waiting, str):
                 yield self._single(ask, waiting)
-            elif isinstance(job, WaitingJob):
+            elif isinstance(job, WaitingGang):
                 if key not in self._known:
                     self._known[key] = self._gang(job, self._next_number() + 1)
                 yield self._known[key][waiting.key]
@@ -164,7 +164,7 @@ class Simulation:
         alike.asks.append(waiting)
         return replace(found, group=alike.number)
 
-    def _gang(self, job: WaitingJob, number: int) -> dict[str, AskSimulation]:
+    def _gang(self, job: WaitingGang, number: int) -> dict[str, AskSimulation]:
         """Return the answers of all members of a gang by their keys."""
         trial, now = self._trial, self._trial.snapshot.now
         fit = group_fit(trial, self._members(job))
@@ -183,7 +183,7 @@ class Simulation:
         self._groups[number] = GroupSimulation(fit, _steps(job, fit, verdict, now))
         return {key: replace(one, group=number) for key, one in found.items()}
 
-    def _members(self, job: WaitingJob) -> Members:
+    def _members(self, job: WaitingGang) -> Members:
         placeholders = all(one.spec.placeholder for one in job.members)
         name = (
             f"placeholders of application {job.application_id}"
@@ -217,14 +217,14 @@ class Simulation:
             self._groups[number] = GroupSimulation(fit, steps)
 
 
-def _steps(job: WaitingJob, fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
+def _steps(job: WaitingGang, fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
     if job.gathered:
         return next_steps.of_fit(fit, verdict, now)
     return (next_steps.of_gathering(fit),)
 
 
 def _waits(
-    by_key: Mapping[str, SimulatedAsk], job: WaitingJob, why: tuple[GroupFit, Refusal, Verdict]
+    by_key: Mapping[str, SimulatedAsk], job: WaitingGang, why: tuple[GroupFit, Refusal, Verdict]
 ) -> dict[str, AskSimulation]:
     """Return the answers of a gang that waits: how many members fit, how much the others lack, and why preemption does not help."""
     fit, refusal, verdict = why
@@ -236,7 +236,7 @@ def _waits(
 
 
 def _placed(
-    trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingJob
+    trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingGang
 ) -> dict[str, AskSimulation]:
     """Return the answers of a gang whose members all get a node now, and take these nodes on the Trial.
 
@@ -255,7 +255,7 @@ def _placed(
 def _preempts(
     trial: Trial,
     by_key: Mapping[str, SimulatedAsk],
-    job: WaitingJob,
+    job: WaitingGang,
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:

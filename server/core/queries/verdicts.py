@@ -22,9 +22,9 @@ from server.preemption.policy import Intent, Plan, Refusal, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 from server.state import snapshotting
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.partition import Partition
 from server.state.placeholders import Hold
 from server.state.plan_checks import PlanCheck
@@ -61,7 +61,7 @@ def of_ask(
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
     if ask.key in partition.decisions.checks.by_ask:
         return _checked(partition.decisions.checks.by_ask[ask.key], ask.key)
-    if isinstance(ask.group, Job):
+    if isinstance(ask.group, Gang):
         return _of_job(partition, ask.group, now, lay)
     daemon = bool(ask.spec.constraints.required_node)
     due = snapshotting.Due(requiring=[ask]) if daemon else snapshotting.Due(claiming=[ask])
@@ -74,7 +74,7 @@ def of_ask(
     return _when(partition, ask, found, now)
 
 
-def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
+def _of_job(partition: Partition, job: Gang, now: int, lay: Lay) -> Verdict:
     """Return the verdict on a gang, which holds for each of its members (J8). If a member gets no node, the verdict names that member."""
     snapshot = snapshotting.take(partition, now, due=snapshotting.Due(jobs=[due_gangs.due(job)]))
     waiting = snapshot.jobs[0]
@@ -102,7 +102,7 @@ def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
     return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
 
-def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
+def plan_job(trial: Trial, job: WaitingGang) -> Plan | Refusal:
     """Return the answer of policy `job` to a gang, or the refusal that says that the policy is off."""
     settings = trial.snapshot.settings
     if not settings.enabled or not settings.lists(JOB):
@@ -221,7 +221,7 @@ def _after_the_delay(found: Verdict, left_ms: int) -> str:
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"
 
 
-def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
+def _is_put_off(partition: Partition, group: Group | Gang, now: int) -> bool:
     """Return whether a budget put a plan for the group off until the next round, which is still to come (P5)."""
     known = partition.round.tries.verdict(group)
     if known is None or known.law != Rule.PACE:

@@ -13,7 +13,7 @@ from server.model.records import Verdict, lost_of
 from server.model.shadow import Choice, Sum
 from server.preemption.policy import Plan, Rule
 from server.preemption.trial import Trial
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.partition import Partition
 
 
@@ -94,7 +94,7 @@ def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
     Return None if the refusal came at an earlier instant and the back-off after it is over, or if there was no refusal.
     """
     group, tries = ask.group, side.round.tries
-    if not isinstance(group, Group | Job):
+    if not isinstance(group, Group | Gang):
         return None
     found = tries.verdict(group)
     again = tries.refused_ms(group) + due_claims.backoff_of(side, ask)

@@ -17,7 +17,7 @@ from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
 from server.state import snapshotting
-from server.state.applications import Job
+from server.state.applications import Gang
 from server.state.partition import Partition
 from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 
@@ -153,7 +153,7 @@ def _seen_waiting(
     The gangs are needed because the rules check a whole gang (J8). The snapshot is restored at the end.
     """
     snapshot, asks = trial.snapshot, [other.asks[place.key] for one in held for place in one.places]
-    gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Job))
+    gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Gang))
     known = snapshotting.jobs(other, [due_gangs.due(one) for one in gangs])
     found = {one.key: one for one in snapshotting.waiting(other, asks)}
     found |= {member.key: member for one in known for member in one.members}

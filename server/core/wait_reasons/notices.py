@@ -10,7 +10,7 @@ from server.model.decisions import AskState, AskStateChanged, Decision
 from server.model.phrases import quantities
 from server.model.reasons import Code
 from server.scheduling.outranking import most_free
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.limits import CODES, Limiter
 from server.state.partition import Partition
 from server.state.placeholders import PLACEHOLDERS
@@ -75,28 +75,28 @@ def _note_reserved(partition: Partition, now: int) -> None:
             partition.untold[group] = None
 
 
-def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
+def _reason(partition: Partition, code: Code, group: Group | Gang, ask: Ask, now: int) -> str:
     """Return the reason code in words. If the text names a reservation, record this, so that the reservation's end is reported."""
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
-    if not found or isinstance(group, Job):
+    if not found or isinstance(group, Gang):
         return reason_of(code, group, ask)
     partition.round.reserved_told[group] = (found[0].commitment.commitment_id, now)
     return reservations.sentence(ask, found)
 
 
-def _waiting(group: Group | Job) -> Iterator[Ask]:
+def _waiting(group: Group | Gang) -> Iterator[Ask]:
     """Yield the waiting members of a gang, or the waiting asks of a group.
 
     The list of a group may still have asks that left it, because they were pledged or placed. Such asks are skipped.
     """
-    if isinstance(group, Job):
+    if isinstance(group, Gang):
         return iter(group.members)
     return (ask for ask in group.asks if ask.group is group)
 
 
-def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
+def _listeners(group: Group | Gang, code: Code) -> Iterable[Ask]:
     """Return the asks to report: all asks of the group if its reason changed, else the asks that arrived since the last report."""
-    if isinstance(group, Job):
+    if isinstance(group, Gang):
         return group.members
     new, group.untold = group.untold, []
     return new if group.told == code else _waiting(group)
@@ -129,13 +129,13 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
         told.append(AskStateChanged(ask.rm_id, application_id, ask.key, state, reason, word))
 
 
-def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
+def reason_of(code: Code, group: Group | Gang, ask: Ask) -> str:
     """Return the reason code in words, for the event of the pod. Return "" for a code that needs no words."""
-    if isinstance(group, Job) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
+    if isinstance(group, Gang) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
         reserve = group.application.reserve
         wanted = quantities({} if reserve is None else reserve.wanted)
         return _OF_PLACEHOLDERS[code].format(wanted=wanted)
-    if isinstance(group, Job) and code is Code.GANG_GATHERING:
+    if isinstance(group, Gang) and code is Code.GANG_GATHERING:
         have = len(group.members) + group.placed
         return f"{have} of {group.min_members} members of its gang are there"
     if code in CODES.values():

@@ -7,7 +7,7 @@ from server.core.state import State
 from server.kernels.fit import any_fit
 from server.model.fit import Amounts, Demand, fits
 from server.model.reasons import Code
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.commitments import Pledge
 from server.state.constraints import NodeMask, matches
 from server.state.equivalence import AskClass
@@ -30,7 +30,7 @@ class Obstacles:
     def __init__(self, state: State, partition: Partition) -> None:
         self._partition = partition
         self._synced = state.synced(partition)
-        self._groups: dict[Group | Job, Code] = {}
+        self._groups: dict[Group | Gang, Code] = {}
         self._classes: dict[AskClass, Code] = {}
         self._sizes: dict[NodeMask, list[Amounts]] = {}
 
@@ -45,10 +45,10 @@ class Obstacles:
             found = self._groups[group] = self._of_group(group, ask)
         return found
 
-    def _of_group(self, group: Group | Job, ask: Ask) -> Code:
+    def _of_group(self, group: Group | Gang, ask: Ask) -> Code:
         if is_stopped(self._partition, ask):
             return Code.QUEUE_STOPPED
-        if isinstance(group, Job):
+        if isinstance(group, Gang):
             return _of_job(self._partition, group)
         if ask.pledge is not None and ask.pledge.replaces:
             return Code.PLACEHOLDER_GOING
@@ -101,7 +101,7 @@ def is_stopped(partition: Partition, ask: Ask) -> bool:
     return partition.retired or any(queue.state is QueueState.STOPPED for queue in path)
 
 
-def _of_job(partition: Partition, job: Job) -> Code:
+def _of_job(partition: Partition, job: Gang) -> Code:
     if isinstance(job, Hold):
         reserving = is_reserving(job.application)
         return Code.PLACEHOLDERS_GATHERING if reserving else Code.PLACEHOLDER_AWAITED

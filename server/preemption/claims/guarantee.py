@@ -37,7 +37,7 @@ from server.preemption.policy import (
     Rule,
 )
 from server.preemption.trial import Trial
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 NAME: Final = GUARANTEED.name
 
@@ -62,7 +62,7 @@ BECAUSE_IN_PROPORTION: Final = (
 def intents(trial: Trial) -> Iterator[Intent]:
     """Yield the asks and gangs that may claim. The queue that is furthest below its entitlement comes first (P3, P4)."""
     for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
-        if isinstance(claimant, WaitingJob):
+        if isinstance(claimant, WaitingGang):
             yield Intent(JOB.name, claimant.members[0], claimant)
         elif may_claim(trial, claimant) is None and not _is_hopeless(trial, claimant):
             yield Intent(NAME, claimant)

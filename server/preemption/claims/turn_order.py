@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from server.preemption.entitlement import measures
 from server.preemption.trial import Trial
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 
-Claimant = WaitingAsk | WaitingJob
+Claimant = WaitingAsk | WaitingGang
 """A single ask or a gang. Both wait in one order (P3)."""
 LAST: Final = Fraction(1 << 63)
 """The distance of a queue that is entitled to nothing. It is larger than any other distance, because amounts stay below 2^62."""

@@ -21,7 +21,7 @@ from server.preemption.entitlement import Deciding, Openness, deciding
 from server.preemption.policy import Rule
 from server.preemption.trial import Trial
 from server.snapshot.eligibility_filter import LeafEligibility
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 
 def added(demands: Iterator[Demand]) -> Demand:
@@ -33,7 +33,7 @@ def added(demands: Iterator[Demand]) -> Demand:
     return tuple(sorted(sums.items()))
 
 
-def whole(job: WaitingJob) -> WaitingAsk:
+def whole(job: WaitingGang) -> WaitingAsk:
     """Return the gang as one ask, with the sum of all members' requests and the priority of the least important member."""
     first = job.members[0]
     kind = replace(
@@ -51,7 +51,7 @@ class GangEligibility:
     queues bound the amounts that other queues have to give (G2).
     """
 
-    def __init__(self, trial: Trial, job: WaitingJob) -> None:
+    def __init__(self, trial: Trial, job: WaitingGang) -> None:
         self.job = job
         self.whole = whole(job)
         self.leaf = job.leaf

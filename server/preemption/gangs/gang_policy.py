@@ -25,10 +25,10 @@ from server.model.records import Level
 from server.preemption import admission, entitlement
 from server.preemption.claims.preconditions import of_its_labels
 from server.preemption.gangs.eligibility import added
-from server.preemption.gangs.search import GangAnswer, JobSearch
+from server.preemption.gangs.search import GangAnswer, GangSearch
 from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 NAME: Final = JOB.name
 
@@ -48,19 +48,19 @@ def intents(trial: Trial) -> Iterator[Intent]:
         yield Intent(NAME, job.members[0], job)
 
 
-def _order(job: WaitingJob) -> tuple[int, int, int]:
+def _order(job: WaitingGang) -> tuple[int, int, int]:
     return job.order
 
 
-def of_one(ask: WaitingAsk) -> WaitingJob:
+def of_one(ask: WaitingAsk) -> WaitingGang:
     """Return a single ask as a gang of one member."""
-    return WaitingJob(ask.spec.job_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
+    return WaitingGang(ask.spec.job_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
 
 
 # Whether it may plan ------------------------------------------------------------------------------------------------
 
 
-def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
+def may_plan(trial: Trial, job: WaitingGang) -> Refusal | None:
     """Return the first rule that forbids evictions for the gang, whatever victims there are.
 
     Return None if the policy may plan for the gang.
@@ -87,7 +87,7 @@ def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     return None
 
 
-def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
+def _of_the_job(trial: Trial, job: WaitingGang) -> Refusal | None:
     properties = trial.snapshot.queues[job.leaf].spec.properties
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
         return Refusal(Rule.DISABLED, f"preemption is disabled for queue {job.leaf}")
@@ -109,7 +109,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     refusal = may_plan(trial, job)
     if refusal is not None:
         return refusal
-    search = JobSearch(trial, job)
+    search = GangSearch(trial, job)
     refusal = _gate(trial, search)
     if refusal is not None:
         return refusal
@@ -128,7 +128,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     return Plan(NAME, pledges, releases, search.spared(), told, ranking=ranking)
 
 
-def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
+def _gate(trial: Trial, search: GangSearch) -> Refusal | None:
     """Return a refusal if a lendable gang would exceed the limit of its leaf, else None (J6).
 
     The victims that the leaf has for the gang count as gone.
@@ -150,14 +150,14 @@ def _full(trial: Trial, path: str, index: int) -> str:
     return f"the maximum of queue {path} has no headroom for the whole gang in {kind}, whichever pods of its queue are evicted"
 
 
-def _release(search: JobSearch, row: int) -> Release:
+def _release(search: GangSearch, row: int) -> Release:
     line = search.units.line(row)
     columns = search.trial.snapshot.allocations
     because = SAME if line.leaf == search.job.leaf else OTHER
     return Release(row, columns.keys[row], line.leaf, because)
 
 
-def _refusal(trial: Trial, search: JobSearch, answer: GangAnswer) -> Refusal:
+def _refusal(trial: Trial, search: GangSearch, answer: GangAnswer) -> Refusal:
     """Return the refusal of a gang (G12).
 
     The refusal names the member without a node and the nearest node, or the queue that is full.
@@ -182,6 +182,6 @@ def _since(answer: GangAnswer) -> str:
     return "once the other members have theirs"
 
 
-def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
+def levels(trial: Trial, search: GangSearch) -> tuple[Level, ...]:
     """Return, for an explanation, the amounts of the queues whose entitlements limit the evictions in other queues."""
     return entitlement.levels(trial, search.eligibility.owed)

@@ -29,7 +29,7 @@ from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.snapshot import assignments, eligibility_filter, gangs
 from server.snapshot.eligibility_filter import PASSED, Rules
-from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingJob
+from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingGang
 
 UNJUDGED: Final = -1
 RANKED_NODES_MAX: Final = 8
@@ -73,10 +73,10 @@ class GangAnswer(NamedTuple):
         return self.member is None and not self.full
 
 
-class JobSearch:
+class GangSearch:
     """The search for one gang on one Trial. On the Trial, only the count of steps changes."""
 
-    def __init__(self, trial: Trial, job: WaitingJob) -> None:
+    def __init__(self, trial: Trial, job: WaitingGang) -> None:
         self.trial = trial
         self.job = job
         self.eligibility = GangEligibility(trial, job)
@@ -208,7 +208,7 @@ class Attempt:
     evicted before all others on every node.
     """
 
-    def __init__(self, search: JobSearch, *, own_first: bool) -> None:
+    def __init__(self, search: GangSearch, *, own_first: bool) -> None:
         self.search = search
         self.trial = search.trial
         self.units = search.units
@@ -481,7 +481,7 @@ class _Line:
         return self._attempt.trial.snapshot.nodes.ids[node]
 
 
-def fits(trial: Trial, job: WaitingJob) -> bool:
+def fits(trial: Trial, job: WaitingGang) -> bool:
     """Return whether all members fit without victims once all terminating pods have ended (invariant 12).
 
     Each member is placed on the first node that holds it together with the members placed before. Limits of queues are not

@@ -19,13 +19,13 @@ from server.preemption.gangs.eligibility import added
 from server.preemption.policy import Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot import gangs
-from server.snapshot.waiting import WaitingJob
+from server.snapshot.waiting import WaitingGang
 
 OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
 """The scopes of policies that may evict allocations of lower priority in the preemptor's own queue."""
 
 
-def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
+def _job_of(trial: Trial, plan: Plan) -> WaitingGang:
     """Return the gang that a plan is for. A single ask counts as a gang of one member."""
     first = plan.pledges[0].ask
     found = (one for one in trial.snapshot.jobs if first in one.members)
@@ -91,7 +91,7 @@ def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _of_own(
-    trial: Trial, policy: PolicyFacts, planned: WaitingJob, release: Release
+    trial: Trial, policy: PolicyFacts, planned: WaitingGang, release: Release
 ) -> Refusal | None:
     columns, row = trial.snapshot.allocations, release.row
     if int(columns.priorities[row]) >= planned.priority:
@@ -104,13 +104,13 @@ def _of_own(
     return None
 
 
-def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
+def _owed(trial: Trial, planned: WaitingGang) -> tuple[Deciding, ...]:
     """Return the queues whose entitlements decide how much other queues have to give to the whole gang (G2)."""
     return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
 
 
 def _of_other(
-    trial: Trial, planned: WaitingJob, owed: Sequence[Deciding], release: Release
+    trial: Trial, planned: WaitingGang, owed: Sequence[Deciding], release: Release
 ) -> Refusal | None:
     """Refuse a victim of another queue that breaks G2, G3 or G5 for the whole gang.
 

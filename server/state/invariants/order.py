@@ -9,7 +9,7 @@ from typing import Any
 
 from server.model.fit import scales, share
 from server.state import ranking, reranking
-from server.state.applications import Application, Group, Job
+from server.state.applications import Application, Gang, Group
 from server.state.invariants.amounts import same
 from server.state.invariants.waiting import holder_name
 from server.state.partition import Partition
@@ -109,7 +109,7 @@ def _check_entries(application: Application) -> None:
         _check_holder(job, job.members[0].sort_key if tried else None, standing)
 
 
-def _check_holder(one: Group | Job, want: tuple[int, int, int] | None, standing: set[int]) -> None:
+def _check_holder(one: Group | Gang, want: tuple[int, int, int] | None, standing: set[int]) -> None:
     entry = one.entry
     have = None if entry is None else entry[:3]
     assert have == want, f"{holder_name(one)} is ranked by {have}, not by {want}"
@@ -119,10 +119,10 @@ def _check_holder(one: Group | Job, want: tuple[int, int, int] | None, standing:
     )
 
 
-def _placeable(application: Application) -> list[Group | Job]:
+def _placeable(application: Application) -> list[Group | Gang]:
     """Return the placeable groups and jobs: they are not parked, and their classes are neither dead nor blocked."""
     blocked = [limiter.blocked for limiter in application.limiters if limiter.blocked]
-    found: list[Group | Job] = [
+    found: list[Group | Gang] = [
         group
         for group in application.groups.values()
         if not group.parked

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 from server.model.asks import UNSIZED
-from server.state.applications import Application, Ask, Group, Job
+from server.state.applications import Application, Ask, Gang, Group
 from server.state.gang_sizes import gathers
 from server.state.invariants.capacity import all_limiters, limit_name
 from server.state.invariants.keys import class_name, live_classes
@@ -40,19 +40,19 @@ def check_groups(partition: Partition) -> None:
         assert is_known(one), f"{holder_name(one)} is gone, but its shim is still to hear of it"
 
 
-def holder_name(one: Group | Job) -> str:
+def holder_name(one: Group | Gang) -> str:
     """Return the name of a group or job for messages."""
     if isinstance(one, Hold):
         return f"hold {one.key!r} of application {one.application.application_id}"
-    if isinstance(one, Job):
+    if isinstance(one, Gang):
         return f"job {one.key} of application {one.application.application_id}"
     what = f"{class_name(one.ask_class)}, priority {one.priority}"
     return f"group of application {one.application.application_id} ({what})"
 
 
-def is_known(one: Group | Job) -> bool:
+def is_known(one: Group | Gang) -> bool:
     """Return whether the application still has this group or job."""
-    if isinstance(one, Job):
+    if isinstance(one, Gang):
         known = one.application.holds if isinstance(one, Hold) else one.application.jobs
         return known.get(one.key) is one
     return one.application.groups.get((one.ask_class, one.priority)) is one
@@ -93,7 +93,7 @@ def _placed_members(application: Application) -> Counter[str]:
     )
 
 
-def _check_job(application: Application, job: Job, placed: int) -> None:
+def _check_job(application: Application, job: Gang, placed: int) -> None:
     name = holder_name(job)
     assert is_known(job), f"{name} is listed under another key or application"
     assert job.placed == placed, f"{name} counts {job.placed} members placed, there are {placed}"
@@ -121,7 +121,7 @@ def check_gathering(partition: Partition) -> None:
     for job in partition.gangs.gathering.keys() - partition.gangs.came.keys():
         assert gathers(partition, job), f"{holder_name(job)} is watched, but does not gather"
     for ask in partition.asks.values():
-        by_time = type(ask.group) is Job and ask.spec.job_key != PLACEHOLDERS
+        by_time = type(ask.group) is Gang and ask.spec.job_key != PLACEHOLDERS
         unsized = ask.spec.min_members == UNSIZED and by_time
         assert not unsized or ask.group in watched, (
             f"ask {ask.key} has no size, and its job does not gather"

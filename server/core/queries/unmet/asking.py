@@ -18,7 +18,7 @@ from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 STEPS_MAX: Final = 150_000
 """The cost limit of one report, in steps.
@@ -155,7 +155,7 @@ class Planner:
         Return False for gangs, and for asks that replace pods of their queue. For both, pods of their own queue may be evicted.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
-        if isinstance(ask, WaitingJob) or serving != [Scope.OTHER_QUEUES]:
+        if isinstance(ask, WaitingGang) or serving != [Scope.OTHER_QUEUES]:
             return False
         if self._over is None:
             self._over = _over(self._now)
@@ -223,7 +223,7 @@ def _serving(settings: PreemptionSettings, claimant: Claimant) -> list[PolicyFac
 
 
 def _may_have_others_go(trial: Trial, policy: PolicyFacts, claimant: Claimant) -> Refusal | None:
-    whole = claimant if isinstance(claimant, WaitingJob) else None
+    whole = claimant if isinstance(claimant, WaitingGang) else None
     first = claimants.members(claimant)[0]
     refusal = gate.admit(trial, Intent(policy.name, first, whole))
     if refusal is not None:
@@ -234,6 +234,6 @@ def _may_have_others_go(trial: Trial, policy: PolicyFacts, claimant: Claimant) -
 
 
 def _plan(trial: Trial, claimant: Claimant) -> Plan | Refusal:
-    if isinstance(claimant, WaitingJob):
+    if isinstance(claimant, WaitingGang):
         return verdicts.plan_job(trial, claimant)
     return verdicts.plan(trial, claimant)

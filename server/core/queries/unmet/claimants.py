@@ -7,13 +7,13 @@ from typing import Any
 from server.preemption.claims.turn_order import Claimant
 from server.preemption.gangs import eligibility
 from server.snapshot import what_if
-from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingJob
+from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingGang
 from server.state import snapshotting
 
 
 def members(claimant: Claimant) -> tuple[WaitingAsk, ...]:
     """Return all asks of a claimant that have to get a node."""
-    return claimant.members if isinstance(claimant, WaitingJob) else (claimant,)
+    return claimant.members if isinstance(claimant, WaitingGang) else (claimant,)
 
 
 def kinds(claimant: Claimant) -> tuple[ClassFacts, ...]:
@@ -23,7 +23,7 @@ def kinds(claimant: Claimant) -> tuple[ClassFacts, ...]:
 
 def whole(claimant: Claimant) -> WaitingAsk:
     """Return all members as one ask, which requests the sum of their requests."""
-    return eligibility.whole(claimant) if isinstance(claimant, WaitingJob) else claimant
+    return eligibility.whole(claimant) if isinstance(claimant, WaitingGang) else claimant
 
 
 def priority(claimant: Claimant) -> int:
@@ -54,4 +54,4 @@ def at_least(claimant: Claimant, priority: int) -> Claimant:
 def limitless(claimant: Claimant) -> Claimant:
     """Return the claimant as if the limits of its user and group had headroom."""
     found = each(claimant, lambda one: one._replace(within_limits=True))
-    return replace(found, within_limits=True) if isinstance(found, WaitingJob) else found
+    return replace(found, within_limits=True) if isinstance(found, WaitingGang) else found

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from server.core.preemption import due_gangs
-from server.state.applications import Ask, Group, Job
+from server.state.applications import Ask, Gang, Group
 from server.state.partition import Partition
-from server.state.snapshotting import JobDue
+from server.state.snapshotting import GangDue
 
 ALIKE_MAX: Final = 32
 """The largest number of asks of a group that are compared one by one in the fields that their class does not cover."""
@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 
     first: Ask
     number: int
-    job: JobDue | None = None
+    job: GangDue | None = None
 
     @property
     def members(self) -> tuple[Ask, ...]:
@@ -39,7 +39,7 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
     promised = due_gangs.promised(partition)
     found: dict[tuple[object, ...], Kind] = {}
     for application in partition.queues[leaf].applications.values():
-        groups: list[Group | Job] = [*application.groups.values(), *application.jobs.values()]
+        groups: list[Group | Gang] = [*application.groups.values(), *application.jobs.values()]
         for group in groups:
             for kind in _of_group(group, promised):
                 key = _key(kind)
@@ -58,21 +58,21 @@ def _together(known: Kind, kind: Kind) -> Kind:
     return Kind(first, number, known.job)
 
 
-def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]:
+def _of_group(group: Group | Gang, promised: dict[str, GangDue]) -> Iterator[Kind]:
     for ask, count in _alike(group):
         job = promised.get(ask.key)
-        if job is None and isinstance(group, Job):
+        if job is None and isinstance(group, Gang):
             job = due_gangs.due(group)
         yield Kind(ask, count if job is None else len(job.members), job)
 
 
-def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
+def _alike(group: Group | Gang) -> Iterator[tuple[Ask, int]]:
     """Yield asks that represent a group, each with the number of asks that it represents.
 
     A gang is represented by its first member. In other groups, each of the first asks represents itself. These asks may differ
     in fields that their class does not cover. The last of them represents all further asks.
     """
-    if isinstance(group, Job):
+    if isinstance(group, Gang):
         if group.members:
             yield min(group.members, key=lambda one: one.sort_key), len(group.members)
         return

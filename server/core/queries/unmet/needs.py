@@ -21,7 +21,7 @@ from server.preemption.claims.turn_order import Claimant
 from server.preemption.gangs.eligibility import added
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
-from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingGang
 from server.state import snapshotting
 from server.state.commitments import Pledge
 from server.state.limits import Limiter
@@ -65,9 +65,9 @@ class Need(NamedTuple):
     excluded: tuple[Excluded, ...] = ()
 
     @property
-    def job(self) -> WaitingJob | None:
+    def job(self) -> WaitingGang | None:
         """Return the gang that is judged as a whole. Return None for a single ask."""
-        return self.claimant if isinstance(self.claimant, WaitingJob) else None
+        return self.claimant if isinstance(self.claimant, WaitingGang) else None
 
     @property
     def job_key(self) -> str:
@@ -207,7 +207,7 @@ def _needs(snapshot: Snapshot, groups: list[_Found]) -> Iterator[Need]:
         yield _need(one, next(singles), None if one.kind.job is None else next(whole))
 
 
-def _need(found: _Found, ask: WaitingAsk, job: WaitingJob | None) -> Need:
+def _need(found: _Found, ask: WaitingAsk, job: WaitingGang | None) -> Need:
     held = found.kind.first.pledge
     decided = held is not None and not held.reserves
     return Need(
