@@ -117,7 +117,7 @@ class Copies:
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[Question, _Waiting] = {}
         self._took: dict[str, float] = {}
-        """The seconds that the latest answer of each method took."""
+        """The seconds that the latest answer of each method took, or at least took if its copy ended before."""
         self.running: dict[_Copy, asyncio.Task[None]] = {}
         """The copies that have not ended yet, each with the task that follows it."""
         self._open = 0
@@ -231,7 +231,7 @@ class Copies:
         self.running[copy] = asyncio.create_task(self._follow(copy))
 
     async def _follow(self, copy: _Copy) -> None:
-        """Pass on the answers of a copy, then kill it. Questions that it left without an answer get an error."""
+        """Pass on the answers of a copy, then kill it. The question that it left without an answer gets an error."""
         failure: CallError | None = None
         try:
             async with asyncio.timeout(COPY_S_MAX):
@@ -243,20 +243,40 @@ class Copies:
             status = await asyncio.to_thread(_ended, copy.pid)
             del self.running[copy]
             failure = failure or _failure(status)
-            for one in copy.questions[copy.answered :]:
-                one.settle(draining() if self._closed else failure)
-            if not self._closed:
+            if self._closed:
+                for one in copy.questions[copy.answered :]:
+                    one.settle(draining())
+            else:
+                self._leave(copy, failure)
                 self._make()
+
+    def _leave(self, copy: _Copy, failure: CallError) -> None:
+        """Fail the question that a copy examined when it ended. The questions behind it wait for another copy."""
+        if copy.answered == len(copy.questions):
+            return
+        examined, *behind = copy.questions[copy.answered :]
+        examined.settle(failure)
+        for one in behind:
+            if one.wanted:
+                known = self._waiting.setdefault(one.question, one)
+                if known is not one:
+                    known.futures += one.futures
 
     async def _receive(self, copy: _Copy) -> None:
         """Read answers from the pipe of a copy and pass them on, until all questions are answered or the pipe ends."""
         begun = self._seconds()
-        async for number, answer in _answers(copy):
-            one = copy.questions[number]
-            one.settle(answer)
-            copy.answered = number + 1
-            begun, before = self._seconds(), begun
-            self._took[one.question.method] = begun - before
+        try:
+            async for number, answer in _answers(copy):
+                one = copy.questions[number]
+                one.settle(answer)
+                copy.answered = number + 1
+                begun, before = self._seconds(), begun
+                self._took[one.question.method] = begun - before
+        finally:
+            if copy.answered < len(copy.questions):
+                one = copy.questions[copy.answered]
+                least = self._seconds() - begun
+                self._took[one.question.method] = max(least, self._seconds_of(one))
 
 
 async def _answers(copy: _Copy) -> AsyncIterator[tuple[int, bytes | CallError]]:

@@ -245,6 +245,42 @@ async def test_a_copy_that_is_killed_fails_its_own_questions_only(copies: Copies
     assert await copies.answer(question(), lambda: b"fine") == b"fine"
 
 
+async def test_a_question_that_ends_its_copy_takes_no_other_question_with_it(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COPIES_MAX", 1)
+
+    def ends() -> bytes:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return b""
+
+    first = asked(copies, ends, b"first")
+    others = [asked(copies, lambda: b"fine", name) for name in (b"a", b"b", b"a")]
+    assert (await failure(first)).reason == "READ_ENDED"
+    assert await asyncio.gather(*others) == [b"fine"] * 3
+
+
+async def test_a_question_that_ran_into_the_limit_is_slow_from_then_on(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = SHARED.Event()
+    await asked(copies, bytes)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "COPY_S_MAX", 0.1)
+        await failure(asked(copies, lambda: bytes(never.wait()), b"first"))
+    free = SHARED.Event()
+
+    def read() -> bytes:
+        free.wait(PATIENCE_S)
+        return number(os.getpid())
+
+    both = [asked(copies, read, name) for name in (b"a", b"b")]
+    await until(lambda: len(copies.running) > 1)
+    free.set()
+    first, second = await asyncio.gather(*both)
+    assert first != second
+
+
 async def test_where_no_copy_can_be_made_the_caller_is_told(
     copies: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
