@@ -61,7 +61,7 @@ class SpreadChannel:
         self._metadata = metadata or {}
         self._reach = reach
         self._reached: dict[str, Reached] = {}
-        self._reaching = threading.Lock()
+        self._reaching = {one.name: threading.Lock() for one in table.groups}
         self.missing: set[str] = set()
         """The names of the groups that could not be reached."""
 
@@ -84,8 +84,8 @@ class SpreadChannel:
             one.channel.close()
 
     def reached(self, group: CoreGroup) -> Reached:
-        """Return the core of a group. Threads that need it at the same time share one channel."""
-        with self._reaching:
+        """Return the core of a group. Threads that need it at the same time share one channel, and wait for this group alone."""
+        with self._reaching[group.name]:
             if group.name not in self._reached:
                 self._reached[group.name] = self._reach(group.addresses)
             return self._reached[group.name]

@@ -58,6 +58,32 @@ def test_threads_that_need_a_group_at_the_same_time_open_one_channel(tmp_path: P
     assert opened == ["127.0.0.1:1"]
 
 
+def test_a_group_that_cannot_be_reached_delays_no_other_group(tmp_path: Path) -> None:
+    trying, over = threading.Event(), threading.Event()
+
+    def reach(addresses: str) -> Reached:
+        if addresses.endswith(":1"):
+            trying.set()
+            assert over.wait(30)
+        return Reached(addresses, grpc.insecure_channel(addresses))
+
+    found = read_core_table(table(tmp_path / "cores.yaml", "127.0.0.1:1", "127.0.0.1:2"))
+    with (
+        closing(SpreadChannel(found, reach, secure=False)) as channel,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        away, other = found.groups
+        waits = threads.submit(channel.reached, away)
+        assert trying.wait(30)
+        try:
+            assert (
+                threads.submit(channel.reached, other).result(timeout=10).address == "127.0.0.1:2"
+            )
+        finally:
+            over.set()
+        assert waits.result().address == "127.0.0.1:1"
+
+
 def page(*ids: str, after: str = "", at: int = 0) -> decisions_pb2.ListDecisionsResponse:
     found = [decisions_pb2.Decision(decision_id=one, at_ms=at + n) for n, one in enumerate(ids)]
     return decisions_pb2.ListDecisionsResponse(decisions=found, next_page_token=after)
