@@ -16,6 +16,8 @@ KEEP_MS: Final = 1000
 """Milliseconds for which an answer is kept in a cluster without pods."""
 PODS_PER_MS: Final = 5
 """An answer is kept one millisecond longer for so many pods: the checks then take a fortieth of a processor."""
+SHOWN_MS: Final = 30_000
+"""Milliseconds for which a page still shows an answer that is no longer kept, while new checks run."""
 WAIT_S: Final = 0.1
 """Seconds for which a page waits for the checks. A page without their answer has it after its next read."""
 KEPT_MAX: Final = 100
@@ -26,10 +28,34 @@ _Key = tuple[object, ...]
 
 @dataclass(slots=True)
 class _Kept:
-    """The latest answer, and the checks that run now."""
+    """The latest answer, the checks that run now, and the channel over which they were asked for."""
 
     answer: Answer = None
     running: "Future[Answer] | None" = None
+    channel: object = None
+
+    def begin(self, core: Core, partition: str) -> None:
+        """Begin the checks."""
+        self.running = begin(lambda: _asked(core, partition))
+        self.channel = core.channel
+
+    def take(self, core: Core, partition: str) -> None:
+        """Take the answer of checks that have ended. Raises their Fault if there is no answer yet.
+
+        After an answer a failure is no reason to show none. A failure over an earlier connection, which may have been closed
+        during the call, says nothing about the core: the checks begin again.
+        """
+        if self.running is None or not self.running.done():
+            return
+        done, self.running = self.running, None
+        if done.exception() is not None and self.channel is not core.channel:
+            self.begin(core, partition)
+        elif done.exception() is None or self.answer is None:
+            self.answer = done.result()
+
+    def is_older(self, now_ms: int, milliseconds: int) -> bool:
+        """Return whether there is an answer that is so old, or from a clock that was set back by so much since."""
+        return self.answer is not None and abs(now_ms - self.answer.checked_at_ms) > milliseconds
 
 
 class Checks:
@@ -44,29 +70,28 @@ class Checks:
         with self._lock:
             known = self._of(core, partition)
             if known.answer is None and known.running is None:
-                known.running = begin(lambda: _asked(core, partition))
+                known.begin(core, partition)
 
     def answer(self, core: Core, partition: str, now_ms: int, pods: int) -> Answer:
         """Return the latest answer. Begin new checks if it is too old for a cluster with so many pods.
 
         Raises Fault if the core refuses, or does not answer.
         """
-        self.begin(core, partition)
+        keep_ms = KEEP_MS + pods // PODS_PER_MS
         with self._lock:
             known = self._of(core, partition)
-            first = known.running if known.answer is None else None
+            if known.is_older(now_ms, keep_ms + SHOWN_MS):
+                known.answer = None
+        self.begin(core, partition)
+        first = known.running if known.answer is None else None
         if first is not None and first not in wait([first], WAIT_S).done:
             return inspect_pb2.CheckConsistencyResponse()
         with self._lock:
-            if known.running is not None and known.running.done():
-                done, known.running = known.running, None
-                # After an answer a failure is no reason to show none: the checks begin again.
-                if known.answer is None or done.exception() is None:
-                    known.answer = done.result()
-            if known.answer is not None and known.running is None:
-                age_ms = now_ms - known.answer.checked_at_ms
-                if not 0 <= age_ms <= KEEP_MS + pods // PODS_PER_MS:
-                    known.running = begin(lambda: _asked(core, partition))
+            known.take(core, partition)
+            if known.running is None and known.is_older(now_ms, keep_ms):
+                known.begin(core, partition)
+            if known.answer is None and known.running is not None:
+                return inspect_pb2.CheckConsistencyResponse()
             return known.answer
 
     def _of(self, core: Core, partition: str) -> _Kept:

@@ -59,11 +59,30 @@ class Waking:
         self._wake = wake
         self._pages: Counter[str] = Counter()
         self._streams: dict[str, _Stream] = {}
+        self._refused: dict[str, asyncio.TimerHandle] = {}
+        """The tokens whose stream was refused, each with the timer after which its stream may be opened again."""
 
     def open(self, token: str) -> None:
         """Count a page of a token. The first page opens the stream, if there may be another one."""
         self._pages[token] += 1
-        if token in self._streams or len(self._streams) >= STREAMS_MAX:
+        self._begin(token)
+
+    def close(self, token: str) -> None:
+        """Forget a page of a token. The stream ends with the last page, and makes room for the stream of another token."""
+        self._pages[token] -= 1
+        if self._pages[token]:
+            return
+        del self._pages[token]
+        if token in self._refused:
+            self._refused.pop(token).cancel()
+        if token in self._streams:
+            self._streams.pop(token).end()
+            self._fill()
+
+    def _begin(self, token: str) -> None:
+        """Open the stream of a token, unless it is open or was refused, or there are too many."""
+        full = len(self._streams) >= STREAMS_MAX
+        if token in self._streams or token in self._refused or full:
             return
         loop = asyncio.get_running_loop()
 
@@ -71,27 +90,45 @@ class Waking:
             with suppress(RuntimeError):  # The loop has ended.
                 loop.call_soon_threadsafe(self._wake, token, kinds)
 
-        self._streams[token] = _Stream(self._events, token, tell)
+        def refuse() -> None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._refuse, token, stream)
 
-    def close(self, token: str) -> None:
-        """Forget a page of a token. The stream ends with the last page."""
-        self._pages[token] -= 1
-        if not self._pages[token]:
-            del self._pages[token]
-            if token in self._streams:
-                self._streams.pop(token).end()
+        stream = self._streams[token] = _Stream(tell, refuse)
+        stream.begin(self._events, token)
+
+    def _fill(self) -> None:
+        """Open the streams of waiting tokens while there may be further ones."""
+        for token in self._pages:
+            self._begin(token)
+
+    def _refuse(self, token: str, stream: "_Stream") -> None:
+        """Forget a stream that was refused. It may be opened again later, if another role has the token then."""
+        if self._streams.get(token) is not stream:
+            return
+        del self._streams[token]
+        loop = asyncio.get_running_loop()
+        self._refused[token] = loop.call_later(AGAIN_MAX_S, self._ask_again, token)
+        self._fill()
+
+    def _ask_again(self, token: str) -> None:
+        del self._refused[token]
+        self._begin(token)
 
 
 class _Stream:
-    """A thread that reads the stream of one token, and opens it again when it is lost."""
+    """A thread that reads the stream of one token, and opens it again when it is lost. It ends if the stream is refused."""
 
-    def __init__(self, events: Events, token: str, tell: Callable[[Kinds], None]) -> None:
-        self._events = events
-        self._token = token
+    def __init__(self, tell: Callable[[Kinds], None], refuse: Callable[[], None]) -> None:
         self._tell = tell
+        self._refuse = refuse
         self._ended = threading.Event()
         self._call: Cancellable | None = None
-        threading.Thread(target=self._run, name="console-events", daemon=True).start()
+
+    def begin(self, events: Events, token: str) -> None:
+        """Begin the thread."""
+        args = (events, token)
+        threading.Thread(target=self._run, args=args, name="console-events", daemon=True).start()
 
     def end(self) -> None:
         """End the stream and its thread."""
@@ -105,24 +142,29 @@ class _Stream:
         if self._ended.is_set():
             call.cancel()
 
-    def _run(self) -> None:
+    def _run(self, events: Events, token: str) -> None:
         again, gap = AGAIN_S, False
         while not self._ended.is_set():
             wait = again
             try:
-                for kinds in self._events.kinds(self._token, self._hold):
+                for kinds in events.kinds(token, self._hold):
                     if kinds or gap:
                         self._tell(kinds)
                     again, wait, gap = AGAIN_S, AGAIN_S, False
             except Fault as fault:
+                if _is_refused(fault):
+                    self._refuse()
+                    return
                 wait = _wait_after(fault, wait)
             gap, again = True, min(2 * again, AGAIN_MAX_S)
             self._ended.wait(wait)
 
 
+def _is_refused(fault: Fault) -> bool:
+    """Return whether a stream ended because the token may not have it, or because the core has no such streams."""
+    return status_of(fault) in _REFUSED or isinstance(fault, LogInFault)
+
+
 def _wait_after(fault: Fault, wait_s: float) -> float:
-    """Return the seconds after which a stream that ended in this way is opened again; at once if only its time was up."""
-    status = status_of(fault)
-    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return 0.0
-    return AGAIN_MAX_S if status in _REFUSED or isinstance(fault, LogInFault) else wait_s
+    """Return the seconds after which a stream that was lost is opened again; at once if only its time was up."""
+    return 0.0 if status_of(fault) is grpc.StatusCode.DEADLINE_EXCEEDED else wait_s

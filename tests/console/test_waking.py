@@ -4,6 +4,7 @@ import asyncio
 import queue
 import selectors
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -163,22 +164,27 @@ def test_views_name_kinds_of_events_that_there_are() -> None:
 
 
 class _Events:
-    """Streams that say what the test puts into their queue: kinds, or a fault with which they end."""
+    """Streams that say what the test puts into the queue of their token: kinds, or a fault with which they end."""
 
     def __init__(self) -> None:
-        self.said: queue.Queue[Kinds | Fault | None] = queue.Queue()
+        self.said: dict[str, _Said] = defaultdict(_Said)
         self.opened: list[str] = []
+        self.refuses: set[str] = set()
 
     def kinds(self, token: str, hold: Callable[[Cancellable], None]) -> Iterator[Kinds]:
         self.opened.append(token)
-        hold(self)
-        while (one := self.said.get(timeout=PATIENCE_S)) is not None:
+        hold(self.said[token])
+        if token in self.refuses:
+            raise LogInFault("no")
+        while (one := self.said[token].get(timeout=PATIENCE_S)) is not None:
             if isinstance(one, Fault):
                 raise one
             yield one
 
+
+class _Said(queue.Queue[Kinds | Fault | None]):
     def cancel(self) -> None:
-        self.said.put(None)
+        self.put(None)
 
 
 Woken = asyncio.Queue[tuple[str, Kinds]]
@@ -200,10 +206,10 @@ async def test_pages_of_one_token_share_a_stream_that_ends_with_the_last(woken: 
     streams.open("ada")
     streams.open("ada")
     for one in (frozenset[str](), PLACED):
-        events.said.put(one)
+        events.said["ada"].put(one)
     assert await _next(woken) == ("ada", PLACED)
     streams.close("ada")
-    events.said.put(PLACED)
+    events.said["ada"].put(PLACED)
     assert await _next(woken) == ("ada", PLACED)
     streams.close("ada")
     await asyncio.to_thread(until, lambda: not _threads())
@@ -219,7 +225,7 @@ async def test_after_a_lost_stream_all_pages_are_read(woken: Woken) -> None:
     streams = Waking(events, lambda *one: woken.put_nowait(one))
     streams.open("")
     for one in (frozenset[str](), Fault("the core is away"), frozenset[str](), PLACED):
-        events.said.put(one)
+        events.said[""].put(one)
     assert [await _next(woken) for _ in range(2)] == [("", frozenset()), ("", PLACED)]
     assert events.opened == ["", ""]
     streams.close("")
@@ -231,22 +237,57 @@ async def test_there_is_a_limit_of_streams(monkeypatch: pytest.MonkeyPatch, woke
     streams = Waking(events, lambda *one: woken.put_nowait(one))
     streams.open("ada")
     streams.open("bob")
-    events.said.put(PLACED)
+    events.said["ada"].put(PLACED)
     assert (await _next(woken))[0] == "ada"
     assert events.opened == ["ada"]
     for token in ("ada", "bob"):
         streams.close(token)
 
 
-def test_a_refused_stream_is_not_asked_for_again_soon() -> None:
-    for code, wait in (
-        (grpc.StatusCode.PERMISSION_DENIED, waking.AGAIN_MAX_S),
-        (grpc.StatusCode.UNAVAILABLE, 3.0),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, 0.0),
+async def test_the_end_of_a_stream_makes_room_for_another_token(
+    monkeypatch: pytest.MonkeyPatch, woken: Woken
+) -> None:
+    monkeypatch.setattr(waking, "STREAMS_MAX", 1)
+    events = _Events()
+    streams = Waking(events, lambda *one: woken.put_nowait(one))
+    streams.open("ada")
+    streams.open("bob")
+    streams.close("ada")
+    events.said["bob"].put(PLACED)
+    assert await _next(woken) == ("bob", PLACED)
+    streams.close("bob")
+
+
+async def test_a_refused_stream_takes_no_room_and_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, woken: Woken
+) -> None:
+    monkeypatch.setattr(waking, "STREAMS_MAX", 1)
+    monkeypatch.setattr(waking, "AGAIN_MAX_S", 0.0)
+    events = _Events()
+    events.refuses.add("tenant")
+    streams = Waking(events, lambda *one: woken.put_nowait(one))
+    streams.open("tenant")
+    streams.open("ada")
+    events.said["ada"].put(PLACED)
+    assert await _next(woken) == ("ada", PLACED)
+    events.refuses.clear()
+    streams.close("ada")
+    events.said["tenant"].put(PLACED)
+    assert await _next(woken) == ("tenant", PLACED)
+    streams.close("tenant")
+    await asyncio.to_thread(until, lambda: not _threads())
+
+
+def test_the_wait_before_a_stream_is_opened_again_depends_on_its_end() -> None:
+    for code, refused, wait in (
+        (grpc.StatusCode.PERMISSION_DENIED, True, 3.0),
+        (grpc.StatusCode.UNAVAILABLE, False, 3.0),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, False, 0.0),
     ):
         fault = _fault(FakeCore(WatchEvents=Failure(code, "because")), code)
+        assert waking._is_refused(fault) is refused
         assert waking._wait_after(fault, 3.0) == wait
-    assert waking._wait_after(LogInFault(""), 3.0) == waking.AGAIN_MAX_S
+    assert waking._is_refused(LogInFault(""))
 
 
 def _fault(fake: FakeCore, code: grpc.StatusCode) -> Fault:
