@@ -104,6 +104,23 @@ def test_an_event_after_a_quiet_time_begins_a_read_at_once() -> None:
     _in_skipped_time(events())
 
 
+def test_an_event_during_a_read_begins_another_read() -> None:
+    async def events() -> None:
+        reads = _Reads(took_s=0.5)
+        readers = Readers(reads.make, lambda _: 10.0)
+        stream = readers.follow(_key())
+        begun = asyncio.ensure_future(anext(stream))
+        await reads.more.wait()
+        readers.wake("", _all)
+        await begun
+        await asyncio.sleep(1.0)
+        assert [at for at, _ in reads.begun] == [0.0, 0.5]
+        await stream.aclose()
+        readers.close()
+
+    _in_skipped_time(events())
+
+
 @pytest.mark.parametrize("took_s", [0.001, 0.02, 0.5])
 def test_events_without_end_make_no_more_reads_than_the_interval(took_s: float) -> None:
     async def events() -> None:
