@@ -165,8 +165,8 @@ class Limited(pickle.Unpickler):
             return super().find_class(module, name)
         if module.startswith(_PREFIXES):
             found = super().find_class(module, name)
-            if isinstance(found, type):
-                return found
+            if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name):
+                return found  # A class of this module, and none that the module imports.
         raise BadCheckpointError(f"it names {module}.{name}, which is no part of a core")
 
 

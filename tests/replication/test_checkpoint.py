@@ -142,6 +142,27 @@ def test_a_forged_checkpoint_runs_nothing(call: tuple[object, ...], named: str) 
         checkpoint.read(io.BytesIO(data))
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("server.core.events.moving", "io.FileIO"),
+        ("server.state.copying", "FunctionType"),
+        ("server.core.preemption.apply_plan", "attrgetter"),
+        ("server.core.core", "Core.handle"),
+    ],
+)
+def test_what_a_module_of_the_core_imports_is_no_part_of_a_core(module: str, name: str) -> None:
+    """Such a class could open a file, make a function of any code, or read any attribute."""
+    named = b"".join(b"\x8c" + bytes([len(one)]) + one.encode() for one in (module, name))
+    frames = [
+        pickle.dumps((checkpoint.FORMAT, *header())),
+        b"\x80\x04" + named + b"\x93.",
+    ]
+    data = zlib.compress(b"".join(len(one).to_bytes(4, "big") + one for one in frames))
+    with pytest.raises(BadCheckpointError, match=f"{name}, which is no part of a core"):
+        checkpoint.read(io.BytesIO(data))
+
+
 @pytest.mark.parametrize("values", [(), (checkpoint.FORMAT,), (checkpoint.FORMAT, *range(9))])
 def test_a_header_with_other_values_is_refused(values: tuple[object, ...]) -> None:
     frame = pickle.dumps(values)
