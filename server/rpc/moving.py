@@ -81,7 +81,9 @@ class Moving:
         self._check_synced(partition)
         until = self._pump.now() + GIVEN_UP_MS
         await self._step(PartitionMoving(MoveStep.LEAVE, name, to, until_ms=until))
-        if name not in self._core.state.leaving:
+        leaving = self._core.state.leaving.get(name)
+        if leaving is None or leaving.group != to:
+            self._check_free(name, to)
             raise not_found("partition", name)  # A configuration has just removed it.
 
     async def copy(self, name: str) -> AsyncIterator[bytes]:
@@ -115,6 +117,7 @@ class Moving:
             raise not_found("partition", event.partition)
         if event.revision != mine + 1:
             raise _other_table(mine, event.revision - 1)
+        self._check_free(event.partition)
         await self._step(event._replace(content=moving.encoded(part)))
 
     async def arrived(self, event: PartitionMoving) -> None:
@@ -133,9 +136,10 @@ class Moving:
             return
         leaving = self._core.state.leaving.get(name)
         if leaving is None or leaving.group != to or event.revision != self.table().revision + 1:
-            message = f"partition {name!r} is not being moved to cores {to!r}: begin the move again"
-            raise _refused("NOT_LEAVING", message)
+            raise _not_leaving(name, to)
         await self._step(event)
+        if self.table().owner(name) != to:
+            raise _not_leaving(name, to)  # The move has just been given up.
         self._sessions.hand_over(
             CallError(
                 grpc.StatusCode.UNAVAILABLE,
@@ -173,7 +177,17 @@ class Moving:
             raise invalid(
                 "INVALID_GROUP", ("to", f"cores {table.group!r} own the partition already")
             )
+        self._check_free(name, to)
         return partition
+
+    def _check_free(self, name: str, to: str = "") -> None:
+        """Raise CallError if another move of these cores has to end first."""
+        if other := moving.in_the_way(self._core.state, name, to):
+            message = (
+                f"these cores have a move of partition {other!r} that has not ended: complete it, or move that partition "
+                "to the cores that have it, which gives the move up"
+            )
+            raise _refused("OTHER_MOVE", message)
 
     def _check_synced(self, partition: Partition) -> None:
         manager: Manager | None = self._core.state.managers.get(partition.owner)
@@ -187,6 +201,11 @@ class Moving:
 def _other_table(mine: int, theirs: int) -> CallError:
     message = f"this core has revision {mine} of its group in the table of cores, yours has {theirs}: use the newer table"
     return _refused("OTHER_TABLE", message)
+
+
+def _not_leaving(name: str, to: str) -> CallError:
+    message = f"partition {name!r} is not being moved to cores {to!r}: begin the move again"
+    return _refused("NOT_LEAVING", message)
 
 
 def _refused(reason: str, message: str) -> CallError:

@@ -49,8 +49,7 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
     feed.adopt(found.core, found.header)
     state = core.state
     is_moved, state.assignment = state.assignment != assignment, assignment
-    if assignment is not None:
-        moving.take(state, assignment.revision, feed.now)
+    moving.take_named(state, feed.now)
     if file is not None and file.digest != state.configuration.digest:
         core.handle(ConfigurationApplied(file, source), feed.now)
     elif is_moved:

@@ -319,3 +319,92 @@ def test_a_partition_that_leaves_while_it_has_another_configuration_is_not_chang
     assert source.state.outdated == {GPU: False}
     leave(source, NOW)
     assert not source.state.outdated
+
+
+WITHOUT: Final = ConfigurationApplied(configuration("default", "night", "web"), "test")
+"""The application of a configuration without `gpu`."""
+
+
+def empty(group: str) -> Core:
+    """Return a core of a group with a manager that has reported nothing."""
+    core = core_of(group)
+    told(core, [ManagerRegistered("rm", explicit_sync=True), SyncCompleted("rm")], NOW)
+    return core
+
+
+def test_a_partition_that_a_configuration_removes_does_not_move() -> None:
+    source = empty("b")
+    export(source, NOW, until=NOW + 60_000)
+    told(source, [WITHOUT], NOW + 1)
+    assert leave(source, NOW + 2) == []
+    again = ConfigurationApplied(configuration(*NAMES), "test")
+    told(source, [again], NOW + 3)
+    assert source.state.synced(source.state.partitions[GPU])
+
+
+def test_a_copy_is_retired_if_the_new_owner_has_no_such_partition_any_more() -> None:
+    source, target = begun()
+    arrive(target, export(source, NOW), NOW)
+    told(target, [WITHOUT], NOW + 1)
+    target.take([ManagerRegistered("rm", explicit_sync=True, table_revision=1)], NOW + 2)
+    assert target.state.partitions[GPU].retired
+    told(target, [SyncCompleted("rm")], NOW + 3)
+    assert GPU not in target.state.partitions
+
+
+def test_a_retired_copy_begins_again_if_the_new_owner_has_the_partition() -> None:
+    source, target = begun()
+    told(source, [WITHOUT], NOW)
+    arrive(target, export(source, NOW), NOW)
+    told(target, [*reported(target, revision=1)], NOW + 1)
+    assert not target.state.partitions[GPU].retired
+
+
+def test_a_group_has_one_move_at_a_time() -> None:
+    """Two moves at once would have the same revision: a shim with one of them would bring the other partition, too."""
+    source, target = begun()
+    arrive(target, export(source, NOW), NOW)
+    before = [core.digest() for core in (source, target)]
+    leaving = (
+        (source, PartitionMoving(MoveStep.LEAVE, "web", "a", until_ms=NOW * 2)),
+        (source, PartitionMoving(MoveStep.LEAVE, GPU, "c", until_ms=NOW * 2)),
+        (target, PartitionMoving(MoveStep.LEAVE, "default", "c", until_ms=NOW * 2)),
+        (source, PartitionMoving(MoveStep.PART, "night", "a", content="x")),
+        (target, PartitionMoving(MoveStep.PART, "web", "b", content="x")),
+        (target, PartitionMoving(MoveStep.ARRIVED, "web", "b", revision=1)),
+    )
+    for core, event in leaving:
+        told(core, [event], NOW)
+    assert [core.digest() for core in (source, target)] == before
+
+
+def test_a_copy_of_an_older_revision_is_not_taken() -> None:
+    """The move was given up, and the new owner has given another partition away since then."""
+    source, target = begun()
+    arrive(target, export(source, NOW), NOW)
+    table = target.state.assignment
+    assert table is not None
+    target.state.assignment = table._replace(revision=1)
+    told(target, [*reported(target, revision=1)], NOW + 1)
+    assert GPU not in target.state.partitions
+
+
+def test_a_manager_of_an_older_epoch_does_not_bring_a_partition() -> None:
+    """The new owner does not know the manager yet. The copy says in which epoch it had registered."""
+    source = core_of("b")
+    told(source, [ManagerRegistered("rm", epoch=7), NodeAdded("rm", "n", (), partition=GPU)], NOW)
+    target = core_of("a")
+    arrive(target, export(source, NOW), NOW)
+    old = ManagerRegistered("rm", explicit_sync=True, epoch=5, table_revision=1)
+    codes = [one.code for one in told(target, [old], NOW + 1) if isinstance(one, Noted)]
+    assert (codes, list(target.state.arrivals)) == ([Code.EPOCH_OLD], [GPU])
+    told(target, [old._replace(epoch=8)], NOW + 2)
+    assert GPU in target.state.partitions
+
+
+def test_a_core_without_a_table_moves_nothing() -> None:
+    alone = core_of("")
+    told(alone, begins(), NOW)
+    export(alone, NOW)
+    assert leave(alone, NOW) == []
+    assert GPU in alone.state.partitions

@@ -165,6 +165,12 @@ async def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
             "NOT_LEAVING",
         )
         assert source.core.digest() == before
+        await exported(source)
+        for asked in (exported(source, partition="web"), exported(source, to="c")):
+            assert (await refusal(asked))[1] == "OTHER_MOVE"
+        into = part(b"x", partition="night", revision=1)
+        assert (await refusal(stub(source).ImportPartition(into)))[1] == "OTHER_MOVE"
+        assert source.core.state.leaving[GPU].group == "a"
         assert (target.core.state.arrivals, target.core.state.copies) == ({}, {})
         assert GPU not in target.core.state.partitions
 
@@ -210,6 +216,10 @@ async def test_a_core_that_restarts_with_the_new_table_takes_the_copy_from_its_s
     table = new.state.assignment
     assert table is not None
     new.state.assignment = table._replace(owners={**table.owners, GPU: "a"}, revision=1)
+    other: Core = core_of("a")  # its table has this revision because of another change
+    other.state.assignment = table._replace(revision=1)
+    assert restore(path, Feed(other, "v"), other, None)
+    assert GPU not in other.state.partitions
     assert restore(path, Feed(new, "v"), new, None)
     assert [*new.state.partitions[GPU].index.nodes] == ["gpu-n"]
     assert not new.state.arrivals

@@ -249,6 +249,10 @@ def _apply(
 
 def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
     """Change a partition that came with another configuration as the configuration in force says."""
+    if all(one.name != partition.name for one in state.configuration.partitions):
+        return _retire(partition)
+    if partition.retired:
+        tree.restart(partition)
     return (yield from _change(state, partition, state.configuration, now, classes_later=False))
 
 
@@ -292,6 +296,7 @@ def drop_retired(state: State) -> Parts[None]:
         partition.owner = ""
         if partition.retired:
             del state.partitions[partition.name]
+            state.leaving.pop(partition.name, None)
             if state.prepared:
                 state.ended.append(partition)
             else:

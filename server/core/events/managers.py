@@ -41,7 +41,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
     configuration is ignored if a file configures the core, and refused if another manager configures the core. A registration of an
     old epoch changes nothing (design 7.2).
     """
-    known = state.managers.get(event.rm_id)
+    known = moving.known_manager(state, event.table_revision, event.rm_id)
     if why := epochs.obstacle(known, event):
         return [Noted("manager", event.rm_id, Code.EPOCH_OLD, why, "", event.rm_id)]
     notes: list[Decision] = moving.take(state, event.table_revision, now, event.rm_id)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from server.core.events import configuration, moved, resuming
-from server.core.state import Arrival, Leaving, MovedPartition, State
+from server.core.state import Arrival, Leaving, Manager, MovedPartition, State
 from server.model.decisions import Decision, Noted
 from server.model.events import PartitionMoving
 from server.model.moves import CHANGES_MAX, MoveStep, TableChange
@@ -42,6 +42,18 @@ def encoded(part: bytes) -> str:
     return base64.b85encode(part).decode()
 
 
+def in_the_way(state: State, name: str, group: str = "") -> str:
+    """Return the partition whose move has to end before a partition can move, or "". ``group`` is the new owner, "" for this group.
+
+    Each move raises the revision of this core's group, so that two moves at once would have the same revision.
+    """
+    leaving = state.leaving.get(name)
+    if leaving is not None and leaving.group != group:
+        return name
+    others = [one for one in (*state.leaving, *state.arrivals) if one != name]
+    return others[0] if others else ""
+
+
 def move(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     """Do a step of a move. Do nothing if the step does not fit the state: the caller looks afterwards what has become of it."""
     return _STEPS[event.step](state, event, now)
@@ -50,7 +62,7 @@ def move(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 def _leave(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     name = event.partition
     partition = state.partitions.get(name)
-    if partition is None:
+    if partition is None or in_the_way(state, name, event.group):
         return []
     notes: list[Decision] = []
     if name in state.outdated:  # The copy has the configuration in force.
@@ -96,7 +108,7 @@ def _stays(state: State, partition: Partition, why: str) -> list[Decision]:
 def _left(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     del now
     name, leaving = event.partition, state.leaving.get(event.partition)
-    if leaving is None or leaving.group != event.group:
+    if leaving is None or leaving.group != event.group or state.assignment is None:
         return []
     del state.leaving[name]
     state.outdated.pop(name, None)
@@ -111,6 +123,8 @@ def _left(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 
 def _part(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     del now
+    if in_the_way(state, event.partition):
+        return []
     if event.number == 0:
         state.copies.clear()
         state.copies[event.partition] = []
@@ -121,9 +135,11 @@ def _part(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 
 
 def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
-    """Read the copy, and keep it until a shim has the new table. Any other copy is of a move that was given up."""
+    """Read the copy, and keep it until a shim has the new table. An earlier copy of the partition is of a move that was given up."""
     del now
     name, parts = event.partition, state.copies.pop(event.partition, [])
+    if in_the_way(state, name):
+        return []
     state.arrivals.clear()
     try:
         data = b"".join(map(base64.b85decode, parts))
@@ -134,24 +150,46 @@ def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     return [_note(name, f"its copy came from cores {event.group!r}")]
 
 
-def take(state: State, revision: int, now: int, rm_id: str = "") -> list[Decision]:
-    """Take the partition that came with this revision of the table, because its manager has it. Return the decisions to report.
+def take(state: State, revision: int, now: int, rm_id: str) -> list[Decision]:
+    """Take the partition that came with this revision of the table, because its manager has it. Return the decisions to report."""
+    assignment = state.assignment
+    if assignment is None or revision <= assignment.revision:
+        return []
+    for name, arrival in state.arrivals.items():
+        if arrival.revision == revision and _is_of(arrival, rm_id):
+            change = TableChange(revision, name, assignment.group, revision)
+            return _take(state, name, change, now)
+    return []
 
-    Without an ``rm_id``, take it whatever its manager is: the core itself was started with that table.
-    """
-    notes: list[Decision] = []
+
+def take_named(state: State, now: int) -> None:
+    """Take the partition that came, if the core was started with the table that names this group as its owner."""
     assignment = state.assignment
     for name, arrival in list(state.arrivals.items()):
-        if assignment is None or arrival.revision != revision or revision < assignment.revision:
+        revision = arrival.revision
+        if assignment is None or revision != assignment.revision or not assignment.owns(name):
             continue
-        if arrival.moved.manager is not None and rm_id not in ("", arrival.moved.manager.rm_id):
-            continue
-        del state.arrivals[name]
-        change = TableChange(revision, name, assignment.group, revision)
-        _change_table(state, change, assignment.group)
-        if moved.is_empty(state.partitions.get(name)):
-            notes += _begin(state, arrival, now)
-    return notes
+        _take(state, name, TableChange(revision, name, assignment.group, revision), now)
+
+
+def known_manager(state: State, revision: int, rm_id: str) -> Manager | None:
+    """Return a manager as it registered last, here or at the former owner of the partition that it brings."""
+    known = state.managers.get(rm_id)
+    found = [one.moved.manager for one in state.arrivals.values() if one.revision == revision]
+    return known or next((one for one in found if one is not None and one.rm_id == rm_id), None)
+
+
+def _is_of(arrival: Arrival, rm_id: str) -> bool:
+    """Return whether a manager may bring a partition: it is the one that owns it, or none owns it."""
+    manager = arrival.moved.manager
+    return manager is None or manager.rm_id == rm_id
+
+
+def _take(state: State, name: str, change: TableChange, now: int) -> list[Decision]:
+    """Write the move into the table, and take the partition unless this core has objects in it already."""
+    arrival = state.arrivals[name]
+    _change_table(state, change, change.group)
+    return _begin(state, arrival, now) if moved.is_empty(state.partitions.get(name)) else []
 
 
 def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
@@ -168,9 +206,11 @@ def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
 
 
 def _change_table(state: State, change: TableChange, owner: str) -> None:
-    """Write a move into the core's own table."""
+    """Write a move into the core's own table. A copy that came for this revision, or for an older one, is not taken any more."""
     assignment = state.assignment
     assert assignment is not None, "a core without a table moves nothing"
+    for name in [name for name, one in state.arrivals.items() if one.revision <= change.revision]:
+        del state.arrivals[name]
     owners = {**assignment.owners, change.partition: owner}
     state.assignment = assignment._replace(owners=owners, revision=change.revision)
     state.changes = (*state.changes, change)[-CHANGES_MAX:]
