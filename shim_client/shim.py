@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -208,13 +208,17 @@ class Shim:
         """Return whether this shim has addresses for all groups to which partitions moved."""
         return all(one.group in self._connections for one in moves)
 
-    async def _follow_moves(self, group: str, moves: Iterable[Move]) -> None:
+    async def _follow_moves(self, group: str, moves: Sequence[Move]) -> None:
         """Report partitions to their new owners from now on, as a core of a group has named them (design 7.9).
 
         The sessions with the former and the new owner of each partition end, and begin again with the new revisions of the table.
+        Of several moves of a partition the last one counts, and nothing ends for a move that another core has named before.
         """
-        for one in moves:
+        for one in {each.partition: each for each in moves}.values():
             former = self._mirror.owner(one.partition)
+            known = self._connections[one.group].table_revision
+            if former == one.group and known >= one.group_revision:
+                continue
             self._log.warning(
                 "a partition moved to other cores", partition=one.partition, group=one.group
             )
@@ -223,7 +227,7 @@ class Shim:
             await taken.wait()
             self._connections[former].use_table()
             self._connections[one.group].use_table(one.group_revision)
-            self._connections[group].use_table(one.revision)
+        self._connections[group].use_table(moves[-1].revision)
 
     async def _end_with(self, leadership: Leadership, term: Term) -> None:
         """Raise LeaseLostError as soon as the term has ended."""

@@ -242,6 +242,7 @@ class Connection:
         self._wait = wait
         self._session_name = session_name if len(addresses) > 1 else str
         self._epoch = 0
+        self._tables = 0
         self._session: Session | None = None
         self._broken = ""
         """Why the session broke off that may be resumed at another core. Empty if there is none."""
@@ -253,6 +254,11 @@ class Connection:
     def target(self) -> str:
         """The address of the core, or all addresses if there are several cores."""
         return ", ".join(one.target for one in self._addresses)
+
+    @property
+    def table_revision(self) -> int:
+        """The revision of the table of cores with which this shim registers."""
+        return self._registration.table_revision
 
     def send(self, reports: Iterable[Report]) -> None:
         """Send reports to the core. If there is no session, reports are dropped, but the newest configuration is kept and sent later."""
@@ -266,7 +272,11 @@ class Connection:
             self._session.send(state)
 
     def use_table(self, revision: int = 0) -> None:
-        """End the session, if there is one. The next registration has this revision of the table, if it is not 0."""
+        """End the session, if there is one. The next registration has this revision of the table, if it is not 0.
+
+        A session that broke off is not continued either, and a registration in flight begins again.
+        """
+        self._tables += 1
         if revision:
             self._registration = replace(self._registration, table_revision=revision)
         if self._session is not None:
@@ -371,10 +381,11 @@ class Connection:
 
     async def _one_session(self, core: _Core, listener: Listener) -> _Ended:
         """Run one session, or continue one that broke off; return how it ended."""
+        tables = self._tables
         try:
             session = await self._introduce(core, listener)
         except SessionLostError as lost:
-            return _Ended(str(lost))
+            return _Ended(str(lost), is_own_end=tables != self._tables)
         self._wait = True
         try:
             await self._hold(session, core.channel, listener)
@@ -452,12 +463,11 @@ class Connection:
         """
         fresh = Progress(self._session_name(), self._registration.rm_id)
         broken = self._session if self._broken else None
-        offer = broken.progress.offer() if broken is not None else None
-        table = self._registration.table_revision
+        offer = broken.progress.offer() if broken is not None and not broken.is_over else None
+        tables = self._tables
         request = self._registration.message(self._epoch, fresh.name, offer)
         answer = await self._registered(core, request, listener)
-        if table != self._registration.table_revision:
-            raise SessionLostError("the table of cores has changed during the registration")
+        self._check_table(tables)
         if broken is not None and answer.HasField("resumed"):
             progress = broken.progress
             progress.resume(answer.resumed)
@@ -468,9 +478,15 @@ class Connection:
             return session
         await self._give_up(listener, f"the core at {core.address.target} cannot continue it")
         await self._configuration.deliver(core.channel, self._heard_by(listener))
+        self._check_table(tables)
         self._session = session = self._session_at(core, fresh, listener)
         await listener.registered(core.address.target)
         return session
+
+    def _check_table(self, tables: int) -> None:
+        """Raise SessionLostError if the table of cores has changed since a registration began."""
+        if tables != self._tables:
+            raise SessionLostError("the table of cores has changed during the registration")
 
     def _session_at(self, core: _Core, progress: Progress, listener: Listener) -> Session:
         metadata = core.address.metadata()

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -116,6 +116,7 @@ class _Ears:
 
     def __init__(self) -> None:
         self.heard = asyncio.Event()
+        self.on_skipped: list[Callable[[], None]] = []
 
     async def registered(self, core: str) -> None:
         del core
@@ -127,7 +128,9 @@ class _Ears:
         pass
 
     async def skipped(self, core: str, why: str) -> None:
-        pass
+        del core, why
+        while self.on_skipped:
+            self.on_skipped.pop()()
 
     async def lost(self, why: str) -> None:
         pass
@@ -156,6 +159,29 @@ async def test_a_shim_with_another_table_registers_again_at_the_same_core(
     await asyncio.gather(task, return_exceptions=True)
     told = [each["evenhand-table-revision"] for each in one.registered_with]
     assert (told, two.registrations) == (["6", "7"], [])
+    assert not one.registrations[1].HasField("resume")
+
+
+async def test_a_session_that_broke_off_is_not_continued_with_another_table(
+    cores: tuple[FakeCore, FakeCore],
+) -> None:
+    """The shim does not count on what was reported in that session any more."""
+    one, two = cores
+    two.refuse_with = with_reason("NOT_LEADER")
+    addresses = [CoreAddress(f"127.0.0.1:{each.port}") for each in cores]
+    registration = Registration("test", "v", "queues", "")
+    connection = Connection(addresses, registration, session_name=lambda: "name")
+    ears = _Ears()
+    task = asyncio.create_task(connection.run(ears))
+    await until(lambda: one.open_streams == 3)
+    one.say("nodes", si_pb2.NodeResponse())
+    await ears.heard.wait()
+    ears.on_skipped.append(connection.use_table)
+    one.end_streams(grpc.StatusCode.UNAVAILABLE, "it ends")
+    await until(lambda: len(one.registrations) == 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not ears.on_skipped
     assert not one.registrations[1].HasField("resume")
 
 
