@@ -1,5 +1,9 @@
 """Changes of the table of cores: a partition gets another group, and the file is replaced as a whole (design 7.9)."""
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +14,32 @@ from server.record import whole_file
 
 _WIDTH: Final = 1 << 16
 """The width of lines, so that a group is one line."""
+
+
+class BusyError(Exception):
+    """The error of a table that another command is changing."""
+
+
+@contextmanager
+def alone(file: Path | None) -> Iterator[None]:
+    """Keep other commands from changing the file of a table. Raise BusyError if one does so now, and OSError for an unreadable file.
+
+    A file system without locks keeps no command away.
+    """
+    if file is None:
+        yield
+        return
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError from error
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def moved(table: CoreTable, partition: str, to: str) -> CoreTable:
@@ -41,9 +71,12 @@ def _line(group: CoreGroup) -> str:
 
 
 def write(file: Path, table: CoreTable) -> None:
-    """Replace the file of a table. Comments at its beginning stay, and other comments are lost. Raise OSError on an error."""
+    """Replace the file of a table, with the mode and the owner that it had. Raise OSError on an error.
+
+    Comments at its beginning stay, and other comments are lost.
+    """
     place = file.resolve()
     lines = place.read_text().splitlines(keepends=True)
     count = next((at for at, one in enumerate(lines) if not one.startswith("#")), len(lines))
     text = "".join(lines[:count]) + text_of(table)
-    whole_file.write(place, [text.encode()], place.stat().st_mode & 0o777)
+    whole_file.replace(place, [text.encode()])

@@ -12,7 +12,7 @@ from evenhand.v1 import replication_pb2 as pb
 from evenhand.v1 import replication_pb2_grpc
 from evenhand_cli import table_changes, terminal
 from evenhand_cli.connect import Core, asks_core
-from evenhand_cli.core_table import CoreGroup, CoreTable
+from evenhand_cli.core_table import CoreGroup, CoreTable, read_core_table
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, show
 from evenhand_cli.spread_channel import SpreadChannel
@@ -117,7 +117,30 @@ class _Steps:
         self._to = to
 
     def run(self, *, print_table: bool) -> int | None:
-        """Move the partition. Return for how many milliseconds it was paused, None if there was nothing to do."""
+        """Move the partition. Return for how many milliseconds it was paused, None if there was nothing to do. Raises Fault."""
+        file = self._old.file
+        try:
+            with table_changes.alone(file):
+                self._check_same()
+                return self._run(print_table=print_table)
+        except table_changes.BusyError as error:
+            raise Fault(
+                f"another `partition move` uses {file} now",
+                where="--cores",
+                advice="wait until it has ended, and run the command again",
+            ) from error
+
+    def _check_same(self) -> None:
+        """Raise Fault if the file of the table has changed since the command began."""
+        file = self._old.file
+        if file is not None and read_core_table(file).groups != self._old.groups:
+            raise Fault(
+                f"{file} has changed since the command began",
+                where="--cores",
+                advice="run the command again: it begins with the new table",
+            )
+
+    def _run(self, *, print_table: bool) -> int | None:
         name = self._name
         is_written = self._old.owner(name).name == self._to
         new = self._old if is_written else table_changes.moved(self._old, name, self._to)
@@ -127,14 +150,22 @@ class _Steps:
             return None
         source = self._source(new, target)
         if source is None:
-            if not is_written and target.found.state not in {"owned", "arrived"}:
+            if target.found.state not in {"owned", "arrived"}:
                 raise Fault(f"no group of cores has partition {name!r}", where="--cores")
+            if not is_written:
+                self._check_moved(target)
             self._write(new, print_table=print_table and not is_written)
+            if target.found.state == "arrived":
+                self._wait(target)
             return None
         began = _seconds()
-        if not _is_taken(source, target):
-            self._copy(source, target)
-        self._write(new, print_table=print_table)
+        try:
+            if not _is_taken(source, target):
+                self._copy(source, target)
+            self._write(new, print_table=print_table)
+        except (Fault, KeyboardInterrupt):
+            self._cancel(source, target)
+            raise
         self._complete(source, target)
         self._wait(target)
         return round((_seconds() - began) * 1000)
@@ -167,8 +198,18 @@ class _Steps:
             if row.name == target.row.name or (new is not self._old and row.name != owner):
                 continue
             one = self._group_if_there(new, row.name)
-            if one is None or one.found.state not in {"owned", "leaving"}:
+            if one is None:
                 continue
+            if new is self._old and (one.found.state, target.found.state) == ("arrived", "owned"):
+                self._forget(one, target)
+            if one.found.state not in {"owned", "leaving"}:
+                continue
+            if one.found.state == "leaving" and one.found.other != self._to:
+                raise Fault(
+                    f"partition {self._name} is being moved to cores {one.found.other}",
+                    where="--to",
+                    advice=f"give that move up first: `evenhand partition move {self._name} --to {row.name}`",
+                )
             if one.found.revision != one.row.revision - 1:
                 raise Fault(
                     f"cores {row.name} have revision {one.found.revision} of their group, the table has "
@@ -179,24 +220,32 @@ class _Steps:
             return one
         return None
 
+    def _check_moved(self, target: _Group) -> None:
+        """Raise Fault if the move that the table already has, away from this group, was not completed."""
+        found = target.found
+        revision = found.revision if found.state == "owned" else found.next_revision
+        if revision != target.row.revision:
+            owner = self._old.owner(self._name).name
+            raise Fault(
+                f"the table gives partition {self._name} to cores {owner}, and cores {self._to} have it still",
+                where="--cores",
+                advice=f"end that move first: `evenhand partition move {self._name} --to {owner}`",
+            )
+
     def _copy(self, source: _Group, target: _Group) -> None:
-        """Stop the former owner, and give the new one a copy. On an error the move is given up. Raises Fault."""
-        try:
-            parts = self._exported(source)
-            for at, part in enumerate(parts):
-                request = pb.ImportPartitionRequest(
-                    partition=self._name,
-                    former=source.row.name,
-                    revision=target.row.revision,
-                    number=at,
-                    part=part,
-                    last=at == len(parts) - 1,
-                    layout=source.found.layout,
-                )
-                target.ask("ImportPartition", request)
-        except (Fault, KeyboardInterrupt):
-            self._cancel(source, target)
-            raise
+        """Stop the former owner, and give the new one a copy. Raises Fault."""
+        parts = self._exported(source)
+        for at, part in enumerate(parts):
+            request = pb.ImportPartitionRequest(
+                partition=self._name,
+                former=source.row.name,
+                revision=target.row.revision,
+                number=at,
+                part=part,
+                last=at == len(parts) - 1,
+                layout=source.found.layout,
+            )
+            target.ask("ImportPartition", request)
 
     def _exported(self, source: _Group) -> list[bytes]:
         request = pb.ExportPartitionRequest(
@@ -213,6 +262,7 @@ class _Steps:
         file = self._old.file
         if new is self._old or file is None:
             return
+        self._check_same()
         try:
             table_changes.write(file, new)
         except OSError as error:
@@ -256,6 +306,12 @@ class _Steps:
             with suppress(Fault):
                 self._group(table, other.name).ask("CancelMove", request)
         terminal.say(f"the move to cores {holder.found.other} was given up")
+
+    def _forget(self, one: _Group, owner: _Group) -> None:
+        """Let a group forget a copy of a partition that its owner did not give away in time."""
+        if one.found.other == owner.row.name:
+            one.ask("CancelMove", pb.CancelMoveRequest(partition=self._name))
+            terminal.say(f"the move to cores {one.row.name} was given up")
 
     def _cancel(self, *groups: _Group) -> None:
         for one in groups:

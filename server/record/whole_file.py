@@ -7,7 +7,7 @@ has one whole file: the old one or the new one.
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -22,10 +22,24 @@ def write(path: Path, parts: Iterable[bytes], mode: int) -> None:
 
     In that case the new file is in place, but a loss of power may bring the old one back.
     """
+    _write(path, parts, mode, None)
+
+
+def replace(path: Path, parts: Iterable[bytes]) -> None:
+    """Replace a file that exists, as `write` does. The new file has its mode, and its owner and group if this process may set them."""
+    found = path.stat()
+    _write(path, parts, found.st_mode & 0o777, found)
+
+
+def _write(path: Path, parts: Iterable[bytes], mode: int, like: os.stat_result | None) -> None:
     following = path.with_name(f"{path.name}.new")
     following.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(following, _WRITE_FLAGS, mode), "wb") as file:
+            if like is not None:
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), like.st_uid, like.st_gid)
+                os.fchmod(file.fileno(), mode)
             file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())

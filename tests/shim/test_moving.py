@@ -173,6 +173,15 @@ async def test_a_move_that_is_interrupted_is_given_up_by_a_move_to_the_owner(
         code, told = await groups.move("b")
         assert (code, "the move to cores a was given up" in told) == (0, True), told
         assert [await groups.stands(one) for one in "ab"] == ["absent", "owned synced"]
+        await imported(groups, "b", "a", parts)  # the former owner decides again after a time
+        code, told = await groups.move("b")
+        assert (code, "the move to cores a was given up" in told) == (0, True), told
+        assert await groups.stands("a") == "absent"
+        await exported(groups, "b", "c")
+        code, told = await groups.move("a")
+        assert (code, "partition gpu is being moved to cores c" in told) == (1, True), told
+        assert await groups.stands("b") == "leaving"
+        assert (await groups.move("b"))[0] == 0
 
 
 async def test_a_move_ends_after_the_table_was_written(tmp_path: Path) -> None:
