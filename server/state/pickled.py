@@ -173,8 +173,10 @@ class Limited(pickle.Unpickler):
 class Frames:
     """The pickles of a checkpoint, decompressed as they are read. Before each pickle comes its length."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, most: int | None = None) -> None:
+        """Read a file. With more than ``most`` bytes decompressed, `next` raises BadCheckpointError."""
         self._file = file
+        self._left = most
         self._unpacker = zlib.decompressobj()
         self._rest = b""
 
@@ -182,6 +184,16 @@ class Frames:
         """Return the next pickle. Raise BadCheckpointError at the end."""
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         return self._exactly(length)
+
+    def end(self) -> None:
+        """Raise BadCheckpointError unless the file ends here, and has the checksum of what was read."""
+        try:
+            while packed := self._file.read(1 << 16):
+                self._rest += self._unpacker.decompress(packed, 1)
+        except zlib.error as error:
+            raise BadCheckpointError(f"it is damaged: {error}") from error
+        if self._rest or self._unpacker.unused_data or not self._unpacker.eof:
+            raise BadCheckpointError("it does not end with its last object")
 
     def _exactly(self, size: int) -> bytes:
         parts, have = [self._rest], len(self._rest)
@@ -193,6 +205,10 @@ class Frames:
                     raise BadCheckpointError("it is incomplete")
                 parts.append(more)
                 have += len(more)
+                if self._left is not None:
+                    self._left -= len(more)
+                    if self._left < 0:
+                        raise BadCheckpointError("it is too large")
         except zlib.error as error:
             raise BadCheckpointError(f"it is damaged: {error}") from error
         whole = b"".join(parts)

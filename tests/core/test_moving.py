@@ -1,13 +1,16 @@
 """A partition moves to another group of cores while both run (design 7.9)."""
 
 import random
+from base64 import b85decode
 from collections.abc import Iterator
 from itertools import repeat
 from typing import Final
+from zlib import compress
 
 import pytest
 
 from server.core.core import Core
+from server.core.events import moving
 from server.core.events.moving import PART_BYTES, TIMER, copy_of, encoded
 from server.core.queries import inspect
 from server.core.queries.explain import explain
@@ -234,13 +237,19 @@ def test_the_former_owner_refuses_what_names_the_partition() -> None:
     assert not any(one[3] == GPU for one in source.state.timers)
 
 
-def test_a_damaged_or_incomplete_copy_is_dropped() -> None:
+def test_a_damaged_incomplete_or_too_large_copy_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = begun()
     parts = export(source, NOW)
     for wrong in ([], ["~~~~~\x00"], [parts[0][: len(parts[0]) // 2]], [encoded(b"x" * 100)]):
         arrive(target, wrong, NOW)
         assert not target.state.arrivals
         assert not target.state.copies
+    data = b85decode(parts[0])
+    for bytes_of in (data[:-4] + bytes(4), data[:-4], data + b"more", compress(bytes(1 << 20))):
+        with monkeypatch.context() as limits:
+            limits.setattr(moving, "UNPACKED_BYTES_MAX", 1 << 19)
+            arrive(target, [encoded(bytes_of)], NOW)
+        assert not target.state.arrivals
     told(target, [PartitionMoving(MoveStep.PART, GPU, "b", number=7, content=parts[0])], NOW)
     assert not target.state.copies
     arrive(target, parts, NOW)

@@ -28,6 +28,8 @@ from server.state.pickled import BadCheckpointError, Frames, frames_of, loaded, 
 TIMER: Final = moved.TIMER
 PART_BYTES: Final = 1 << 18
 """The number of bytes of one part of a copy."""
+UNPACKED_BYTES_MAX: Final = 1 << 30
+"""The largest number of bytes of a copy after decompression. A usual copy has about four times as many as before."""
 
 
 def copy_of(state: State, name: str) -> Iterator[bytes]:
@@ -143,7 +145,9 @@ def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     state.arrivals.clear()
     try:
         data = b"".join(map(base64.b85decode, parts))
-        found = loaded(Frames(io.BytesIO(data)), MovedPartition)
+        frames = Frames(io.BytesIO(data), UNPACKED_BYTES_MAX)
+        found = loaded(frames, MovedPartition)
+        frames.end()
     except (BadCheckpointError, ValueError, binascii.Error) as error:
         return [_note(name, f"its copy from cores {event.group!r} cannot be used: {error}")]
     state.arrivals[name] = Arrival(found, event.group, event.revision)
