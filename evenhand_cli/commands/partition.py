@@ -298,13 +298,22 @@ class _Steps:
         )
 
     def _give_up(self, holder: _Group, table: CoreTable) -> None:
-        """Give up a move that the file does not have."""
-        other = next((one for one in table.groups if one.name == holder.found.other), None)
+        """Give up a move that the file does not have. Raises Fault if the other group has taken the partition already."""
+        other = None
+        if any(one.name == holder.found.other for one in table.groups):
+            with suppress(Fault):
+                other = self._group(table, holder.found.other)
+        if other is not None and other.found.state == "owned":
+            raise Fault(
+                f"cores {other.row.name} have taken partition {self._name} already",
+                where="--to",
+                advice=f"end that move first: `evenhand partition move {self._name} --to {other.row.name}`",
+            )
         request = pb.CancelMoveRequest(partition=self._name)
         holder.ask("CancelMove", request)
         if other is not None:
             with suppress(Fault):
-                self._group(table, other.name).ask("CancelMove", request)
+                other.ask("CancelMove", request)
         terminal.say(f"the move to cores {holder.found.other} was given up")
 
     def _forget(self, one: _Group, owner: _Group) -> None:

@@ -20,6 +20,7 @@ from server.core.core import Core
 from server.core.events import epochs
 from server.core.events.configuration import counts
 from server.core.events.managers import held
+from server.core.events.moving import known_manager
 from server.model.events import ManagerForgotten, ManagerRegistered, ManagerWiped, SessionResumed
 from server.model.parts import Parts
 from server.model.quota import Configuration
@@ -236,7 +237,7 @@ class Scheduler:
 
     def _check_epoch(self, event: ManagerRegistered) -> None:
         """Raise CallError if the core refuses the registration because of its epoch (design 7.2)."""
-        manager = self._core.state.managers.get(event.rm_id)
+        manager = known_manager(self._core.state, event.table_revision, event.rm_id)
         if manager is None:
             return
         connected = bool(self._sessions.open_kinds(event.rm_id))
@@ -279,7 +280,7 @@ class Scheduler:
     def _registered(self, event: ManagerRegistered, caller: Caller) -> None:
         """Record a registration, unless the core refused it."""
         rm_id = event.rm_id
-        if epochs.obstacle(self._core.state.managers.get(rm_id), event):
+        if epochs.obstacle(known_manager(self._core.state, event.table_revision, rm_id), event):
             return
         self._sessions.registered(
             rm_id, event.instance, caller, event.epoch, event.resumable_session

@@ -12,6 +12,7 @@ from evenhand.v1 import replication_pb2 as pb
 from evenhand.v1 import replication_pb2_grpc
 from server.core.core import Core
 from server.core.events.moving import PART_BYTES
+from server.model.events import ManagerRegistered, NodeAdded
 from server.replication import checkpoint, saved
 from server.replication.feed import Feed
 from server.rpc.following import State
@@ -32,9 +33,9 @@ def stub(served: Served) -> Any:
     return replication_pb2_grpc.ReplicationServiceStub(served.channel)
 
 
-async def register(served: Served, revision: int = 0) -> None:
+async def register(served: Served, revision: int = 0, epoch: int = 0) -> None:
     """Register with a revision of the table; nothing is reported yet."""
-    request = si.RegisterResourceManagerRequest(rmID=RM, explicitSync=True)
+    request = si.RegisterResourceManagerRequest(rmID=RM, explicitSync=True, epoch=epoch)
     metadata = [(METADATA_KEY, str(revision))] if revision else []
     await served.stub.RegisterResourceManager(request, metadata=metadata)
 
@@ -196,6 +197,20 @@ async def test_a_core_that_is_no_leader_or_has_no_table_moves_nothing() -> None:
         assert (await refusal(asked))[1] == "NOT_LEADER"
     async with serving() as alone:
         assert (await refusal(stub(alone).GetMove(pb.GetMoveRequest())))[:2] == (FAILED, "NO_TABLE")
+
+
+async def test_a_manager_of_an_older_epoch_is_refused_by_a_new_owner_that_does_not_know_it() -> (
+    None
+):
+    async with serving(core=core_of("b")) as source, serving(core=core_of("a")) as target:
+        known = ManagerRegistered(RM, epoch=7), NodeAdded(RM, "n", (), partition=GPU)
+        source.core.take(known, 0)
+        (copy,) = await exported(source)
+        await stub(target).ImportPartition(part(copy))
+        assert (await refusal(register(target, 1, epoch=6)))[:2] == (FAILED, "EPOCH_OLD")
+        assert (await stands(target)).state == "arrived"
+        await register(target, 1, epoch=7)
+        assert (await stands(target)).state == "owned"
 
 
 async def test_a_manager_that_has_not_reported_everything_holds_the_move_up() -> None:

@@ -193,5 +193,11 @@ async def test_a_move_ends_after_the_table_was_written(tmp_path: Path) -> None:
         text = groups.table.read_text()
         new = text.replace("default], revision: 1", "default, gpu], revision: 2")
         groups.table.write_text(new.replace("[gpu], revision: 4", "[], revision: 5"))
+        new = groups.table.read_text()
         await world.shim.restart()
+        await world.goes_on()
+        groups.table.write_text(text)
+        code, told = await groups.move("b")  # too late to give the move up
+        assert (code, "was given up" in told) == (1, False), told
+        groups.table.write_text(new)
         await moved(world, "a")
