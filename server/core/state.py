@@ -228,11 +228,13 @@ class State:
         return {} if manager is None else manager.disruptions_allowed
 
     def synced(self, partition: Partition) -> bool:
-        """Return whether the partition may place: the manager that owns it has completed its sync (design 1.10).
+        """Return whether the partition may place: everything in it was reported, and it is not leaving (design 1.10, 7.9)."""
+        return self.reported(partition) and partition.name not in self.leaving
 
-        A partition that no registered manager owns counts as synced. A partition that is leaving may not place.
+    def reported(self, partition: Partition) -> bool:
+        """Return whether the manager that owns the partition has completed its sync.
+
+        A partition that no registered manager owns counts as reported.
         """
-        if partition.name in self.leaving:
-            return False
         manager = self.managers.get(partition.owner)
         return manager is None or manager.synced

@@ -9,6 +9,7 @@ from zlib import compress
 
 import pytest
 
+from server.config import load
 from server.core.core import Core
 from server.core.events import moving
 from server.core.events.moving import PART_BYTES, TIMER, copy_of, encoded
@@ -29,6 +30,7 @@ from server.model.events import (
     SyncCompleted,
 )
 from server.model.moves import CHANGES_MAX, MoveStep
+from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.model.resources import resource
 from server.state.applications import Ask
@@ -367,6 +369,36 @@ def test_a_retired_copy_begins_again_if_the_new_owner_has_the_partition() -> Non
     arrive(target, export(source, NOW), NOW)
     told(target, [*reported(target, revision=1)], NOW + 1)
     assert not target.state.partitions[GPU].retired
+
+
+def quotas(most: int) -> Configuration:
+    """Return a configuration in which the maximum of a queue of `gpu` is enforced a minute after it was lowered."""
+    found, problems = load(
+        f"""
+partitions:
+- name: gpu
+  preemption: {{quotapreemptionenabled: true}}
+  queues:
+  - name: root
+    submitacl: "*"
+    queues: [{{name: free, resources: {{max: {{memory: {most}}}}}, properties: {{quota.preemption.delay: 1m}}}}]
+"""
+    )
+    assert found is not None, problems
+    return found
+
+
+def test_a_maximum_that_is_lowered_during_a_move_is_enforced_if_the_partition_stays() -> None:
+    source = core_of("b")
+    told(source, [ConfigurationApplied(quotas(8), "test")], NOW)
+    world = [one for one in begins() if where(one) in ("", GPU) and "prod" not in repr(one)]
+    told(source, [*world, *map(ask, "xyz")], NOW)
+    export(source, NOW, until=NOW + 60_000)
+    told(source, [ConfigurationApplied(quotas(1), "test")], NOW + 1)
+    assert source.state.partitions[GPU].quota_due
+    assert not any(isinstance(one, Released) for one in told(source, [], NOW + 59_999))
+    told(source, [PartitionMoving(MoveStep.STAY, GPU)], NOW + 59_999)
+    assert any(isinstance(one, Released) for one in told(source, [], NOW + 60_001))
 
 
 def test_a_group_has_one_move_at_a_time() -> None:

@@ -47,7 +47,7 @@ def configured(
     Before the sync is complete, no timer changes (Q7). An exception is a sync during which the timers go on.
     """
     resumption = partition.resumption
-    if not state.synced(partition) and (resumption is None or not resumption.keeps_quota):
+    if not state.reported(partition) and (resumption is None or not resumption.keeps_quota):
         return []
     notes = yield from quota_timers.on_configuration(partition, before, now)
     told = {one.queue for one in notes}
@@ -71,7 +71,7 @@ def forced(
     if partition.resumption is not None:
         partition.resumption.grown.setdefault(ask.key, (ask, before))
         return []
-    if not partition.spec.preemption.quota_enabled or not state.synced(partition):
+    if not partition.spec.preemption.quota_enabled or not state.reported(partition):
         return []
     had = dict(before)
     grown = [index for index, amount in ask.ask_class.demand if amount > had.get(index, 0)]
