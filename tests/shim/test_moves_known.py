@@ -10,7 +10,7 @@ import grpc
 
 from server.rpc.errors import CallError
 from shim_client.bootstrap import make_shim, run_shim
-from shim_client.core_client.connection import CoreAddress
+from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.spread import CoreGroup
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.translate import labels
