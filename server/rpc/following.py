@@ -6,12 +6,13 @@ without leaders to follow leads from its start.
 
 import asyncio
 import enum
+from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 import grpc
 import structlog
@@ -439,6 +440,8 @@ class Leaders:
         self._replica = followed.replica
         self._feed = feed
         self._joining = joining
+        self._arrived: deque[pb.InputSlice] = deque()
+        """The slices that had arrived, and were not applied, when this core stopped to follow."""
 
     async def follow(self) -> None:
         """Join one of the leaders after the other, until cancelled."""
@@ -453,7 +456,13 @@ class Leaders:
             await asyncio.sleep(RETRY_S)
 
     async def take_over(self) -> None:
-        """Do nothing: a follower has what its leader sent."""
+        """Apply the input that had arrived when this core stopped to follow, for LEVEL_S and one slice at most."""
+        until = self._followed.now() + 1_000 * LEVEL_S
+        with suppress(LostError):
+            while self._arrived and self._followed.now() < until:
+                await self._followed.apply(slice_of(self._arrived.popleft()))
+                await asyncio.sleep(0)
+        self._arrived.clear()
 
     async def lead(self) -> str:
         """Return another core that leads, and whose state is newer than that of this core.
@@ -539,16 +548,24 @@ class Leaders:
         self._followed.begin(leader, b"".join(parts))
         parts.clear()
         async with Incoming(responses, SILENT_S, self._followed.heard) as incoming:
-            while True:
-                response = await incoming.next()
-                if response.HasField("slice"):
-                    one = slice_of(response.slice)
-                    await self._followed.apply(one, incoming.leader_position)
-                    await asyncio.sleep(0)  # calls get their turn between two slices
-                else:
-                    self._followed.heard(incoming.leader_position)
-                if response.slice.acknowledge or response.alive.acknowledge:
-                    acks.got(self._feed.position)
+            try:
+                await self._apply_all(incoming, acks)
+            except asyncio.CancelledError:
+                self._arrived.extend(incoming.rest())
+                raise
+
+    async def _apply_all(self, incoming: Incoming, acks: Acknowledging) -> NoReturn:
+        """Apply slices until the stream of the leader ends."""
+        while True:
+            response = await incoming.next()
+            if response.HasField("slice"):
+                one = slice_of(response.slice)
+                await self._followed.apply(one, incoming.leader_position)
+                await asyncio.sleep(0)  # calls get their turn between two slices
+            else:
+                self._followed.heard(incoming.leader_position)
+            if response.slice.acknowledge or response.alive.acknowledge:
+                acks.got(self._feed.position)
 
 
 async def ended(task: asyncio.Task[None]) -> None:

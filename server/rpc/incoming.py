@@ -69,6 +69,13 @@ class Incoming:
         self._received(self.leader_position)
         self._changed.set()
 
+    def rest(self) -> list[pb.InputSlice]:
+        """Remove and return the slices that arrived and were not processed."""
+        found = [one.slice for one in self._waiting if one.HasField("slice")]
+        self._waiting.clear()
+        self._bytes = 0
+        return found
+
     async def next(self) -> pb.FollowResponse:
         """Return the next message.
 

@@ -198,6 +198,36 @@ async def test_a_follower_gets_what_had_arrived_when_its_leader_died(
             assert follower.core.digest() == leader.core.digest()
 
 
+async def test_a_follower_that_begins_to_lead_applies_what_had_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A manager registers at a busy follower before the follower has applied all that its killed leader had sent."""
+    may_work = asyncio.Event()
+    may_work.set()
+    get = Incoming.next
+
+    async def slowly(self: Incoming) -> pb.FollowResponse:
+        await may_work.wait()
+        return await get(self)
+
+    monkeypatch.setattr(Incoming, "next", slowly)
+    async with serving() as leader:
+        allocations = await leader.ready(nodes=2)
+        async with following(leader) as follower:
+            await level(leader, follower)
+            may_work.clear()
+            await place(allocations, "a")  # the follower takes this slice, and no other one
+            for key in "bcdef":
+                await place(allocations, key)
+            sent = leader.endpoint.feed.position
+            await until(lambda: follower.endpoint.replica.leader_position == sent)
+            await leader.endpoint.stop()
+            await follower.register("another")
+            stub: Any = inspect_pb2_grpc.InspectServiceStub(follower.channel)
+            listed = await stub.ListAllocations(inspect_pb2.ListAllocationsRequest())
+            assert {one.allocation_key for one in listed.allocations} == {*"abcdef"}
+
+
 async def test_a_follower_reads_no_more_while_much_waits_for_its_core(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
