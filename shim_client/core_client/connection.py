@@ -334,12 +334,18 @@ class Connection:
             await listener.skipped(core.address.target, ended.why)
         self._end_if_hopeless(failed)
         self._rounds += 1
-        return _Ended("; ".join(one.why for one in failed), may_resume=self._may_resume_later())
+        may_resume = self._resumable() is not None and self._rounds < RESUME_ROUNDS_MAX
+        return _Ended("; ".join(one.why for one in failed), may_resume=may_resume)
 
-    def _may_resume_later(self) -> bool:
-        """Return whether a session broke off that a core may continue in another round."""
-        is_whole = self._session is not None and self._session.progress.is_whole()
-        return bool(self._broken) and is_whole and self._rounds < RESUME_ROUNDS_MAX
+    def _resumable(self) -> Session | None:
+        """Return the session that broke off, if a core may continue it.
+
+        Meanwhile the shim may have ended the session, or reports may have been dropped because too many wait.
+        """
+        session = self._session if self._broken else None
+        if session is None or session.is_over or not session.progress.is_whole():
+            return None
+        return session
 
     async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
         """Look whether one of several cores serves, and hold a session with it. Raises EpochOldError, SupersededError."""
@@ -462,12 +468,14 @@ class Connection:
         Errors: SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError, EpochOldError.
         """
         fresh = Progress(self._session_name(), self._registration.rm_id)
-        broken = self._session if self._broken else None
-        offer = broken.progress.offer() if broken is not None and not broken.is_over else None
+        broken = self._resumable()
+        offer = broken.progress.offer() if broken is not None else None
         tables = self._tables
         request = self._registration.message(self._epoch, fresh.name, offer)
         answer = await self._registered(core, request, listener)
         self._check_table(tables)
+        if broken is not self._resumable():
+            raise SessionLostError("reports were dropped during the registration")
         if broken is not None and answer.HasField("resumed"):
             progress = broken.progress
             progress.resume(answer.resumed)
@@ -535,6 +543,8 @@ async def _leaders_first(cores: Sequence[_Core]) -> list[_Core]:
 
     A core that leads has the state of its manager. Another core of the list may have less, for example because it was just started.
     """
+    for core in cores:
+        await core.renew()
     leads = await asyncio.gather(*(_has(core, LEADER) for core in cores))
     return [
         one

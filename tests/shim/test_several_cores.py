@@ -14,13 +14,13 @@ import pytest
 from server.rpc.errors import handed_over
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
-from shim_client.core_client import connection, streams
+from shim_client.core_client import connection, outbox, streams
 from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.connection import RESUME_ROUNDS_MAX, Connection, Registration
 from shim_client.core_client.errors import CoreRefusedError, NoCoreError
 from shim_client.core_client.spread import CoreGroup
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.messages import Decision
+from shim_client.messages import Decision, SyncComplete
 from shim_client.shim import Shim
 from si.v1 import si_pb2
 from tests.shim.fake_core import FakeCore
@@ -182,6 +182,29 @@ async def test_a_session_that_broke_off_is_not_continued_with_another_table(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not ears.on_skipped
+    assert not one.registrations[1].HasField("resume")
+
+
+async def test_a_session_whose_reports_were_dropped_is_not_continued(
+    cores: tuple[FakeCore, FakeCore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More reports come than may wait while the shim looks for a core."""
+    monkeypatch.setattr(outbox, "OUTBOX_MAX", 2)
+    one, two = cores
+    two.refuse_with = with_reason("NOT_LEADER")
+    addresses = [CoreAddress(f"127.0.0.1:{each.port}") for each in cores]
+    registration = Registration("test", "v", "queues", "")
+    connection = Connection(addresses, registration, session_name=lambda: "name")
+    ears = _Ears()
+    task = asyncio.create_task(connection.run(ears))
+    await until(lambda: one.open_streams == 3)
+    one.say("nodes", si_pb2.NodeResponse())
+    await ears.heard.wait()
+    ears.on_skipped.append(lambda: connection.send([SyncComplete(0, 0, 0, 0)] * 4))
+    one.end_streams(grpc.StatusCode.UNAVAILABLE, "it ends")
+    await until(lambda: len(one.registrations) == 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
     assert not one.registrations[1].HasField("resume")
 
 
