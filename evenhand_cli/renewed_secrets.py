@@ -1,6 +1,8 @@
 """The certificates and the token of a shim, which are read again when their files have changed."""
 
+import ssl
 from pathlib import Path
+from typing import Final
 
 import grpc
 import structlog
@@ -10,6 +12,9 @@ from evenhand_cli.faults import Fault
 from shim_client.core_client.address import Secrets
 
 _log = structlog.get_logger("evenhand.shim")
+
+READS_MAX: Final = 3
+"""The number of attempts to read files that change while they are read."""
 
 _Stamp = tuple[int, int, int] | None
 
@@ -23,21 +28,37 @@ class RenewedSecrets:
         """Read the files. Raise Fault if one of them cannot be used."""
         self._tls = (ca, cert, key)
         self._token_file = token_file
+        self._problem = ""
         self._stamps = self._now()
         self._value = self._read()
 
     def __call__(self) -> Secrets:
         """Return the credentials and the token. If a changed file cannot be used, keep the content that was read before."""
-        stamps = self._now()
-        if stamps != self._stamps:
-            try:
-                self._value = self._read()
-            except Fault as fault:
-                _log.warning("secrets were not read again", why=str(fault))
-            else:
-                self._stamps = stamps
-                _log.info("secrets were read again")
+        for _ in range(READS_MAX):
+            stamps = self._now()
+            if stamps == self._stamps or not self._renew(stamps):
+                break
         return self._value
+
+    def _renew(self, stamps: list[_Stamp]) -> bool:
+        """Read changed files. Return whether the content of several files may not belong together, because one changed meanwhile."""
+        try:
+            value = self._read()
+            _check(*self._tls)
+        except Fault as fault:
+            self._report(str(fault))
+            return False
+        if stamps != self._now():
+            return True
+        self._value, self._stamps, self._problem = value, stamps, ""
+        _log.info("secrets were read again")
+        return False
+
+    def _report(self, problem: str) -> None:
+        """Log why files cannot be used, once for each reason. They are read before each session until they can be used."""
+        if problem != self._problem:
+            _log.warning("secrets were not read again", why=problem)
+        self._problem = problem
 
     def _read(self) -> tuple[grpc.ChannelCredentials | None, str]:
         token = read_token(self._token_file) if self._token_file else ""
@@ -45,6 +66,22 @@ class RenewedSecrets:
 
     def _now(self) -> list[_Stamp]:
         return [_stamp(file) for file in (*self._tls, self._token_file) if file is not None]
+
+
+def _check(ca: Path | None, cert: Path | None, key: Path | None) -> None:
+    """Raise Fault for certificates or a key that cannot be used, or for a key of another certificate.
+
+    gRPC accepts such files, and then every connection fails.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if ca is not None:
+            context.load_verify_locations(ca)
+        if cert is not None:
+            context.load_cert_chain(cert, key, password="")
+    except OSError as error:
+        named = ", ".join(str(file) for file in (ca, cert, key) if file is not None)
+        raise Fault(f"cannot use {named}: {error.strerror or error}") from error
 
 
 def _stamp(file: Path) -> _Stamp:

@@ -7,8 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import grpc
+import pytest
 import trustme
 
+from evenhand_cli import renewed_secrets
+from evenhand_cli.connect import read_token
 from evenhand_cli.renewed_secrets import RenewedSecrets
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
@@ -118,3 +121,73 @@ def test_a_file_that_cannot_be_used_changes_nothing_until_it_can(tmp_path: Path)
     assert secrets() == (None, "first")
     token.write_text("second")
     assert secrets() == (None, "second")
+
+
+async def test_a_shim_that_begins_late_finds_the_core_that_leads_with_the_new_certificate(
+    tmp_path: Path,
+) -> None:
+    """A warm shim that is elected after its certificate was replaced: the core that leads is not the first of the list."""
+    files, old, new = Files(tmp_path), trustme.CA(), trustme.CA()
+    files.write(old, "first")
+    secrets = files.secrets()
+    credentials, token = secrets()
+    files.write(new, "second")
+    cores = FakeCore(), FakeCore()
+    first, leader = cores
+    first.leads, leader.leads = False, True
+    targets = [await one.start(credentials=files.accepting(new)) for one in cores]
+    async with running(*(CoreAddress(one, credentials, token, secrets) for one in targets)):
+        await until(lambda: leader.synced == 1 or first.synced == 1)
+    assert (len(first.registrations), len(leader.registrations)) == (0, 1)
+    for one in cores:
+        await one.stop()
+
+
+def test_the_key_of_another_certificate_is_not_used(tmp_path: Path) -> None:
+    """A program writes first the certificate, and then the key."""
+    files, issuer = Files(tmp_path), trustme.CA()
+    files.write(issuer, "first")
+    secrets = files.secrets()
+    before = secrets()
+    key = files.key.read_bytes()
+    files.write(issuer, "second")
+    new_key = files.key.read_bytes()
+    files.key.write_bytes(key)
+    assert secrets() == before
+    files.key.write_bytes(new_key)
+    assert secrets()[0] is not before[0]
+    assert secrets()[1] == "second"
+    files.ca.write_text("no certificate")
+    after = secrets()
+    assert after[1] == "second"
+    assert secrets() is after
+
+
+def test_files_that_are_replaced_while_they_are_read_are_read_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes replaces a link to the folder of all files. The token is read before, and the certificate after that."""
+    for name in "123":
+        (tmp_path / name).mkdir()
+        Files(tmp_path / name).write(trustme.CA(), name)
+    current = tmp_path / "current"
+    current.symlink_to("1")
+    paths = [current / name for name in ("ca", "cert", "key", "token")]
+    secrets = RenewedSecrets(*paths)
+
+    def replace(name: str) -> None:
+        (tmp_path / "next").symlink_to(name)
+        (tmp_path / "next").replace(current)
+
+    def read(file: Path) -> str:
+        token = read_token(file)
+        if token == "2":  # noqa: S105 - of this test
+            replace("3")
+        return token
+
+    monkeypatch.setattr(renewed_secrets, "read_token", read)
+    assert secrets()[1] == "1"
+    replace("2")
+    found = secrets()
+    assert found[1] == "3"
+    assert secrets() is found
