@@ -22,8 +22,8 @@ AFTER_MS: Final = 2_000
 """Milliseconds after a fault in which the fault may still have effects."""
 TRANSPORT: Final = ("RST_STREAM", "Internal error from Core")
 """Errors of the client's own library about a broken connection; they do not come from Evenhand's core."""
-GAVE_UP: Final = "ExecuteBatchError raised in core"
-"""The line that gRPC logs when a client no longer waits for the status of its call."""
+GAVE_UP: Final = ("ExecuteBatchError raised in core", "SendStatusFromServerOperation")
+"""Words of the line that gRPC logs when a client no longer waits for the status of its call."""
 EXPECTED: Final = {
     "killed": {-9},
     "ended": {0},
@@ -284,13 +284,17 @@ def crashed(evidence: Evidence) -> Iterator[str]:
     yield from tracebacks({"core": evidence.core_said, "others": evidence.others_said})
 
 
+def _is_given_up(line: str) -> bool:
+    return all(words in line for words in GAVE_UP)
+
+
 def tracebacks(outputs: Mapping[str, str]) -> Iterator[str]:
     """Yield the first traceback in each output of processes, which are given by name.
 
     gRPC logs one itself if it cannot send a status, because the client has given up.
     """
     for whose, text in outputs.items():
-        said = "\n".join(line for line in text.split("\n") if GAVE_UP not in line)
+        said = "\n".join(line for line in text.split("\n") if not _is_given_up(line))
         at = said.find("Traceback")
         if at >= 0:
             yield f"{whose}: {said[max(0, at - 300) : at + 3_000]}"

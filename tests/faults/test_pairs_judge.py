@@ -164,8 +164,14 @@ def test_a_log_that_names_its_gap_is_honest() -> None:
 
 
 def test_a_call_whose_client_has_given_up_is_no_crash() -> None:
-    said = 'x\n{"event": "ExecuteBatchError raised in core by method [/a]", "exception": "Traceback"}\n'
+    said = (
+        'x\n{"event": "ExecuteBatchError raised in core by servicer method [/a]", '
+        '"exception": "Traceback: Failed (<SendStatusFromServerOperation>,)"}\n'
+    )
     assert judged(evidence(said={"core-1": said})) == []
+    for other in ("grpc_call_start_batch: GRPC_CALL_ERROR", "SendMessageOperation"):
+        wrong = said.replace("SendStatusFromServerOperation", other)
+        assert judged(evidence(said={"core-1": wrong})) != []
     assert judged(evidence(said={"core-1": f"{said}Traceback (most recent call last)"})) != []
 
 
