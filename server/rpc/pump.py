@@ -210,6 +210,7 @@ class Pump:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
+            task.uncancel()  # `asyncio.timeout` counts: one cancellation stays one
             task.cancel()
             return whole(parts), self._time.seconds() - started
         finally:

@@ -428,3 +428,12 @@ async def test_a_follower_yields_within_a_large_slice_and_is_whole_when_it_has_t
         led.cancel()
         await asyncio.wait({led})
         assert (led.cancelled(), done, told) == (True, [0, 1, 2], ["all"])
+        done.clear()
+
+        async def follow_for_a_time() -> None:
+            async with asyncio.timeout(0):  # as in `LogWay.take_over`
+                await follow()
+
+        with pytest.raises(TimeoutError):
+            await follow_for_a_time()
+        assert done == [0, 1, 2]
