@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, Protocol
@@ -92,6 +93,8 @@ class Opened(NamedTuple):
     name: str
     credentials: grpc.ChannelCredentials | None
     metadata: tuple[tuple[str, str], ...]
+    renew: Callable[[], "Opened"]
+    """The function that reads the files again. It raises BadOptionError if a file cannot be used."""
     log: Access | None = None
     """The log through which the input reaches followers, in place of calls."""
 
@@ -150,9 +153,13 @@ class Joining:
 
     def opened(self, name: str) -> Opened:
         """Read the files, and return the values for calls to leaders. Raise BadOptionError if a file cannot be used."""
-        token = read_private(self.token_file).decode().strip() if self.token_file else ""
+        token = read_private(self.token_file).decode(errors="replace") if self.token_file else ""
+        token = token.strip()
+        if not (token.isascii() and token.isprintable()):
+            raise BadOptionError(f"{self.token_file}: a token is one line of printable ASCII")
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        return Opened(self.leaders, name, self._credentials(), metadata, self._log())
+        renew = partial(self.opened, name)
+        return Opened(self.leaders, name, self._credentials(), metadata, renew, self._log())
 
     def _log(self) -> Access | None:
         if not self.log:
@@ -440,6 +447,8 @@ class Leaders:
         self._replica = followed.replica
         self._feed = feed
         self._joining = joining
+        self._problem = ""
+        """Why the files with the credentials cannot be read again, "" if they can."""
         self._arrived: deque[pb.InputSlice] = deque()
         """The slices that had arrived, and were not applied, when this core stopped to follow."""
 
@@ -533,6 +542,13 @@ class Leaders:
         )
 
     def _channel(self, leader: str) -> grpc.aio.Channel:
+        """Return a channel with the newest credentials that can be used: the files may have been replaced."""
+        try:
+            self._joining, self._problem = self._joining.renew(), ""
+        except BadOptionError as error:
+            if self._problem != (why := str(error)):
+                _log.warning("credentials-not-renewed", why=why)
+            self._problem = why
         credentials = self._joining.credentials
         if credentials is None:
             return grpc.aio.insecure_channel(leader, options=_OPTIONS)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
@@ -226,6 +227,7 @@ async def serving(  # noqa: PLR0913, PLR0917 - one function for all that a test 
     leaders: tuple[str, ...] = (),
     port: int = 0,
     log: str = "",
+    token_file: Path | None = None,
 ) -> AsyncIterator[Served]:
     """Hold a core on a port of loopback; without ``seconds`` the core's work takes no time.
 
@@ -234,7 +236,7 @@ async def serving(  # noqa: PLR0913, PLR0917 - one function for all that a test 
     """
     clock = Clock()
     core = core or Core()
-    joining = Joining(leaders, log=log)
+    joining = Joining(leaders, token_file=token_file, log=log)
     process = str(next(_PROCESSES))
     setting = replace(setting, replica=Replica(joining.names, process=process))
     endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)

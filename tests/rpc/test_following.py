@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,7 +23,9 @@ from server.rpc import incoming as incoming_module
 from server.rpc import presence as presence_module
 from server.rpc.endpoint import Setting
 from server.rpc.following import Followed, Following, Replica, State
+from server.rpc.identity import Identities
 from server.rpc.incoming import Incoming
+from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import (
     PATIENCE_S,
@@ -34,6 +38,7 @@ from tests.rpc.harness import (
     refusal,
     serving,
     until,
+    with_identities,
 )
 
 pytestmark = pytest.mark.asyncio
@@ -116,6 +121,26 @@ async def test_a_follower_has_the_state_of_its_leader_from_before_and_after_it_j
             stub: Any = inspect_pb2_grpc.InspectServiceStub(follower.channel)
             listed = await stub.ListAllocations(inspect_pb2.ListAllocationsRequest())
             assert {one.allocation_key for one in listed.allocations} == {"before", "after"}
+
+
+async def test_a_follower_joins_with_the_token_that_replaced_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following_module, "RETRY_S", 0.02)
+    token, told = tmp_path / "token", sha256(b"second").digest()
+    token.write_text("first\n")
+    known = Identities(tokens={told: Caller("core", Role.FOLLOWER)})
+    async with (
+        serving(with_identities(known)) as leader,
+        serving(leaders=(f"127.0.0.1:{leader.port}",), token_file=token) as follower,
+    ):
+        way: Any = follower.endpoint._following._way  # type: ignore[union-attr]
+        token.write_text("two\nlines")
+        await until(lambda: "one line" in way._problem)
+        assert (await replication(follower)).state == State.JOINING
+        token.write_text("second")
+        await in_state(follower, State.FOLLOWER)
+        assert not way._problem
 
 
 async def test_a_follower_refuses_what_only_a_leader_accepts() -> None:
