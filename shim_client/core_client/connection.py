@@ -428,13 +428,16 @@ class Connection:
             await self._lose(listener, f"{self._broken}; {why}")
 
     async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
-        """Run the streams and send new configurations until one of the two fails."""
+        """Run the streams and send new configurations until one of the two fails. The streams finish the responses that they process."""
         jobs = [
             asyncio.create_task(session.run()),
             asyncio.create_task(self._configuration.follow(channel, self._heard_by(listener))),
         ]
         try:
             done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+            if jobs[0] not in done:
+                session.break_off()
+                await asyncio.wait(jobs[:1])
         finally:
             for job in jobs:
                 job.cancel()

@@ -91,10 +91,14 @@ class Session:
         self.is_over = True
         self._cancel(why)
 
-    def _cancel(self, why: str) -> None:
-        self._why_cancelled = why
+    def break_off(self) -> None:
+        """End the streams. A core may continue the session."""
         for call in self._calls:
             call.cancel()
+
+    def _cancel(self, why: str) -> None:
+        self._why_cancelled = why
+        self.break_off()
 
     async def run(self) -> None:
         """Exchange reports and decisions until the session ends. Raises SessionLostError or SupersededError."""
@@ -155,16 +159,14 @@ class Session:
 
     async def _finish(self, readers: list[asyncio.Task[None]]) -> None:
         """Let each reader process the response that it has. A session with a response processed in part cannot be resumed."""
-        for call in self._calls:
-            call.cancel()
+        self.break_off()
         streams = self.progress.nodes, self.progress.applications, self.progress.allocations
         amid = [one for one, stream in zip(readers, streams, strict=True) if not stream.is_whole]
         if amid:
             await asyncio.wait(amid)
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
-        for call in self._calls:
-            call.cancel()
+        self.break_off()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

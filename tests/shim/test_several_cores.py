@@ -16,6 +16,7 @@ from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
 from shim_client.core_client import connection, outbox, streams
 from shim_client.core_client.address import CoreAddress
+from shim_client.core_client.configuration import ConfigurationPost
 from shim_client.core_client.connection import RESUME_ROUNDS_MAX, Connection, Registration
 from shim_client.core_client.errors import CoreRefusedError, NoCoreError
 from shim_client.core_client.spread import CoreGroup
@@ -278,6 +279,42 @@ async def test_a_response_that_is_processed_while_the_core_dies_does_not_end_the
         assert two.registrations[0].resume.sessionID
         await until(lambda: shim.progress().tally.bound >= 1)
         assert shim.progress().sessions == 1
+
+
+async def test_a_response_is_processed_although_the_configuration_cannot_be_sent(
+    cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core dies while it is sent a configuration, and the state machine is busy with a response."""
+    one, two = cores
+    two.resumes = True
+    goes_on, begun, dies = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def follow(*_: object) -> None:
+        await dies.wait()
+        dies.clear()
+        raise streams.SessionLostError("the core did not take the queues")
+
+    monkeypatch.setattr(ConfigurationPost, "follow", follow)
+    async with running(cluster, one.port, two.port) as (shim, _):
+        await until(lambda: one.synced == 1)
+        decided = shim.decided
+
+        async def slowly(decisions: list[Decision], group: str) -> None:
+            begun.set()
+            await goes_on.wait()
+            await decided(decisions, group)
+
+        monkeypatch.setattr(shim, "decided", slowly)
+        placed = si_pb2.Allocation(allocationKey="uid-a", applicationID="x", nodeID="n1")
+        one.say("allocations", si_pb2.AllocationResponse(new=[placed]))
+        await begun.wait()
+        dies.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        goes_on.set()
+        await until(lambda: len(two.registrations) == 1)
+        assert two.registrations[0].resume.sessionID
+        await until(lambda: shim.progress().tally.bound >= 1)
 
 
 async def test_when_a_core_hands_over_the_shim_goes_to_the_core_that_it_names(
