@@ -357,9 +357,9 @@ class Followed:
             self.replica.differences += 1
             raise LostError(f"this core decides otherwise: {self._applier.difference}")
 
-    def cut(self) -> None:
-        """Record that nothing more comes from the leader."""
-        self._is_cut = True
+    def cut(self, *, is_cut: bool = True) -> None:
+        """Record that nothing more comes from the leader, or that its input comes again."""
+        self._is_cut = is_cut
         self._moved.set()
 
     async def reach(self, is_enough: Callable[[], bool]) -> None:

@@ -91,6 +91,7 @@ class LogWay:
         state = self._state
         state.last_sequence = await link.last()
         if self._reader.is_joined:
+            self._followed.cut(is_cut=False)
             self._followed.heard(self._feed.position + (state.sequence < state.last_sequence))
         else:
             await self._reader.join(link)

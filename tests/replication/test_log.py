@@ -1,5 +1,6 @@
 """The input log on a real NATS server that is killed, stopped, cut off, full and written by others."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -193,6 +194,31 @@ async def test_a_leader_that_is_cut_off_stops_leading_once_it_can_see_the_other_
             await in_state(first, State.FOLLOWER)
             await place(theirs)
             await same(second, first)
+
+
+async def test_an_offer_waits_for_input_also_after_the_engine_was_away(
+    nats: Engine, tmp_path: Path
+) -> None:
+    """The follower goes on without a checkpoint. It answers an offer when it has the decisions that the shim received."""
+    async with proxied(nats, tmp_path) as (url, fault), serving(log=nats.url) as leader:
+        stream = await leader.ready()
+        await place(stream)
+        async with serving(log=url) as follower:
+            await same(leader, follower)
+            joined = follower.endpoint.replica.joined
+            fault(stalled=1)
+            await place(stream)
+            await is_away(follower)
+            fault()
+            await is_away(follower, away=False)
+            await same(leader, follower)
+            assert follower.endpoint.replica.joined == joined
+            waiting = asyncio.ensure_future(follower.endpoint._servicer.reach(lambda: False))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+            waiting.cancel()
+            await asyncio.wait({waiting})
 
 
 async def test_a_follower_that_falls_behind_a_trimmed_log_joins_again(
