@@ -8,12 +8,14 @@ as they arrive, and wait here.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
-from typing import NoReturn, Self
+from typing import Final, NoReturn, Self
 
 from evenhand.v1 import replication_pb2 as pb
 from server.replication.applying import LostError
 from server.replication.feed import BACKLOG_BYTES_MAX
+
+LOOK_S: Final = 0.2
+"""The seconds in which a message that has arrived gets from the thread of gRPC to this module."""
 
 
 class Incoming:
@@ -95,8 +97,18 @@ class Incoming:
 async def next_response(
     responses: AsyncIterator[pb.FollowResponse], seconds: float
 ) -> pb.FollowResponse:
-    """Return the next response. Raise TimeoutError after ``seconds``, LostError at the end, AioRpcError if the stream fails."""
-    with suppress(StopAsyncIteration):
-        async with asyncio.timeout(seconds):
-            return await anext(responses)
-    raise LostError("the leader ended the stream")
+    """Return the next response. Raise TimeoutError after ``seconds``, LostError at the end, AioRpcError if the stream fails.
+
+    If this process was busy for so long, what arrived meanwhile is looked for in the next `LOOK_S`.
+    """
+    reading = asyncio.ensure_future(anext(responses))
+    try:
+        for wait_s in (seconds, LOOK_S):
+            if (await asyncio.wait({reading}, timeout=wait_s))[0]:
+                return reading.result()
+        raise TimeoutError
+    except StopAsyncIteration:
+        raise LostError("the leader ended the stream") from None
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)

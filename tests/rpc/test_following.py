@@ -1,6 +1,7 @@
 """Followers over the wire: a core that follows another has its state, and leads once a manager registers there."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -221,6 +222,28 @@ async def test_a_follower_gets_what_had_arrived_when_its_leader_died(
             may_work.set()
             await until(lambda: follower.endpoint.feed.position == sent)
             assert follower.core.digest() == leader.core.digest()
+
+
+async def test_a_message_that_arrives_while_the_follower_is_busy_is_no_silence() -> None:
+    """The thread of gRPC receives messages while the core works. Nothing else runs then."""
+    loop, arrived = asyncio.get_running_loop(), asyncio.Queue[pb.FollowResponse]()
+    said = pb.FollowResponse(alive=pb.Alive(position=7))
+
+    async def responses() -> AsyncIterator[pb.FollowResponse]:
+        while True:
+            yield await arrived.get()
+
+    async with Incoming(responses(), 0.02, lambda _: None) as incoming:
+        await asyncio.sleep(0)
+        thread = threading.Thread(target=loop.call_soon_threadsafe, args=(arrived.put_nowait, said))
+        busy_until = loop.time() + 0.05
+        thread.start()
+        thread.join()
+        while loop.time() < busy_until:
+            pass
+        assert await incoming.next() == said
+        with pytest.raises(TimeoutError):
+            await incoming.next()
 
 
 async def test_a_follower_that_begins_to_lead_applies_what_had_arrived(
