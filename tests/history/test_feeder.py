@@ -54,6 +54,12 @@ class Fed:
         process = self.feeder._process
         return 0 if process is None else process.pid
 
+    def stop(self) -> None:
+        """Stop the process, and wait until it stands: a read that has begun may still take what is in the pipe."""
+        os.kill(self.pid, signal.SIGSTOP)
+        state = Path(f"/proc/{self.pid}/stat")
+        until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
+
     def give(self, name: str) -> None:
         """Queue asks of pods with this name and a number."""
         asks: list[Event] = [
@@ -100,7 +106,7 @@ def test_the_process_yields_to_all_others_once_it_is_open(fed: Fed) -> None:
 
 
 def test_what_a_stopped_process_does_not_take_is_packed_and_counts_as_waiting(fed: Fed) -> None:
-    os.kill(fed.pid, signal.SIGSTOP)
+    fed.stop()
     fed.give("early")
     fed.give("late")
     until(lambda: not fed.queue._items)
@@ -116,7 +122,7 @@ def test_what_a_stopped_process_does_not_take_is_packed_and_counts_as_waiting(fe
 
 def test_what_a_killed_process_did_not_get_is_written_by_the_next(fed: Fed) -> None:
     before = fed.pid
-    os.kill(before, signal.SIGSTOP)
+    fed.stop()
     fed.give("early")
     fed.give("late")
     until(lambda: not fed.queue._items)
