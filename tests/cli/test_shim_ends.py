@@ -56,7 +56,8 @@ def test_a_shim_says_that_others_can_read_its_token(tmp_path: Path) -> None:
 
 def test_a_shim_that_is_not_to_wait_ends_as_every_command_does(tmp_path: Path) -> None:
     cluster = write_known(tmp_path / "cluster")
-    ended = finished("shim", "--cluster", str(cluster), "--core", NOWHERE, "--no-wait")
+    shim = ("shim", "--cluster", str(cluster), "--cluster-listen", "127.0.0.1:0")
+    ended = finished(*shim, "--core", NOWHERE, "--no-wait")
     look = finished("queues", "--core", NOWHERE)
     assert ended.returncode == look.returncode == 3
     assert ended.stderr == look.stderr

@@ -5,7 +5,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from server.model.asks import AskSpec
@@ -39,7 +39,7 @@ def parts(event: Event) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.data_too_large])
 @given(data=st.data())
 def test_every_kind_of_event_comes_back_as_it_was(kind: type[Any], data: st.DataObject) -> None:
     event = data.draw(events(kind))
