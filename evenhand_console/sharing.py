@@ -280,7 +280,10 @@ class _Entry:
         return loop.time() - started
 
     async def _rest(self, least: float, not_before: float) -> None:
-        """Wait until the page is to be read again: for `least` seconds and the pause, or until an event, which begins nothing earlier than `not_before`."""
+        """Wait until the page is to be read again: for `least` seconds and the pause, or until an event.
+
+        An event does not end the wait before the instant `not_before`.
+        """
         now = asyncio.get_running_loop().time()
         if self.refused:
             await asyncio.sleep(max(REFUSED_S, least))

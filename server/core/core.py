@@ -289,7 +289,8 @@ class Core:
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick as `tick` does.
 
-        The ranking of queues, and the change of a partition that does not have the configuration in force yet, are done in parts. The caller must not use the core for anything else before the last part.
+        The ranking of queues, and the change of a partition that does not have the configuration in force yet, are done in parts.
+        The caller must not use the core for anything else before the last part.
         """
         if self._is_for_shadows(now):
             self._seen_ms = now

@@ -49,9 +49,9 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple[int, list[int]]:
     """Return how many items can be taken from the first on without leaving one out, and their sum by column.
 
-    ``sizes[column, item]`` is the amount of an item in a column. The first columns are the wanted columns. An item can be taken under two conditions.
-    First, it has a positive amount in a wanted column for which the items before it do not suffice. Second, in every column in
-    which it has a positive amount, the sum up to and including the item is within ``limit``.
+    ``sizes[column, item]`` is the amount of an item in a column. The first columns are the wanted columns. An item can be taken
+    under two conditions. First, it has a positive amount in a wanted column for which the items before it do not suffice.
+    Second, in every column in which it has a positive amount, the sum up to and including the item is within ``limit``.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
@@ -64,8 +64,8 @@ def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple
 def within(sizes: Array, limit: Sequence[int | Array]) -> Mask:
     """Return, for each item, whether all of its positive amounts are within the ``limit`` of their columns.
 
-    ``sizes[column, item]`` is the amount of an item in a column. ``limit`` has, for each column, one number for all items or one number for each
-    item.
+    ``sizes[column, item]`` is the amount of an item in a column. ``limit`` has, for each column, one number for all items or one
+    number for each item.
     """
     return _bounded(sizes, sizes, limit)
 
