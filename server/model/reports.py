@@ -74,8 +74,8 @@ class PartitionReport:
 
     ``promised`` and ``pending`` are those of its root queue, and ``queues`` is the number of its queues with the root.
 
-    ``waiting`` has the number of waiting asks by code, unless they were not counted. ``reservations`` is the number of all pledges, including those of
-    decisions.
+    ``waiting`` has the number of waiting asks by code, unless they were not counted. ``reservations`` is the number of all
+    pledges, including those of decisions.
 
     ``schedulable_nodes`` does not include nodes that an exclusive pledge holds.
     """
