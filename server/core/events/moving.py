@@ -7,7 +7,6 @@ was not reported to it. What the shim reports is compared with the copy, so the 
 """
 
 import base64
-import binascii
 import hashlib
 import heapq
 import io
@@ -119,7 +118,7 @@ def _left(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     state.timers = [one for one in state.timers if one[3] != name]
     heapq.heapify(state.timers)
     change = TableChange(event.revision, name, event.group, event.group_revision)
-    _change_table(state, change, event.group)
+    _change_table(state, change)
     return [_note(name, f"belongs to cores {event.group!r} from now on")]
 
 
@@ -148,7 +147,7 @@ def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
         frames = Frames(io.BytesIO(data), UNPACKED_BYTES_MAX)
         found = loaded(frames, MovedPartition)
         frames.end()
-    except (BadCheckpointError, ValueError, binascii.Error) as error:
+    except (BadCheckpointError, ValueError) as error:
         return [_note(name, f"its copy from cores {event.group!r} cannot be used: {error}")]
     state.arrivals[name] = Arrival(found, event.group, event.revision)
     return [_note(name, f"its copy came from cores {event.group!r}")]
@@ -161,19 +160,18 @@ def take(state: State, revision: int, now: int, rm_id: str) -> list[Decision]:
         return []
     for name, arrival in state.arrivals.items():
         if arrival.revision == revision and _is_of(arrival, rm_id):
-            change = TableChange(revision, name, assignment.group, revision)
-            return _take(state, name, change, now)
+            return _take(state, assignment.group, name, now)
     return []
 
 
 def take_named(state: State, now: int) -> None:
     """Take the partition that came, if the core was started with the table that names this group as its owner."""
     assignment = state.assignment
+    if assignment is None:
+        return
     for name, arrival in list(state.arrivals.items()):
-        revision = arrival.revision
-        if assignment is None or revision != assignment.revision or not assignment.owns(name):
-            continue
-        _take(state, name, TableChange(revision, name, assignment.group, revision), now)
+        if arrival.revision == assignment.revision and assignment.owns(name):
+            _take(state, assignment.group, name, now)
 
 
 def known_manager(state: State, revision: int, rm_id: str) -> Manager | None:
@@ -189,10 +187,10 @@ def _is_of(arrival: Arrival, rm_id: str) -> bool:
     return manager is None or manager.rm_id == rm_id
 
 
-def _take(state: State, name: str, change: TableChange, now: int) -> list[Decision]:
-    """Write the move into the table, and take the partition unless this core has objects in it already."""
+def _take(state: State, group: str, name: str, now: int) -> list[Decision]:
+    """Write the move to this core's group into the table, and take the partition unless this core has objects in it already."""
     arrival = state.arrivals[name]
-    _change_table(state, change, change.group)
+    _change_table(state, TableChange(arrival.revision, name, group, arrival.revision))
     return _begin(state, arrival, now) if moved.is_empty(state.partitions.get(name)) else []
 
 
@@ -209,13 +207,13 @@ def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
     return notes
 
 
-def _change_table(state: State, change: TableChange, owner: str) -> None:
+def _change_table(state: State, change: TableChange) -> None:
     """Write a move into the core's own table. A copy that came for this revision, or for an older one, is not taken any more."""
     assignment = state.assignment
     assert assignment is not None, "a core without a table moves nothing"
     for name in [name for name, one in state.arrivals.items() if one.revision <= change.revision]:
         del state.arrivals[name]
-    owners = {**assignment.owners, change.partition: owner}
+    owners = {**assignment.owners, change.partition: change.group}
     state.assignment = assignment._replace(owners=owners, revision=change.revision)
     state.changes = (*state.changes, change)[-CHANGES_MAX:]
 
