@@ -89,17 +89,15 @@ class Moving:
     async def copy(self, name: str) -> AsyncIterator[bytes]:
         """Yield the parts of a copy of a partition that leaves. The copy is made in a copy of this process."""
         question = Question("ExportPartition", str(next(self._numbers)).encode(), CALLER.get())
-        data = await self._reads.answer(
-            question, lambda: b"".join(moving.copy_of(self._core.state, name))
-        )
+        data = await self._reads.answer(question, lambda: moving.copy_of(self._core.state, name))
         if len(data) > MOVE_BYTES_MAX:
             await self.cancel(name)
             raise _refused(
                 "TOO_LARGE",
                 f"the partition has {len(data):,} bytes, {MOVE_BYTES_MAX:,} can be moved",
             )
-        for at in range(0, len(data), moving.PART_BYTES):
-            yield data[at : at + moving.PART_BYTES]
+        for part in moving.parts_of(data):
+            yield part
 
     async def take_part(self, event: PartitionMoving, part: bytes, layout: str) -> None:
         """Take one part of a copy. Raise CallError if this core could not read the copy, or owns the partition already."""

@@ -12,7 +12,7 @@ import pytest
 from server.config import load
 from server.core.core import Core
 from server.core.events import moving
-from server.core.events.moving import PART_BYTES, TIMER, copy_of, encoded
+from server.core.events.moving import PART_BYTES, TIMER, copy_of, encoded, parts_of
 from server.core.queries import inspect
 from server.core.queries.explain import explain
 from server.model.asks import AskSpec
@@ -55,7 +55,7 @@ GPU: Final = "gpu"
 def export(source: Core, now: int, until: int = NOW * 2) -> list[str]:
     """Let a core stop deciding for `gpu`, and return the parts of its copy."""
     told(source, [PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=until)], now)
-    return [encoded(one) for one in copy_of(source.state, GPU)]
+    return [encoded(one) for one in parts_of(copy_of(source.state, GPU))]
 
 
 def arrive(target: Core, parts: list[str], now: int) -> list[Decision]:
@@ -277,7 +277,7 @@ def test_a_large_copy_has_parts_of_a_limited_size() -> None:
         key = random.Random(at).randbytes(60).hex()
         source.take([ask(key)], NOW)
     told(source, [PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=NOW * 2)], NOW)
-    parts = [*copy_of(source.state, GPU)]
+    parts = [*parts_of(copy_of(source.state, GPU))]
     assert len(parts) > 1
     assert max(map(len, parts)) == PART_BYTES
     arrive(target, [encoded(one) for one in parts], NOW)
@@ -292,8 +292,8 @@ def test_the_known_moves_are_limited() -> None:
         name = "a" if owner is source else "b"
         leaving = PartitionMoving(MoveStep.LEAVE, GPU, name, until_ms=NOW * 2)
         told(owner, [leaving], NOW)
-        parts = [encoded(one) for one in copy_of(owner.state, GPU)]
-        events = [PartitionMoving(MoveStep.PART, GPU, "", number=0, content="".join(parts))]
+        content = encoded(copy_of(owner.state, GPU))
+        events = [PartitionMoving(MoveStep.PART, GPU, "", number=0, content=content)]
         arrived = PartitionMoving(MoveStep.ARRIVED, GPU, "", revision=revision)
         told(other, [*events, arrived], NOW)
         left = PartitionMoving(MoveStep.LEFT, GPU, name, revision, revision)

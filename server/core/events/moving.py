@@ -31,9 +31,13 @@ UNPACKED_BYTES_MAX: Final = 1 << 30
 """The largest number of bytes of a copy after decompression. A usual copy has about four times as many as before."""
 
 
-def copy_of(state: State, name: str) -> Iterator[bytes]:
-    """Yield the parts of a copy of a partition. The core must not change meanwhile."""
-    data = b"".join(packed(frames_of(moved.of(state, name))))
+def copy_of(state: State, name: str) -> bytes:
+    """Return a copy of a partition. The core must not change meanwhile."""
+    return b"".join(packed(frames_of(moved.of(state, name))))
+
+
+def parts_of(data: bytes) -> Iterator[bytes]:
+    """Yield the parts of a copy."""
     for at in range(0, len(data), PART_BYTES):
         yield data[at : at + PART_BYTES]
 
