@@ -9,7 +9,6 @@ import structlog
 
 from server.core.core import Core
 from server.core.events import moving
-from server.core.state import Manager
 from server.model.assignment import Assignment
 from server.model.events import PartitionMoving
 from server.model.moves import MoveStep
@@ -80,7 +79,7 @@ class Moving:
         partition = self._owned(name, to, revision)
         self._check_synced(partition)
         until = self._pump.now() + GIVEN_UP_MS
-        await self._step(PartitionMoving(MoveStep.LEAVE, name, to, until_ms=until))
+        await self._pump.ask(PartitionMoving(MoveStep.LEAVE, name, to, until_ms=until))
         leaving = self._core.state.leaving.get(name)
         if leaving is None or leaving.group != to:
             self._check_free(name, to)
@@ -101,7 +100,7 @@ class Moving:
 
     async def take_part(self, event: PartitionMoving, part: bytes, layout: str) -> None:
         """Take one part of a copy. Raise CallError if this core could not read the copy, or owns the partition already."""
-        self._check_leads("move a partition")
+        self._check_leads()
         mine = self.table().revision
         if layout != checkpoint.layout():
             raise _refused("OTHER_LAYOUT", "the former owner has another version: upgrade it first")
@@ -116,12 +115,12 @@ class Moving:
         if event.revision != mine + 1:
             raise _other_table(mine, event.revision - 1)
         self._check_free(event.partition)
-        await self._step(event._replace(content=moving.encoded(part)))
+        await self._pump.ask(event._replace(content=moving.encoded(part)))
 
     async def arrived(self, event: PartitionMoving) -> None:
         """End a copy. Raise CallError if the copy cannot be used."""
-        self._check_leads("move a partition")
-        await self._step(event._replace(step=MoveStep.ARRIVED, number=0, content=""))
+        self._check_leads()
+        await self._pump.ask(event._replace(step=MoveStep.ARRIVED, number=0, content=""))
         if event.partition not in self._core.state.arrivals:
             raise _refused("BAD_COPY", f"the copy of partition {event.partition!r} cannot be used")
         _log.info("partition-arrived", partition=event.partition, former=event.group)
@@ -129,13 +128,13 @@ class Moving:
     async def complete(self, event: PartitionMoving) -> None:
         """Drop a partition that another group owns from now on, and let the managers register with the new table."""
         name, to = event.partition, event.group
-        self._check_leads("move a partition")
+        self._check_leads()
         if self.table().owner(name) == to:
             return
         leaving = self._core.state.leaving.get(name)
         if leaving is None or leaving.group != to or event.revision != self.table().revision + 1:
             raise _not_leaving(name, to)
-        await self._step(event)
+        await self._pump.ask(event)
         if self.table().owner(name) != to:
             raise _not_leaving(name, to)  # The move has just been given up.
         self._sessions.hand_over(
@@ -149,20 +148,17 @@ class Moving:
 
     async def cancel(self, name: str) -> None:
         """Give up a move that was not completed."""
-        self._check_leads("move a partition")
+        self._check_leads()
         self.table()
-        await self._step(PartitionMoving(MoveStep.STAY, name))
+        await self._pump.ask(PartitionMoving(MoveStep.STAY, name))
 
-    async def _step(self, event: PartitionMoving) -> None:
-        await self._pump.ask(event)
-
-    def _check_leads(self, what: str) -> None:
-        if failure := self._replica.not_leader(what):
+    def _check_leads(self) -> None:
+        if failure := self._replica.not_leader("move a partition"):
             raise failure
 
     def _owned(self, name: str, to: str, revision: int) -> Partition:
         """Return a partition that this core can give to a group."""
-        self._check_leads("move a partition")
+        self._check_leads()
         table, state = self.table(), self._core.state
         if table.revision != revision:
             raise _other_table(table.revision, revision)
@@ -188,10 +184,9 @@ class Moving:
             raise _refused("OTHER_MOVE", message)
 
     def _check_synced(self, partition: Partition) -> None:
-        manager: Manager | None = self._core.state.managers.get(partition.owner)
-        if manager is not None and not manager.synced:
+        if not self._core.state.reported(partition):
             message = (
-                f"resource manager {manager.rm_id!r} has not reported everything yet: try again"
+                f"resource manager {partition.owner!r} has not reported everything yet: try again"
             )
             raise CallError(grpc.StatusCode.UNAVAILABLE, "NOT_SYNCED", message)
 
