@@ -158,8 +158,9 @@ class State:
     def other_owner(self, partition: str) -> str:
         """Return the other group of cores that decides for a partition, or "" if this core does or if no configuration has it."""
         assignment = self.assignment
-        is_known = any(one.name == partition for one in self.configuration.partitions)
-        if assignment is None or assignment.owns(partition) or not is_known:
+        if assignment is None or assignment.owns(partition):
+            return ""
+        if not self.configuration.lists(partition):
             return ""
         return assignment.owner(partition)
 

@@ -312,6 +312,10 @@ class Configuration:
     text: str = ""
     digest: str = ""
 
+    def lists(self, partition: str) -> bool:
+        """Return whether there is a partition of this name."""
+        return any(one.name == partition for one in self.partitions)
+
 
 DEFAULT_CONFIGURATION: Final = Configuration(
     partitions=(

@@ -108,9 +108,7 @@ class Moving:
             raise invalid(
                 "INVALID_PART", ("part", f"at most {_PARTS_MAX} parts of {moving.PART_BYTES} bytes")
             )
-        if not any(
-            one.name == event.partition for one in self._core.state.configuration.partitions
-        ):
+        if not self._core.state.configuration.lists(event.partition):
             raise not_found("partition", event.partition)
         if event.revision != mine + 1:
             raise _other_table(mine, event.revision - 1)

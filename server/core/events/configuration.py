@@ -249,7 +249,7 @@ def _apply(
 
 def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
     """Change a partition that came with another configuration as the configuration in force says."""
-    if all(one.name != partition.name for one in state.configuration.partitions):
+    if not state.configuration.lists(partition.name):
         return _retire(partition)
     if partition.retired:
         tree.restart(partition)
