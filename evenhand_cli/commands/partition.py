@@ -39,7 +39,7 @@ class _Group(NamedTuple):
     found: pb.GetMoveResponse
 
     def ask(self, method: str, request: Any) -> Any:  # noqa: ANN401
-        """Return the answer of the group's core. Raises Fault."""
+        """Return the answer of the group's core. Raises Fault if the core does not answer or refuses."""
         return self.core.ask(getattr(self.stub, method), request)
 
     def look(self, name: str) -> "_Group":
@@ -117,7 +117,11 @@ class _Steps:
         self._to = to
 
     def run(self, *, print_table: bool) -> int | None:
-        """Move the partition. Return for how many milliseconds it was paused, None if there was nothing to do. Raises Fault."""
+        """Move the partition. Return for how many milliseconds it was paused, None if there was nothing to do.
+
+        Raises Fault if no group has the partition, if a core refuses or does not answer, if the cores and the file have
+        different tables, or if another command is changing the file.
+        """
         file = self._old.file
         try:
             with table_changes.alone(file):
@@ -179,7 +183,10 @@ class _Steps:
         return _Group(row, core, stub, pb.GetMoveResponse()).look(self._name)
 
     def _group_if_there(self, table: CoreTable, name: str) -> _Group | None:
-        """Return a group. If it is away although the file does not name it as the owner, say so and return None. Raises Fault."""
+        """Return a group. If the file already names the new owner and this group is away, say so and return None.
+
+        Raises Fault if the file does not name the new owner yet and no core of the group answers, or if its core has no table.
+        """
         try:
             return self._group(table, name)
         except Fault as fault:
@@ -233,7 +240,7 @@ class _Steps:
             )
 
     def _copy(self, source: _Group, target: _Group) -> None:
-        """Stop the former owner, and give the new one a copy. Raises Fault."""
+        """Stop the former owner, and give the new one a copy. Raises Fault if one of the two refuses or does not answer."""
         parts = self._exported(source)
         for at, part in enumerate(parts):
             request = pb.ImportPartitionRequest(
@@ -255,7 +262,10 @@ class _Steps:
         return [one.part for one in answers]
 
     def _write(self, new: CoreTable, *, print_table: bool) -> None:
-        """Write the new table to the file, or print it. From then on the move only goes forward. Raises Fault."""
+        """Write the new table to the file, or print it. After this step the command no longer gives the move up.
+
+        Raises Fault if the file has changed, or if it cannot be written.
+        """
         if print_table:
             typer.echo(table_changes.text_of(new), nl=False)
             return
@@ -273,7 +283,7 @@ class _Steps:
             ) from error
 
     def _complete(self, source: _Group, target: _Group) -> None:
-        """Let the former owner drop the partition. Raises Fault."""
+        """Let the former owner drop the partition. Raises Fault if its core refuses or does not answer."""
         if source.found.state != "leaving" and target.found.state == "owned":
             self._exported(source)  # The former owner has to stop first; the new one needs no copy.
         request = pb.CompleteMoveRequest(
@@ -309,11 +319,9 @@ class _Steps:
                 where="--to",
                 advice=f"end that move first: `evenhand partition move {self._name} --to {other.row.name}`",
             )
-        request = pb.CancelMoveRequest(partition=self._name)
-        holder.ask("CancelMove", request)
+        holder.ask("CancelMove", pb.CancelMoveRequest(partition=self._name))
         if other is not None:
-            with suppress(Fault):
-                other.ask("CancelMove", request)
+            self._cancel(other)
         terminal.say(f"the move to cores {holder.found.other} was given up")
 
     def _forget(self, one: _Group, owner: _Group) -> None:
