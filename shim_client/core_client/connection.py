@@ -348,7 +348,7 @@ class Connection:
         return session
 
     async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
-        """Look whether one of several cores serves, and hold a session with it. Raises EpochOldError, SupersededError."""
+        """Hold a session with one of several cores if it serves. Errors: EpochOldError, PartitionsMovedError, SupersededError."""
         try:
             await self._look_after(core)
             return await self._one_session(core, listener)
