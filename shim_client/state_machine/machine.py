@@ -141,7 +141,7 @@ class Mirror:
 
     def owner(self, partition: str) -> str:
         """Return the group of cores that decides for a partition."""
-        return self.state.owners.get(partition, self.state.rest)
+        return self.state.owner(partition)
 
     def handle(self, news: Input, group: str = "") -> None:
         """Process one input. Decisions and links come from the cores of a group; without a name, from that of `rest`."""

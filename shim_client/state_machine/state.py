@@ -325,9 +325,13 @@ class State:
         """Begin with a session for each group."""
         self.sessions = {name: CoreSession() for name in (self.rest, *self.owners.values())}
 
+    def owner(self, partition: str) -> str:
+        """Return the group of cores that decides for a partition."""
+        return self.owners.get(partition, self.rest)
+
     def session_of(self, partition: str) -> CoreSession:
         """Return the session with the cores that decide for a partition."""
-        return self.sessions[self.owners.get(partition, self.rest)]
+        return self.sessions[self.owner(partition)]
 
     def session_for(self, pod: PodRecord) -> CoreSession:
         """Return the session in which the pod is reported: of its own partition, or for a pod of another scheduler of its node's."""
