@@ -1,7 +1,6 @@
 """Two groups of cores with a core each, in separate processes, and a shim in this process (design 7.6, 7.9)."""
 
 import asyncio
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +17,7 @@ from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.spread import CoreGroup
 from shim_client.shim import Shim
 from tests.cli.processes import environment
-from tests.shim.rig import ROOT, SETTINGS, WatchedCluster, free_port
+from tests.shim.rig import ROOT, SETTINGS, WatchedCluster, free_port, kill
 
 GPU: Final = "gpu"
 _QUEUES = """
@@ -68,8 +67,7 @@ class Groups:
 
     async def kill(self, group: str) -> None:
         """Kill the core of a group."""
-        self._running[group].send_signal(signal.SIGKILL)
-        await self._running[group].wait()
+        await kill(self._running[group])
 
     async def restart(self, group: str, table: Path | None = None) -> None:
         """Kill the core of a group, and start it again, with nothing that it knew."""
