@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from lightkube import ApiError
 from lightkube.resources.apps_v1 import Deployment
@@ -30,6 +30,8 @@ LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 HASH: Final = "6d5b7c9f84"
 """The part of a pod's name that names its ReplicaSet."""
 CORE, SHIM, CONSOLE = "evenhand-core", "evenhand-shim", "evenhand-console"
+PROGRAM: Final = CHART / "files" / "certificates.py"
+"""The program of the certificates' job."""
 PODS: Final = {name: name for name in (CORE, SHIM, CONSOLE)}
 
 
@@ -115,7 +117,7 @@ class Installed:
         """Start the pods when the objects are there, report which are ready, and end the pods when the objects are gone."""
         objects = self._objects()
         if self._deployed is None and len(objects) == len(PODS):
-            self._certify()
+            certified(self._kube, NAMESPACE, self._folder)
             self._start(objects)
         if self._deployed is not None and not objects:
             self.close()
@@ -126,23 +128,6 @@ class Installed:
     def _objects(self) -> list[Object]:
         found = self._kube.all("Deployment", NAMESPACE)
         return [one for one in found if one["metadata"]["name"] in PODS]
-
-    def _certify(self) -> None:
-        """Run the program of the certificates' job with the arguments and the account of the job."""
-        said = self._kube.kubectl("get", "jobs", "-o", "json", f"--namespace={NAMESPACE}")
-        [job] = json.loads(said.stdout)["items"]
-        spec: Any = job["spec"]["template"]["spec"]
-        account = self._kube.account(spec["serviceAccountName"], NAMESPACE, self._folder)
-        subprocess.run(
-            [
-                sys.executable,
-                str(CHART / "files" / "certificates.py"),
-                *spec["containers"][0]["args"],
-            ],
-            env=os.environ | {"KUBECONFIG": str(account), "NAMESPACE": NAMESPACE},
-            capture_output=True,
-            check=True,
-        )
 
     def _start(self, objects: list[Object]) -> None:
         maps = [one | {"kind": "ConfigMap"} for one in self._kube.all("ConfigMap", NAMESPACE)]
@@ -166,6 +151,24 @@ class Installed:
             "availableReplicas": ready,
         }
         _write(self._kube, name, NAMESPACE, status)
+
+
+def certified(kube: Kube, namespace: str, folder: Path, *more: str) -> list[str]:
+    """Run the program of the certificates' job with the arguments and the account of the job. Return the Secrets that the program wrote."""
+    said = kube.kubectl("get", "jobs", "-o", "json", f"--namespace={namespace}")
+    [job] = json.loads(said.stdout)["items"]
+    spec = job["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    config = kube.account(spec["serviceAccountName"], namespace, folder)
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *container["args"], *more],
+        env=os.environ | {"KUBECONFIG": str(config), "NAMESPACE": namespace},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [line.partition(":")[0] for line in done.stdout.splitlines()]
 
 
 def _write(kube: Kube, name: str, namespace: str, status: Object) -> None:

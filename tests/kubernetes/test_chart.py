@@ -7,10 +7,7 @@ run on the API server here.
 
 import base64
 import json
-import os
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,12 +21,12 @@ from tests.chart.helm import CHART, helm, nested, rendered
 from tests.chart.matrix import MATRIX
 from tests.kubernetes.admission import OLDER
 from tests.kubernetes.conftest import DEPLOY
+from tests.kubernetes.controllers import certified
 from tests.kubernetes.kube import Kube
 
 ELSEWHERE = ("cert-manager.io/", "monitoring.coreos.com/")
 """Groups of kinds that the API server of the tests does not know."""
 NAMES = {"core", "shim", "operator", "follower", "metrics"}
-PROGRAM = CHART / "files" / "certificates.py"
 
 
 @pytest.mark.parametrize("way", MATRIX)
@@ -79,21 +76,8 @@ class Release:
         return {key: base64.b64decode(text) for key, text in secret["data"].items()}
 
     def certify(self, folder: Path, *more: str) -> list[str]:
-        """Run the program of the certificates' job with the arguments and the account of the job. Return the Secrets that the program wrote."""
-        said = self.kube.kubectl("get", "jobs", "-o", "json", f"--namespace={self.namespace}")
-        [job] = json.loads(said.stdout)["items"]
-        spec = job["spec"]["template"]["spec"]
-        [container] = spec["containers"]
-        config = self.kube.account(spec["serviceAccountName"], self.namespace, folder)
-        done = subprocess.run(
-            [sys.executable, str(PROGRAM), *container["args"], *more],
-            env=os.environ | {"KUBECONFIG": str(config), "NAMESPACE": self.namespace},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return [line.partition(":")[0] for line in done.stdout.splitlines()]
+        """Run the program of the certificates' job. Return the Secrets that the program wrote."""
+        return certified(self.kube, self.namespace, folder, *more)
 
 
 @pytest.fixture
