@@ -10,8 +10,6 @@ import os
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -141,8 +139,7 @@ class Installed:
     def _report(self, one: Object) -> None:
         assert self._deployed is not None
         name, replicas = one["metadata"]["name"], one["spec"]["replicas"]
-        is_ready = _answers(self.console) if name == CONSOLE else self._deployed.is_ready(name)
-        ready = replicas if is_ready else 0
+        ready = replicas if self._deployed.is_ready(name) else 0
         status = {
             "observedGeneration": one["metadata"]["generation"],
             "replicas": replicas,
@@ -178,15 +175,6 @@ def _write(kube: Kube, name: str, namespace: str, status: Object) -> None:
     except ApiError as error:
         if error.status.code != NOT_FOUND:
             raise
-
-
-def _answers(url: str) -> bool:
-    """Return whether the readiness probe of a console would succeed."""
-    try:
-        with urllib.request.urlopen(f"{url}/healthz", timeout=1) as answer:  # noqa: S310 -- an address of the test.
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import base64
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,15 @@ def pod_of(manifests: list[Object], name: str) -> Any:
         if it["kind"] in {"Deployment", "StatefulSet"} and it["metadata"]["name"] == name
     ]
     return found["spec"]["template"]
+
+
+def _answers(url: str) -> bool:
+    """Return whether an HTTP server answers with the status 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:  # noqa: S310 -- an address of the test.
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 SINGLE = {"evenhand-core": "evenhand-core", "evenhand-shim": "evenhand-shim"}
@@ -133,7 +143,10 @@ class Deployed:
 
     def _probe(self, name: str, probe: str) -> bool:
         [container] = self._spec(name)["containers"]
-        return self.serves(name, container[probe]["grpc"].get("service", ""))
+        given = container[probe]
+        if "httpGet" in given:
+            return _answers(f"http://{self.address(name)}{given['httpGet']['path']}")
+        return self.serves(name, given["grpc"].get("service", ""))
 
     def serves(self, name: str, service: str) -> bool:
         """Return whether the health port of a pod reports a service as serving."""
