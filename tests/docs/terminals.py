@@ -187,27 +187,28 @@ class Terminals:
 
         ``background`` are the terminals in which processes go on running.
         """
-        self._folder, self._given, self.normal = folder, given, alike
+        self._folder, self._given, self._normal = folder, given, alike
         self._looking, self._background = tuple(looking), background
         self._open: dict[int, Terminal] = {}
 
-    def follow(self, step: Step) -> str:
-        """Carry out a step; return what was printed, in normal form, as soon as the page shows that, or after SECONDS_MAX."""
+    def follow(self, step: Step, page: str) -> None:
+        """Carry out a step of a page, until what was printed is what the page shows. Raises AssertionError after SECONDS_MAX."""
         terminal = self._open.get(step.terminal)
         if terminal is None:
             terminal = self._open[step.terminal] = Terminal(self._folder, self._given)
-        wanted, latest = self.normal(step.shown), time.monotonic() + SECONDS_MAX
+        wanted, latest = self._normal(step.shown), time.monotonic() + SECONDS_MAX
         repeats = step.command.startswith(self._looking)
         if step.command:
             terminal.send(step.command)
         while True:
             terminal.read()
             ended = f"{DONE}\r\n" in terminal.printed
-            found = self.normal(terminal.printed.replace(f"{DONE}\r\n", ""))
+            found = self._normal(terminal.printed.replace(f"{DONE}\r\n", ""))
             complete = ended or step.terminal in self._background
-            if (complete and matches(wanted, found)) or time.monotonic() > latest:
+            if complete and matches(wanted, found):
                 terminal.printed = ""
-                return found
+                return
+            assert time.monotonic() <= latest, f"{page}:{step.line} {step.command}\n{found}"
             if ended and repeats:
                 terminal.printed = ""
                 terminal.send(step.command)

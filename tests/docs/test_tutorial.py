@@ -53,9 +53,7 @@ def test_every_command_prints_what_the_page_shows(
     for step in steps(PAGE.read_text("utf-8")):
         if step.command.startswith(KILL):
             before = [pods(ports["cluster"]), allocations(ports["core"])]
-        printed = terminals.follow(step)
-        shown = terminals.normal(step.shown)
-        assert matches(shown, printed), f"{PAGE.name}:{step.line} {step.command}\n{printed}"
+        terminals.follow(step, PAGE.name)
     assert any(node for _, node in before[0].values())
     assert [pods(ports["cluster"]), allocations(ports["core"])] == before
 

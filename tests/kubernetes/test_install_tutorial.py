@@ -20,7 +20,7 @@ from scripts.real.cluster import Cluster
 from tests.cli.processes import ROOT, environment
 from tests.docs import acts, terminals
 from tests.docs.pages import DOCS
-from tests.docs.terminals import Terminals, matches, normal, steps_of
+from tests.docs.terminals import Terminals, normal, steps_of
 from tests.kubernetes import objects
 from tests.kubernetes.controllers import Controllers, looking
 from tests.kubernetes.kube import Kube
@@ -111,10 +111,7 @@ def test_a_stranger_installs_it_and_sees_a_lowered_max_enforced(
         for block in blocks(PAGE.read_text("utf-8")):
             if block.info.startswith(terminals.KIND):
                 for step in steps_of(block):
-                    printed = shells.follow(step)
-                    shown = shells.normal(step.shown)
-                    where = f"{PAGE.name}:{step.line} {step.command}"
-                    assert matches(shown, printed), f"{where}\n{printed}"
+                    shells.follow(step, PAGE.name)
             elif block.info == acts.KIND:
                 reader = reader or acts.Reader(page, ADDRESS, controllers.installed.console)
                 for act in acts.acts_of(block):
