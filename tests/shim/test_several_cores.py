@@ -141,23 +141,35 @@ class _Ears:
         self.heard.set()
 
 
+@asynccontextmanager
+async def heard_from(
+    cores: tuple[FakeCore, FakeCore], table_revision: int = 0
+) -> AsyncIterator[tuple[Connection, _Ears]]:
+    """Hold a connection whose session is with the first core, which has sent something."""
+    one, _ = cores
+    addresses = [CoreAddress(f"127.0.0.1:{each.port}") for each in cores]
+    registration = Registration("test", "v", "queues", "", table_revision=table_revision)
+    connection = Connection(addresses, registration, session_name=lambda: "name")
+    ears = _Ears()
+    task = asyncio.create_task(connection.run(ears))
+    try:
+        await until(lambda: one.open_streams == 3)
+        one.say("nodes", si_pb2.NodeResponse())
+        await ears.heard.wait()
+        yield connection, ears
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_shim_with_another_table_registers_again_at_the_same_core(
     cores: tuple[FakeCore, FakeCore],
 ) -> None:
     """A partition moved to these cores (design 7.9): the core that decides keeps doing so, and no session continues."""
     one, two = cores
-    addresses = [CoreAddress(f"127.0.0.1:{each.port}") for each in cores]
-    registration = Registration("test", "v", "queues", "", table_revision=6)
-    connection = Connection(addresses, registration, session_name=lambda: "name")
-    ears = _Ears()
-    task = asyncio.create_task(connection.run(ears))
-    await until(lambda: one.open_streams == 3)
-    one.say("nodes", si_pb2.NodeResponse())
-    await ears.heard.wait()
-    connection.use_table(7)
-    await until(lambda: len(one.registrations) == 2)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with heard_from(cores, table_revision=6) as (connection, _):
+        connection.use_table(7)
+        await until(lambda: len(one.registrations) == 2)
     told = [each["evenhand-table-revision"] for each in one.registered_with]
     assert (told, two.registrations) == (["6", "7"], [])
     assert not one.registrations[1].HasField("resume")
@@ -169,19 +181,10 @@ async def test_a_session_that_broke_off_is_not_continued_with_another_table(
     """The shim does not count on what was reported in that session any more."""
     one, two = cores
     two.refuse_with = with_reason("NOT_LEADER")
-    addresses = [CoreAddress(f"127.0.0.1:{each.port}") for each in cores]
-    registration = Registration("test", "v", "queues", "")
-    connection = Connection(addresses, registration, session_name=lambda: "name")
-    ears = _Ears()
-    task = asyncio.create_task(connection.run(ears))
-    await until(lambda: one.open_streams == 3)
-    one.say("nodes", si_pb2.NodeResponse())
-    await ears.heard.wait()
-    ears.on_skipped.append(connection.use_table)
-    one.end_streams(grpc.StatusCode.UNAVAILABLE, "it ends")
-    await until(lambda: len(one.registrations) == 2)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with heard_from(cores) as (connection, ears):
+        ears.on_skipped.append(connection.use_table)
+        one.end_streams(grpc.StatusCode.UNAVAILABLE, "it ends")
+        await until(lambda: len(one.registrations) == 2)
     assert not ears.on_skipped
     assert not one.registrations[1].HasField("resume")
 
@@ -193,19 +196,10 @@ async def test_a_session_whose_reports_were_dropped_is_not_continued(
     monkeypatch.setattr(outbox, "OUTBOX_MAX", 2)
     one, two = cores
     two.refuse_with = with_reason("NOT_LEADER")
-    addresses = [CoreAddress(f"127.0.0.1:{each.port}") for each in cores]
-    registration = Registration("test", "v", "queues", "")
-    connection = Connection(addresses, registration, session_name=lambda: "name")
-    ears = _Ears()
-    task = asyncio.create_task(connection.run(ears))
-    await until(lambda: one.open_streams == 3)
-    one.say("nodes", si_pb2.NodeResponse())
-    await ears.heard.wait()
-    ears.on_skipped.append(lambda: connection.send([SyncComplete(0, 0, 0, 0)] * 4))
-    one.end_streams(grpc.StatusCode.UNAVAILABLE, "it ends")
-    await until(lambda: len(one.registrations) == 2)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with heard_from(cores) as (connection, ears):
+        ears.on_skipped.append(lambda: connection.send([SyncComplete(0, 0, 0, 0)] * 4))
+        one.end_streams(grpc.StatusCode.UNAVAILABLE, "it ends")
+        await until(lambda: len(one.registrations) == 2)
     assert not one.registrations[1].HasField("resume")
 
 
@@ -244,6 +238,20 @@ async def test_a_session_goes_on_at_a_core_that_answers_in_time_only_in_a_later_
         assert shim.progress().sessions == 1 + (not is_offered)
 
 
+class _Busy:
+    """A state machine that processes decisions only once `goes_on` is set. `begun` is set when decisions wait for it."""
+
+    def __init__(self, shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+        self._decided = shim.decided
+        monkeypatch.setattr(shim, "decided", self._slowly)
+
+    async def _slowly(self, decisions: list[Decision], group: str) -> None:
+        self.begun.set()
+        await self.goes_on.wait()
+        await self._decided(decisions, group)
+
+
 async def test_a_response_that_is_processed_while_the_core_dies_does_not_end_the_session(
     cluster: EmbeddedCluster, cores: tuple[FakeCore, FakeCore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,29 +260,23 @@ async def test_a_response_that_is_processed_while_the_core_dies_does_not_end_the
     two.resumes = True
     async with running(cluster, one.port, two.port) as (shim, _):
         await until(lambda: one.synced == 1)
-        goes_on, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        decided, end_of = shim.decided, streams._end_of
-
-        async def slowly(decisions: list[Decision], group: str) -> None:
-            begun.set()
-            await goes_on.wait()
-            await decided(decisions, group)
+        busy, ended = _Busy(shim, monkeypatch), asyncio.Event()
+        end_of = streams._end_of
 
         async def end(call: streams.Call, error: BaseException | None) -> Exception:
             found = await end_of(call, error)
             ended.set()
             return found
 
-        monkeypatch.setattr(shim, "decided", slowly)
         monkeypatch.setattr(streams, "_end_of", end)
         placed = si_pb2.Allocation(allocationKey="uid-a", applicationID="x", nodeID="n1")
         one.say("allocations", si_pb2.AllocationResponse(new=[placed]))
-        await begun.wait()
+        await busy.begun.wait()
         await one.stop()
         await ended.wait()
         for _ in range(10):
             await asyncio.sleep(0)
-        goes_on.set()
+        busy.goes_on.set()
         await until(lambda: len(two.registrations) == 1)
         assert two.registrations[0].resume.sessionID
         await until(lambda: shim.progress().tally.bound >= 1)
@@ -287,7 +289,7 @@ async def test_a_response_is_processed_although_the_configuration_cannot_be_sent
     """The core dies while it is sent a configuration, and the state machine is busy with a response."""
     one, two = cores
     two.resumes = True
-    goes_on, begun, dies = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    dies = asyncio.Event()
 
     async def follow(*_: object) -> None:
         await dies.wait()
@@ -297,21 +299,14 @@ async def test_a_response_is_processed_although_the_configuration_cannot_be_sent
     monkeypatch.setattr(ConfigurationPost, "follow", follow)
     async with running(cluster, one.port, two.port) as (shim, _):
         await until(lambda: one.synced == 1)
-        decided = shim.decided
-
-        async def slowly(decisions: list[Decision], group: str) -> None:
-            begun.set()
-            await goes_on.wait()
-            await decided(decisions, group)
-
-        monkeypatch.setattr(shim, "decided", slowly)
+        busy = _Busy(shim, monkeypatch)
         placed = si_pb2.Allocation(allocationKey="uid-a", applicationID="x", nodeID="n1")
         one.say("allocations", si_pb2.AllocationResponse(new=[placed]))
-        await begun.wait()
+        await busy.begun.wait()
         dies.set()
         for _ in range(10):
             await asyncio.sleep(0)
-        goes_on.set()
+        busy.goes_on.set()
         await until(lambda: len(two.registrations) == 1)
         assert two.registrations[0].resume.sessionID
         await until(lambda: shim.progress().tally.bound >= 1)
