@@ -13,12 +13,11 @@ import grpc
 import pytest
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
-from evenhand.v1 import replication_pb2 as pb
 from scripts.real.cluster import free_ports
 from server.core.core import Core
 from server.model.parts import Parts
 from server.replication.applying import LostError
-from server.replication.feed import Feed, Slice
+from server.replication.feed import Feed
 from server.rpc import following as following_module
 from server.rpc import incoming as incoming_module
 from server.rpc import presence as presence_module
@@ -194,19 +193,24 @@ async def test_followers_join_one_after_the_other_and_one_follows_the_next() -> 
             assert len((await replication(leader)).followers) == 2
 
 
+def gate(monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> asyncio.Event:
+    """Let each call of a method wait for an event, and return the event, which is set."""
+    may_work, call = asyncio.Event(), getattr(owner, method)
+    may_work.set()
+
+    async def slowly(*arguments: Any) -> Any:
+        await may_work.wait()
+        return await call(*arguments)
+
+    monkeypatch.setattr(owner, method, slowly)
+    return may_work
+
+
 async def test_a_follower_gets_what_had_arrived_when_its_leader_died(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """GRPC drops messages that it has received, and that were not read, when a connection ends."""
-    may_work = asyncio.Event()
-    may_work.set()
-    apply = Followed.apply
-
-    async def slowly(self: Followed, one: Slice, leader_position: int = 0) -> None:
-        await may_work.wait()
-        await apply(self, one, leader_position)
-
-    monkeypatch.setattr(Followed, "apply", slowly)
+    may_work = gate(monkeypatch, Followed, "apply")
     async with serving() as leader:
         allocations = await leader.ready(nodes=2)
         async with following(leader) as follower:
@@ -226,10 +230,10 @@ async def test_a_follower_gets_what_had_arrived_when_its_leader_died(
 
 async def test_a_message_that_arrives_while_the_follower_is_busy_is_no_silence() -> None:
     """The thread of gRPC receives messages while the core works. Nothing else runs then."""
-    loop, arrived = asyncio.get_running_loop(), asyncio.Queue[pb.FollowResponse]()
-    said = pb.FollowResponse(alive=pb.Alive(position=7))
+    loop, arrived = asyncio.get_running_loop(), asyncio.Queue[replication_pb2.FollowResponse]()
+    said = replication_pb2.FollowResponse(alive=replication_pb2.Alive(position=7))
 
-    async def responses() -> AsyncIterator[pb.FollowResponse]:
+    async def responses() -> AsyncIterator[replication_pb2.FollowResponse]:
         while True:
             yield await arrived.get()
 
@@ -250,15 +254,7 @@ async def test_a_follower_that_begins_to_lead_applies_what_had_arrived(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A manager registers at a busy follower before the follower has applied all that its killed leader had sent."""
-    may_work = asyncio.Event()
-    may_work.set()
-    get = Incoming.next
-
-    async def slowly(self: Incoming) -> pb.FollowResponse:
-        await may_work.wait()
-        return await get(self)
-
-    monkeypatch.setattr(Incoming, "next", slowly)
+    may_work = gate(monkeypatch, Incoming, "next")
     async with serving() as leader:
         allocations = await leader.ready(nodes=2)
         async with following(leader) as follower:
@@ -282,9 +278,11 @@ async def test_a_follower_reads_no_more_while_much_waits_for_its_core(
     monkeypatch.setattr(incoming_module, "BACKLOG_BYTES_MAX", 10)
     made = count(1)
 
-    async def responses() -> AsyncIterator[pb.FollowResponse]:
+    async def responses() -> AsyncIterator[replication_pb2.FollowResponse]:
         for position in made:
-            yield pb.FollowResponse(slice=pb.InputSlice(position=position, input=b"12345678"))
+            yield replication_pb2.FollowResponse(
+                slice=replication_pb2.InputSlice(position=position, input=b"12345678")
+            )
             if position == 4:
                 return
 
