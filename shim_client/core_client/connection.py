@@ -343,9 +343,7 @@ class Connection:
         Meanwhile the shim may have ended the session, or reports may have been dropped because too many wait.
         """
         session = self._session if self._broken else None
-        if session is None or session.is_over or not session.progress.is_whole():
-            return None
-        return session
+        return session if session is not None and session.may_resume else None
 
     async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
         """Hold a session with one of several cores if it serves. Errors: EpochOldError, PartitionsMovedError, SupersededError."""
@@ -404,9 +402,7 @@ class Connection:
 
     def _break_off(self, session: Session, why: str) -> _Ended:
         """Return how a session ended. Keep the session if another core may continue it."""
-        has_name = bool(session.progress.name)
-        may_resume = has_name and session.heard and session.progress.is_whole()
-        may_resume &= not session.is_over
+        may_resume = session.may_resume
         self._session = session if may_resume else None
         self._broken, self._rounds = why if may_resume else "", 0
         return _Ended(

@@ -77,6 +77,12 @@ class Session:
         self.heard = False
         """Whether the core has sent a message in this session, which shows that the core accepted it."""
 
+    @property
+    def may_resume(self) -> bool:
+        """Whether a core may continue the session: one accepted it under a name, the shim did not end it, and its progress is whole."""
+        is_known = bool(self.progress.name) and self.heard
+        return is_known and not self.is_over and self.progress.is_whole()
+
     def send(self, reports: Iterable[Report]) -> None:
         """Queue reports; end the session when the core leaves too many of them unread."""
         for report in reports:
