@@ -291,7 +291,7 @@ class Connection:
         pause = PAUSE_SECONDS_FIRST
         async with AsyncExitStack() as stack:
             is_quick = len(self._addresses) > 1
-            cores = [_Core(one, quick=is_quick) for one in self._addresses]
+            cores = [_Core(one.renewed(), quick=is_quick) for one in self._addresses]
             for core in cores:
                 stack.push_async_callback(core.close)
             if is_quick:
@@ -542,8 +542,6 @@ async def _leaders_first(cores: Sequence[_Core]) -> list[_Core]:
 
     A core that leads has the state of its manager. Another core of the list may have less, for example because it was just started.
     """
-    for core in cores:
-        await core.renew()
     leads = await asyncio.gather(*(_has(core, LEADER) for core in cores))
     return [
         one
