@@ -1,6 +1,7 @@
 """Groups of cores in the chart: the table is the one that cores, shims and commands read, and each group has its own objects."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from evenhand_cli.app import Shelf
 from evenhand_cli.core_table import CoreTable, read_core_table
 from tests.chart.helm import Object, rendered
 from tests.chart.matrix import MATRIX
+from tests.chart.test_objects import pods
 
 PAIRS = MATRIX["groups of cores"]
 SINGLE: dict[str, Any] = {
@@ -40,15 +42,17 @@ def table_of(objects: dict[tuple[str, str], Object], folder: Path) -> CoreTable:
     return read_core_table(file)
 
 
-def pod_of(objects: dict[tuple[str, str], Object], name: str) -> Object:
+def pod_of(objects: dict[tuple[str, str], Object], name: str) -> Mapping[str, Any]:
     """Return the pod template of a workload."""
-    kinds = ("Deployment", "StatefulSet")
-    [found] = [objects[kind, name] for kind in kinds if (kind, name) in objects]
-    template: Object = found["spec"]["template"]
-    return template
+    return dict(pods([*objects.values()]))[name]
 
 
-def parsed(template: Object) -> dict[str, Any]:
+def workload(group: str) -> str:
+    """Return the name of the workload with the cores of a group."""
+    return "evenhand-core" if group == "a" else f"evenhand-core-{group}"
+
+
+def parsed(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a pod's container as the real command line reads them. Raises click.UsageError for others."""
     name, *options = template["spec"]["containers"][0]["args"]
     command = Shelf()[name]
@@ -83,8 +87,8 @@ def test_every_address_is_a_core_of_its_group_and_a_name_in_the_certificate(
     [certificate] = [word for word in words if word.startswith("--server=evenhand-core-tls=")]
     certified = certificate.rpartition("=")[2].split(",")
     for group in table_of(objects, tmp_path).groups:
-        workload = "evenhand-core" if group.name == "a" else f"evenhand-core-{group.name}"
-        template = pod_of(objects, workload)
+        name = workload(group.name)
+        template = pod_of(objects, name)
         for address in group.addresses.split(","):
             host, _, port = address.partition(":")
             pod, _, headless = host.rpartition(".")
@@ -92,9 +96,9 @@ def test_every_address_is_a_core_of_its_group_and_a_name_in_the_certificate(
             assert service["selector"].items() <= template["metadata"]["labels"].items()
             assert [one["port"] for one in service["ports"] if one["name"] == "grpc"] == [int(port)]
             if pod:
-                stateful = objects["StatefulSet", workload]["spec"]
+                stateful = objects["StatefulSet", name]["spec"]
                 assert stateful["serviceName"] == headless
-                assert pod in {f"{workload}-{at}" for at in range(stateful["replicas"])}
+                assert pod in {f"{name}-{at}" for at in range(stateful["replicas"])}
             assert {host, f"{host}.evenhand.svc"} <= {*certified}
 
 
@@ -102,11 +106,9 @@ def test_every_address_is_a_core_of_its_group_and_a_name_in_the_certificate(
 def test_every_process_reads_the_table(way: str, tmp_path: Path) -> None:
     objects = objects_of(way)
     groups = table_of(objects, tmp_path)
-    names = {"a": "evenhand-core"} | {
-        one.name: f"evenhand-core-{one.name}" for one in groups.groups[1:]
-    }
-    for group in groups.groups:
-        template = pod_of(objects, names[group.name])
+    names = [workload(one.name) for one in groups.groups]
+    for group, name in zip(groups.groups, names, strict=True):
+        template = pod_of(objects, name)
         found = parsed(template)
         assert (found["cores"], groups.assignment(found["group"]).group) == (TABLE, group.name)
         followed = group.addresses if "," in group.addresses else None
@@ -115,7 +117,7 @@ def test_every_process_reads_the_table(way: str, tmp_path: Path) -> None:
         assert env["EVENHAND_CORES"] == TABLE
         assert "EVENHAND_CORE" not in env
     clients = ["evenhand-shim"] + ["evenhand-console"] * ("console.enabled" in WAYS[way])
-    for name in [*names.values(), *clients]:
+    for name in [*names, *clients]:
         template = pod_of(objects, name)
         found = parsed(template)
         assert (found["cores"], found.get("core")) == (TABLE, None)
