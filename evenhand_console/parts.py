@@ -1,12 +1,13 @@
 """The whole numbers in the address of a page, such as the row at which a part of a long list begins."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 DIGITS_MAX: Final = 9
 
 Row = TypeVar("Row")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Part(Generic[Row]):
     total: int
     earlier: int | None
     later: int | None
+
+    def made(self, make: Callable[[Row], Made]) -> "Part[Made]":
+        """Return the page with what a function makes of each row, so that only rows of this page are made."""
+        rows = tuple(make(one) for one in self.rows)
+        return Part(rows, self.start, self.total, self.earlier, self.later)
 
 
 def number(text: str) -> int:

@@ -91,7 +91,6 @@ def shape(found: Read, query: Query) -> Page:
     shown = [one for one in reversed(found.decisions) if policy in {"", ALL, one.policy}]
     now = found.info.now_ms
     part = part_of(shown, query["start"], ROWS_MAX)
-    rows = tuple(map(_row, part.rows))
     spans = [_span(one, now) for one in part.rows]
     return Page(
         partition=query["partition"],
@@ -100,7 +99,7 @@ def shape(found: Read, query: Query) -> Page:
         now_ms=now,
         since_ms=found.info.started_at_ms,
         timeline=timeline(spans, max([now, *(one.until_ms for one in spans)])),
-        part=Part(rows, part.start, part.total, part.earlier, part.later),
+        part=part.made(_row),
     )
 
 

@@ -71,14 +71,14 @@ def shape(found: Read, query: Query) -> Page:
     """Return the values of the page: the best protected pods first."""
     kept = [one for one in found.pods if protection(one) not in {"", NORMAL}]
     shown = sorted((one for one in kept if _matches(one, query)), key=_order)
-    names = tuple(one.name for one in found.partitions)
+    names, now = tuple(one.name for one in found.partitions), found.info.now_ms
     return Page(
         partition=query["partition"] or next(iter(names), ""),
         partitions=names,
-        now_ms=found.info.now_ms,
+        now_ms=now,
         running=len(found.pods),
         facets=tuple(_facet(name, kept, query) for name in FACETS),
-        part=part_of([_pod(one, found.info.now_ms) for one in shown], query["start"], ROWS_MAX),
+        part=part_of(shown, query["start"], ROWS_MAX).made(lambda one: _pod(one, now)),
     )
 
 

@@ -91,8 +91,6 @@ def shape(found: Read, query: Query) -> Page:
         one for one in every if one.queue.path == under or one.queue.path.startswith(f"{under}.")
     ]
     shown = [one for one in _sorted(inside, top) if _is_shown(one, top, query["depth"])]
-    part = part_of(shown, query["start"], ROWS_MAX)
-    rows = tuple(_row(one, top, kind, query["depth"]) for one in part.rows)
     parts = under.split(".")
     return Page(
         partition=found.tree.partition,
@@ -102,7 +100,9 @@ def shape(found: Read, query: Query) -> Page:
         kind=kind,
         kinds=tuple(kinds),
         depths=DEPTHS,
-        part=Part(rows, part.start, part.total, part.earlier, part.later),
+        part=part_of(shown, query["start"], ROWS_MAX).made(
+            lambda one: _row(one, top, kind, query["depth"])
+        ),
         unmet=tuple(
             _row(one, top, kind, "all") for one in inside if one.queue.leaf and unmet_of(one.queue)
         ),

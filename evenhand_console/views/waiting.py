@@ -119,14 +119,10 @@ def shape(found: Read, query: Query) -> Page:
         if query["reason"] in {"", NOT_COUNTED, one.waiting_code}:
             pods.setdefault(one.application_id, []).append(one)
     start, of_one = query["start"], bool(query["application"])
-    on_page = part_of([] if of_one else chosen, start, APPLICATIONS_MAX)
-    lines = (
-        [_pod(each, now) for each in pods.get(chosen[0].application_id, ())]
-        if of_one and chosen
-        else []
+    part = part_of([] if of_one else chosen, start, APPLICATIONS_MAX).made(
+        lambda one: _waiting(one, pods.get(one.application_id, ()), now)
     )
-    shown = [_waiting(one, pods.get(one.application_id, ()), now) for one in on_page.rows]
-    part = Part(tuple(shown), on_page.start, on_page.total, on_page.earlier, on_page.later)
+    of_chosen = pods.get(chosen[0].application_id, ()) if of_one and chosen else ()
     names = tuple(one.name for one in found.partitions)
     return Page(
         partition=shown_partition(found.partitions, query["partition"]),
@@ -136,7 +132,9 @@ def shape(found: Read, query: Query) -> Page:
         facets=tuple(_facet(name, found.applications, query) for name in FACETS),
         part=None if of_one else part,
         single=_waiting(chosen[0], (), now) if of_one and chosen else None,
-        pods=part_of(lines, start, ROWS_MAX) if of_one else None,
+        pods=part_of(of_chosen, start, ROWS_MAX).made(lambda one: _pod(one, now))
+        if of_one
+        else None,
     )
 
 
