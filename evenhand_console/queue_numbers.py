@@ -43,9 +43,16 @@ class Placed:
     lent: Mapping[str, int]
 
 
+def partition_named(
+    partitions: Iterable[inspect_pb2.Partition], name: str
+) -> inspect_pb2.Partition:
+    """Return the partition with this name. Return one without nodes, queues and pods if there is none."""
+    return next((one for one in partitions if one.name == name), inspect_pb2.Partition(name=name))
+
+
 def capacity_in(partitions: Iterable[inspect_pb2.Partition], name: str) -> Mapping[str, int]:
     """Return the capacity of the partition with this name by resource type. Return an empty table if there is none."""
-    return next((dict(one.capacity) for one in partitions if one.name == name), {})
+    return dict(partition_named(partitions, name).capacity)
 
 
 def shown_partition(partitions: Iterable[inspect_pb2.Partition], wanted: str) -> str:

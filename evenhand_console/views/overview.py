@@ -21,7 +21,7 @@ from evenhand_console.at_once import begin
 from evenhand_console.bars import Bar, bar
 from evenhand_console.checks import Checks
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import every_queue, unmet_of
+from evenhand_console.queue_numbers import every_queue, partition_named, unmet_of
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 
@@ -138,7 +138,7 @@ def _latest_events(core: Core) -> list[watch_pb2.EventRecord]:
 def shape(found: Read, query: Query) -> Page:
     """Return the values of the overview."""
     name = query["partition"] or found.tree.partition
-    partition = next((one for one in found.partitions if one.name == name), inspect_pb2.Partition())
+    partition = partition_named(found.partitions, name)
     now = found.tree.taken_at_ms
     due = _due(found, now)
     return Page(

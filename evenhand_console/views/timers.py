@@ -19,7 +19,7 @@ from evenhand_cli.render.explanation import decision_of
 from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import every_queue
+from evenhand_console.queue_numbers import every_queue, partition_named
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 from evenhand_console.views.decisions import state_of
@@ -111,7 +111,7 @@ def read(core: Core, query: Query) -> Read:
     opened = decisions_pb2.ListDecisionsRequest(partition=tree.partition, open_only=True)
     decided = every(core, decisions.ListDecisions, opened, lambda page: page.decisions)
     partitions = of_list.result().partitions
-    nodes = _keeping_nodes(core, _of_name(partitions, tree.partition))
+    nodes = _keeping_nodes(core, partition_named(partitions, tree.partition))
     return Read(
         tree,
         partitions,
@@ -119,10 +119,6 @@ def read(core: Core, query: Query) -> Read:
         nodes,
         _kept_for(core, tree.partition, [one.node_id for one in nodes or () if one.reservations]),
     )
-
-
-def _of_name(partitions: Sequence[inspect_pb2.Partition], name: str) -> inspect_pb2.Partition:
-    return next((one for one in partitions if one.name == name), inspect_pb2.Partition(name=name))
 
 
 def _keeping_nodes(core: Core, partition: inspect_pb2.Partition) -> list[inspect_pb2.Node] | None:
