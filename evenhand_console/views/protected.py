@@ -7,11 +7,13 @@ from typing import Final
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
-from evenhand_cli.paging import every
+from evenhand_cli.paging import PAGE_SIZE_MAX, every
 from evenhand_cli.render.tables import NORMAL, PROTECTIONS, pod_name, protection
+from evenhand_console.at_once import begin
 from evenhand_console.facets import Facet, facet, is_in
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
+from evenhand_console.queue_numbers import shown_partition
 from evenhand_console.view import View
 
 ROWS_MAX: Final = 100
@@ -59,22 +61,20 @@ def read(core: Core, query: Query) -> Read:
     """Read the running pods. Raises Fault if the core does not answer or refuses."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListAllocationsRequest(partition=query["partition"])
-    pods = every(core, stub.ListAllocations, request, lambda page: page.allocations)
-    return Read(
-        core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()),
-        core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions,
-        pods,
-    )
+    info = begin(lambda: core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()))
+    listed = begin(lambda: core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()))
+    pods = every(core, stub.ListAllocations, request, lambda page: page.allocations, PAGE_SIZE_MAX)
+    return Read(info.result(), listed.result().partitions, pods)
 
 
 def shape(found: Read, query: Query) -> Page:
     """Return the values of the page: the best protected pods first."""
     kept = [one for one in found.pods if protection(one) not in {"", NORMAL}]
     shown = sorted((one for one in kept if _matches(one, query)), key=_order)
-    names, now = tuple(one.name for one in found.partitions), found.info.now_ms
+    now = found.info.now_ms
     return Page(
-        partition=query["partition"] or next(iter(names), ""),
-        partitions=names,
+        partition=shown_partition(found.partitions, query["partition"]),
+        partitions=tuple(one.name for one in found.partitions),
         now_ms=now,
         running=len(found.pods),
         facets=tuple(_facet(name, kept, query) for name in FACETS),

@@ -60,3 +60,10 @@ def test_a_cluster_without_protected_pods_says_so() -> None:
     fake.answers["ListAllocations"] = inspect_pb2.ListAllocationsResponse()
     with console(fake) as client:
         assert "No running pod is protected" in client.get("/protected").text
+
+
+def test_the_page_names_the_partition_that_the_core_shows_without_a_choice() -> None:
+    listed = [inspect_pb2.Partition(name=name) for name in ("arm", "default")]
+    found = replace(_found(), partitions=listed)
+    assert protected.shape(found, _query()).partition == "default"
+    assert protected.shape(found, _query(partition="arm")).partition == "arm"
