@@ -302,17 +302,17 @@ def _share(found: simulate_pb2.QueueNumbers, kind: str) -> int | None:
     return found.deserved.get(kind) if found.proportional else None
 
 
-def applied(core: Core, text: str, base: Present) -> config_pb2.ApplyResponse:
+def applied(core: Core, edited: Present) -> config_pb2.ApplyResponse:
     """Put a text in force, if the configuration from which it was made is still in force.
 
     Raises Fault, with status ABORTED if another configuration is in force.
     """
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     request = config_pb2.ApplyRequest(
-        yaml=text,
+        yaml=edited.text,
         source=f"apply {SOURCE}",
-        base_revision=base.revision,
-        base_digest=base.digest,
+        base_revision=edited.revision,
+        base_digest=edited.digest,
     )
     return core.ask(stub.Apply, request)
 

@@ -148,43 +148,36 @@ class WhatIf:
 
     async def configuration(self, request: Request, fields: dict[str, str]) -> Response:
         """Show the effects of the form's configuration, next to the present state."""
-        text = what_if.unified(fields.get("yaml", ""))
-        base = _base(fields)
+        edited = _edited(fields)
 
         def read(core: Core) -> Page:
-            return self._page_of(request, text, base, what_if.tried(core, text))
+            return self._page_of(request, edited, what_if.tried(core, edited.text))
 
         return await self._answered(request, read)
 
     def _page_of(
-        self,
-        request: Request,
-        text: str,
-        base: what_if.Present,
-        answer: what_if.ConfigurationAnswer,
+        self, request: Request, edited: what_if.Present, answer: what_if.ConfigurationAnswer
     ) -> Page:
-        edited = what_if.Present(base.revision, base.digest, text, base.origin)
-        is_base = answer.base_digest == base.digest and answer.base_revision == base.revision
-        proof = self._desk.tried(request, text, base.identity) if answer.valid and is_base else ""
+        is_base = (answer.base_revision, answer.base_digest) == edited.identity
+        is_tried = answer.valid and is_base
+        proof = self._desk.tried(request, edited.text, edited.identity) if is_tried else ""
         return Page(edited, what_if.Given(EXAMPLE), answer=answer, tried=proof)
 
     async def apply(self, request: Request, fields: dict[str, str]) -> Response:
         """Put a text in force, if the visitor has seen the answer that lists its changes."""
-        text, base = what_if.unified(fields.get("yaml", "")), _base(fields)
-        proof = self._desk.proven(request, text, base.identity, fields.get("tried", ""))
+        edited, given = _edited(fields), fields.get("tried", "")
+        proof = self._desk.proven(request, edited.text, edited.identity, given)
         if proof is Proof.NONE:
             return self._desk.refused(request, NOT_TRIED)
         if proof is Proof.OLD:
-            edited = what_if.Present(base.revision, base.digest, text, base.origin)
             return await self._shown(request, Page(edited, what_if.Given(EXAMPLE), problem=OLD), ())
 
         def read(core: Core) -> Page:
             try:
-                done = what_if.applied(core, text, base)
+                done = what_if.applied(core, edited)
             except Fault as fault:
                 if status_of(fault) is not grpc.StatusCode.ABORTED:
                     raise
-                edited = what_if.Present(base.revision, base.digest, text, base.origin)
                 return Page(edited, what_if.Given(EXAMPLE), problem=fault)
             now = what_if.present(core, 0)
             number_of = done.revision if done.applied else 0
@@ -206,11 +199,11 @@ class WhatIf:
         )
 
 
-def _base(fields: dict[str, str]) -> what_if.Present:
-    """Return the configuration from which the text of a form was made."""
+def _edited(fields: dict[str, str]) -> what_if.Present:
+    """Return the text of a form, with the revision and the digest of the configuration from which it was made."""
     return what_if.Present(
         revision=number(fields.get("base_revision", "")),
         digest=fields.get("base_digest", ""),
-        text="",
+        text=what_if.unified(fields.get("yaml", "")),
         origin=fields.get("origin", "")[:1024],
     )
