@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from evenhand_cli.escaping import acts
+from evenhand_console.what_if import unified, why_not_editable
 
 TITLE: Final = "Send the form again"
 _PODS: Final = ("/what-if/pods", "text", "Pods, workloads and asks")
@@ -46,7 +46,7 @@ def page_of(sent_to: str, fields: Mapping[str, str], back: str) -> Page:
     if sent_to not in _AGAIN:
         return Page("", back=back)
     path, name, label = _AGAIN[sent_to]
-    text = fields.get(name, "").replace("\r\n", "\n")
+    text = unified(fields.get(name, ""))
     return Page(
         path,
         name,
@@ -54,7 +54,5 @@ def page_of(sent_to: str, fields: Mapping[str, str], back: str) -> Page:
         text,
         hidden=tuple((one, fields[one]) for one in _KEPT if one in fields),
         applies=path != sent_to,
-        not_editable="It has control characters, which a page cannot show unchanged."
-        if acts(text)
-        else "",
+        not_editable=why_not_editable(text),
     )

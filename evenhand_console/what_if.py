@@ -183,10 +183,13 @@ def present(core: Core, revision: int) -> Present | None:
         source="" if is_past else found.source,
         applied_by=found.applied_by,
         at_ms=found.applied_at_ms,
-        not_editable="It has control characters, which a page cannot show unchanged."
-        if acts(text)
-        else "",
+        not_editable=why_not_editable(text),
     )
+
+
+def why_not_editable(text: str) -> str:
+    """Return the reason why a text cannot be edited in a page, "" if it can be edited."""
+    return "It has control characters, which a page cannot show unchanged." if acts(text) else ""
 
 
 def unified(text: str) -> str:
