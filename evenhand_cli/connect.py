@@ -179,13 +179,16 @@ class Core:
         method: "grpc.UnaryStreamMultiCallable[Request, Response]",
         request: Request,
         timeout_s: float | None = None,
+        hold: Callable[[grpc.Call], None] | None = None,
     ) -> Iterator[Response]:
-        """Yield the answers of a stream.
+        """Yield the answers of a stream. ``hold`` gets the call, which another thread may cancel.
 
         The call has no deadline unless one is given. Raises Fault when the stream breaks.
         """
         with self.faults():
             call = method(request, timeout=timeout_s, metadata=self.metadata)
+            if hold is not None:
+                hold(call)
             try:
                 for answer in call:
                     self.pictures.look_at(answer)

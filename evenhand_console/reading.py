@@ -77,14 +77,8 @@ class Source:
             asked = self._as_visitor(core, token)
             stub = watch_pb2_grpc.WatchServiceStub(core.channel)
             request = watch_pb2.WatchEventsRequest(kinds_only=True)
-            with asked.faults():
-                call = stub.WatchEvents(request, timeout=STREAM_S, metadata=asked.metadata)
-                hold(call)
-                try:
-                    for one in call:
-                        yield frozenset(one.kinds) | {each.kind for each in one.events}
-                finally:
-                    call.cancel()
+            for one in asked.follow(stub.WatchEvents, request, STREAM_S, hold):
+                yield frozenset(one.kinds) | {each.kind for each in one.events}
 
     def _as_visitor(self, core: Core, token: str) -> Core:
         """Return the connection with the token of a visitor. Raises LogInFault if a visitor needs a token and has none."""
