@@ -38,11 +38,16 @@ def _indented(text: str | Text, by: int = 2) -> Padding:
     return Padding(text, (0, 0, 0, by), expand=False)
 
 
+def late_since(period: pb.HistoryPeriod) -> int:
+    """Return the instant up to which the history is written, 0 if it is not late."""
+    is_late = period.written_to_ms and period.until_ms - period.written_to_ms > LATE_MS
+    return period.written_to_ms if is_late else 0
+
+
 def notes(period: pb.HistoryPeriod) -> Iterator[Text]:
     """Yield lines that say whether an answer lacks records."""
-    late = period.until_ms - period.written_to_ms
-    if period.written_to_ms and late > LATE_MS:
-        text = f"the history is written up to {instant(period.written_to_ms)}: evenhand doctor says why"
+    if written_to_ms := late_since(period):
+        text = f"the history is written up to {instant(written_to_ms)}: evenhand doctor says why"
         yield Text(text, style="warn")
     if period.gaps:
         last = period.gaps[-1]

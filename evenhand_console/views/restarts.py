@@ -6,7 +6,7 @@ from typing import Final
 
 from evenhand.v1 import history_pb2, history_pb2_grpc
 from evenhand_cli.connect import Core
-from evenhand_cli.render.history import LATE_MS, RESTART_KINDS, restart, restart_facts
+from evenhand_cli.render.history import RESTART_KINDS, late_since, restart, restart_facts
 from evenhand_console.instants import utc
 from evenhand_console.query import Query
 from evenhand_console.reading import unless_absent
@@ -63,13 +63,12 @@ def shape(found: Read, query: Query) -> Page:
     if found.listed is None:
         return Page(has_history=False)
     rows, period = found.listed.failovers, found.listed.period
-    late = period.written_to_ms and period.until_ms - period.written_to_ms > LATE_MS
     return Page(
         has_history=True,
         answer=restart(rows, utc) if rows and not query["after"] else "",
         rows=tuple(_row(one) for one in rows),
         of_several=len({one.core for one in rows if one.core}) > 1,
-        written_to_ms=period.written_to_ms if late else 0,
+        written_to_ms=late_since(period),
         gaps=tuple(reversed(period.gaps)),
         next_token=found.listed.next_page_token,
         now_ms=period.until_ms,
