@@ -49,11 +49,9 @@ def main() -> None:
 
 def is_ready(core: Core) -> bool:
     """Return whether every decision has ended, a pod waits, and a node is kept for another one."""
-    stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
-    opened = decisions_pb2.ListDecisionsRequest(open_only=True)
-    if core.ask(stub.ListDecisions, opened).decisions:
+    if decisions(core, open_only=True):
         return False
-    states = {one.state for one in _asks_and_pods(core)}
+    states = {one.state for one in asks_and_pods(core)}
     return {
         inspect_pb2.ALLOCATION_STATE_WAITING,
         inspect_pb2.ALLOCATION_STATE_PLEDGED,
@@ -61,7 +59,8 @@ def is_ready(core: Core) -> bool:
     } <= states
 
 
-def _asks_and_pods(core: Core) -> list[inspect_pb2.Allocation]:
+def asks_and_pods(core: Core) -> list[inspect_pb2.Allocation]:
+    """Return the asks and the pods of a small cluster."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListAllocationsRequest(include_asks=True)
     return list(core.ask(stub.ListAllocations, request).allocations)
@@ -84,16 +83,18 @@ def known(core: Core) -> dict[str, str]:
 
 def _waiting_pod(core: Core) -> str:
     waiting = inspect_pb2.ALLOCATION_STATE_WAITING
-    return next(one.allocation_key for one in _asks_and_pods(core) if one.state == waiting)
+    return next(one.allocation_key for one in asks_and_pods(core) if one.state == waiting)
 
 
 def _decision(core: Core) -> str:
-    return _decisions(core)[0].decision_id
+    return decisions(core)[0].decision_id
 
 
-def _decisions(core: Core) -> Sequence[decisions_pb2.Decision]:
+def decisions(core: Core, *, open_only: bool = False) -> Sequence[decisions_pb2.Decision]:
+    """Return the decisions of a core, or only those that are not complete."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
-    return core.ask(stub.ListDecisions, decisions_pb2.ListDecisionsRequest()).decisions
+    request = decisions_pb2.ListDecisionsRequest(open_only=open_only)
+    return core.ask(stub.ListDecisions, request).decisions
 
 
 if __name__ == "__main__":

@@ -4,26 +4,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from evenhand.v1 import (
-    decisions_pb2,
-    decisions_pb2_grpc,
-    history_pb2,
-    history_pb2_grpc,
-    inspect_pb2,
-    inspect_pb2_grpc,
-)
+from evenhand.v1 import history_pb2, history_pb2_grpc, inspect_pb2
 from evenhand_cli.connect import Core, connected_core
 from evenhand_cli.contexts import Context
 from evenhand_cli.faults import Fault
 from scripts.real.cluster import free_ports
 from tests.cli.processes import ROOT, SECONDS_MAX, environment, finished, until
+from tests.console.record import asks_and_pods, decisions
 from tests.pictures.clock import BEGAN, FAST_S, passed_s
 
 FOLDER: Final = Path(__file__).parent
@@ -105,7 +99,7 @@ class Scene:
         )
         self._pass(4200)
         self._apply("search")
-        until(lambda: _running(core, "search") == 10 and not _opened(core))
+        until(lambda: _running(core, "search") == 10 and not decisions(core, open_only=True))
         self._pass(FAST_S)
 
     def _apply(self, name: str) -> None:
@@ -133,10 +127,9 @@ def played(folder: Path) -> Iterator[Scene]:
 def paths(core: str) -> dict[str, str]:
     """Return the path of each page that needs parameters, with the objects that it shows in the picture."""
     with connected_core(Context(core=core), "", SECONDS_MAX) as asked:
-        waiting = next(one for one in _pods(asked) if one.state == WAIT and "search" in one.name)
-        stub = decisions_pb2_grpc.DecisionServiceStub(asked.channel)
-        decided = asked.ask(stub.ListDecisions, decisions_pb2.ListDecisionsRequest()).decisions
-        chosen = max(decided, key=lambda one: (len(one.victims), one.decision_id))
+        waits = (one for one in asks_and_pods(asked) if one.state == WAIT)
+        waiting = next(one for one in waits if "search" in one.name)
+        chosen = max(decisions(asked), key=lambda one: (len(one.victims), one.decision_id))
         past = history_pb2_grpc.HistoryServiceStub(asked.channel)
         first = asked.ask(past.ListConfigurations, history_pb2.ListConfigurationsRequest())
         revision = str(first.configurations[1].revision)
@@ -153,36 +146,17 @@ def _path(path: str, **parameters: str) -> str:
     return f"{path}?{urlencode(parameters)}"
 
 
-def _pods(core: Core) -> list[inspect_pb2.Allocation]:
-    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
-    request = inspect_pb2.ListAllocationsRequest(include_asks=True)
-    return list(core.ask(stub.ListAllocations, request).allocations)
-
-
 def _has(core: Core, number: int) -> bool:
     """Return whether the core is there and this number of pods run."""
-    return _answered(
-        lambda: (
-            sum(one.state == inspect_pb2.ALLOCATION_STATE_ALLOCATED for one in _pods(core))
-            == number
-        )
-    )
-
-
-def _answered(ask: Callable[[], bool]) -> bool:
     try:
-        return ask()
+        return _running(core) == number
     except Fault:
         return False
 
 
-def _running(core: Core, name: str) -> int:
-    """Return the number of running pods of a workload."""
-    allocated = inspect_pb2.ALLOCATION_STATE_ALLOCATED
-    return sum(one.state == allocated and one.application_id == name for one in _pods(core))
-
-
-def _opened(core: Core) -> bool:
-    stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
-    asked = decisions_pb2.ListDecisionsRequest(open_only=True)
-    return bool(core.ask(stub.ListDecisions, asked).decisions)
+def _running(core: Core, name: str = "") -> int:
+    """Return the number of running pods, of all workloads or of the named one."""
+    return sum(
+        one.state == inspect_pb2.ALLOCATION_STATE_ALLOCATED and name in {"", one.application_id}
+        for one in asks_and_pods(core)
+    )
