@@ -7,7 +7,7 @@ from typing import Final
 
 from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
-from server.model.resources import NOTHING, Resource
+from server.model.resources import Resource
 
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
@@ -252,6 +252,11 @@ class JobClass(enum.StrEnum):
     LENDABLE = "lendable"
 
 
+def has_classes(settings: PreemptionSettings) -> bool:
+    """Return whether the settings give asks job classes (J4)."""
+    return settings.lists(JOB)
+
+
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
     """Return the class of an ask (J2).
 
@@ -260,15 +265,12 @@ def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
 
     Return None if the partition has no classes (J4).
     """
-    if not settings.lists(JOB):
+    if not has_classes(settings):
         return None
     if spec.protection is Protection.FIRM:
         return JobClass.FIRM
     lendable = settings.job_default_preemptible if spec.lendable is None else spec.lendable
     return JobClass.LENDABLE if lendable else JobClass.FIRM
-
-
-PLAIN: Final = AskSpec(resource=NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

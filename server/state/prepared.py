@@ -12,7 +12,7 @@ from itertools import count, islice
 from operator import attrgetter
 from typing import Any, Final
 
-from server.model.asks import PLAIN, job_class
+from server.model.asks import has_classes
 from server.model.fit import Amounts, Scale, scales
 from server.model.quota import PartitionSpec, QueueSpec
 from server.state.limits import Limiter, spread
@@ -177,14 +177,15 @@ class Prepared:
     def _make_queues(self) -> Iterator[None]:
         index = {name: at for at, name in enumerate(self.names)}
         zeros = [0] * len(index)
-        has_classes = job_class(PLAIN, self.spec.preemption) is not None
+        is_classed = has_classes(self.spec.preemption)
         capacity = self.partition.capacity
         self.capacity = [*capacity, *zeros[len(capacity) :]]
         rest: list[tuple[QueueSpec, Queue | None, Amounts]] = [
             (self.spec.root, None, self.capacity)
         ]
-        self.is_bound = self.before.root is self.partition.root.spec and has_classes is (
-            job_class(PLAIN, self.before.preemption) is not None
+        self.is_bound = (
+            self.before.root is self.partition.root.spec
+            and has_classes(self.before.preemption) is is_classed
         )
         for at in count(1):
             if not rest:
@@ -193,7 +194,7 @@ class Prepared:
             bounds = replaced(above, spec.max, index)
             queue = self.partition.root if parent is None else parent.children.get(spec.name)
             measure = replaced(bounds, spec.guaranteed, index)
-            own = _bounds(spec, index, is_root=parent is None, has_classes=has_classes)
+            own = _bounds(spec, index, is_root=parent is None, is_classed=is_classed)
             if queue is None:
                 queue = self.made[id(spec)] = Queue(spec, parent, 0, zeros)
                 queue.compare(measure)
@@ -235,11 +236,11 @@ def _missing(queue: Queue, spec: QueueSpec) -> list[Queue]:
 
 
 def _bounds(
-    spec: QueueSpec, index: Mapping[str, int], *, is_root: bool, has_classes: bool
+    spec: QueueSpec, index: Mapping[str, int], *, is_root: bool, is_classed: bool
 ) -> Bounds:
     """Return the bounds of a queue's usage and of its firm usage, as `tree` computes them for a queue without a deserved share."""
     most = None if is_root or spec.max is None else spread(spec.max, index)
-    guaranteed = [one for one in spec.guaranteed if one[1]] if has_classes else ()
+    guaranteed = [one for one in spec.guaranteed if one[1]] if is_classed else ()
     return most, spread(guaranteed, index) if guaranteed else None
 
 

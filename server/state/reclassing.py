@@ -8,7 +8,7 @@ by which asks get their classes, and ``Partition.unclassed`` are the asks that m
 
 from typing import Final
 
-from server.model.asks import PLAIN, AskSpec, job_class
+from server.model.asks import AskSpec, has_classes, job_class
 from server.model.parts import PART, Parts
 from server.model.quota import PreemptionSettings
 from server.model.resources import NOTHING
@@ -23,11 +23,6 @@ SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, T
 
 The settings decide whether a pod without a class is firm (J2).
 """
-
-
-def has_classes(settings: PreemptionSettings) -> bool:
-    """Return whether the settings give asks job classes (J4)."""
-    return job_class(PLAIN, settings) is not None
 
 
 def are_alike(one: PreemptionSettings, other: PreemptionSettings) -> bool:

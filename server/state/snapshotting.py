@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from server.kernels.fit import Mask
-from server.model.asks import PLAIN, job_class
+from server.model.asks import has_classes
 from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
@@ -316,7 +316,7 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
 
 def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
     """Return the facts of a class, with the nodes that its constraint allows."""
-    knows_firm = job_class(PLAIN, partition.spec.preemption) is not None  # J4; a shadow may not
+    knows_firm = has_classes(partition.spec.preemption)  # J4; a shadow may not
     return ClassFacts(
         ask_class.number,
         ask_class.demand,
@@ -366,7 +366,7 @@ def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
     The amounts that firm asks hold are computed as if all ordered releases were done. Firm asks count as waiting if their
     pledges give way to claims.
     """
-    if job_class(PLAIN, partition.spec.preemption) is None:
+    if not has_classes(partition.spec.preemption):
         return {}
     going = [partition.asks[key] for key in partition.columns.allocations.dying()]
     yielding = [held.ask for held in partition.decisions.pledges.values() if held.reserves]

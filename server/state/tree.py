@@ -9,6 +9,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, Final
 
+from server.model.asks import has_classes
 from server.model.fit import Amounts
 from server.model.parts import PART, Parts, whole
 from server.model.quota import (
@@ -25,7 +26,7 @@ from server.state.limits import Limiter, group_limit, matched_group, spread, use
 from server.state.partition import Partition
 from server.state.prepared import NOT_KEPT, Prepared
 from server.state.queues import Queue, QueueState
-from server.state.reclassing import has_classes, reclass_in_parts
+from server.state.reclassing import reclass_in_parts
 
 _TAGGED: Final = {"guaranteed": "guaranteed", "max": "max", "maxapplications": "max_applications"}
 """The properties that tags may set, each with its field of `QueueSpec` and of `ChildTemplate`."""

@@ -5,7 +5,7 @@
 
 import pytest
 
-from server.model.asks import PLAIN, job_class
+from server.model.asks import has_classes
 from server.model.fit import share
 from server.model.parts import Parts, whole
 from server.model.quota import PartitionSpec, QueueSpec
@@ -110,7 +110,7 @@ def _make_limiter(partition: Partition, queue: Queue) -> None:
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
     """Return the limiter that bounds firm use by the queue's guarantee; None if asks have no classes (J4), or if the queue guarantees nothing."""
-    if job_class(PLAIN, partition.spec.preemption) is None:
+    if not has_classes(partition.spec.preemption):
         return None
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
     if not named:

@@ -8,10 +8,9 @@ from typing import Final
 
 from server.core.events import asks, overflow
 from server.core.state import State
-from server.model.asks import AskSpec
+from server.model.asks import AskSpec, has_classes
 from server.model.decisions import ApplicationState, Decision
 from server.model.events import AskAdded, Event
-from server.model.policies import JOB
 from server.state import pending
 from server.state.applications import Ask
 from server.state.equivalence import is_small
@@ -51,17 +50,17 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
         if not isinstance(event, AskAdded):
             return at
         partition = state.partitions.get(event.partition)
-        if partition is None or _has_classes(partition) or not _is_quiet(partition, event):
+        # A firm ask that waits reduces the headroom of others at once (J4).
+        if (
+            partition is None
+            or has_classes(partition.classed_by)
+            or not _is_quiet(partition, event)
+        ):
             return at
         at += _take(partition, events, at, now)
         if len(partition.unqueued) > GATHERED_MAX:
             pending.enqueue_unqueued(partition)
     return at
-
-
-def _has_classes(partition: Partition) -> bool:
-    """Return whether the partition's asks are firm or lendable. A firm ask that waits reduces the headroom of others at once (J4)."""
-    return partition.classed_by.lists(JOB)
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:

@@ -1,6 +1,6 @@
 """Checks of firm use (J4): the amounts that firm asks hold and wait for in each queue, and the limits computed from them."""
 
-from server.model.asks import PLAIN, job_class
+from server.model.asks import has_classes
 from server.model.fit import Amounts
 from server.state.applications import Ask
 from server.state.invariants.amounts import same
@@ -35,7 +35,7 @@ def _count(ask: Ask, amounts: dict[str, Amounts]) -> None:
 
 def _check_limit(partition: Partition, queue: Queue) -> None:
     named = {name: quantity for name, quantity in queue.spec.guaranteed if quantity}
-    limited = job_class(PLAIN, partition.spec.preemption) is not None and bool(named)
+    limited = has_classes(partition.spec.preemption) and bool(named)
     name = f"limit of firm use in queue {queue.path}"
     assert (queue.firm is not None) == limited, f"{name}: there is one, or should be"
     if queue.firm is None:
