@@ -146,7 +146,7 @@ class State:
         self.arrivals: dict[str, Arrival] = {}
         self.changes: tuple[TableChange, ...] = ()
         for spec in self.own(self.configuration):
-            whole(self.add_partition_of(spec.name))
+            whole(self.add_partition_of(spec))
 
     def own(self, configuration: Configuration) -> tuple[PartitionSpec, ...]:
         """Return the partitions of a configuration for which this core decides (design 7.6)."""
@@ -158,9 +158,8 @@ class State:
     def other_owner(self, partition: str) -> str:
         """Return the other group of cores that decides for a partition, or "" if this core does or if no configuration has it."""
         assignment = self.assignment
-        if assignment is None or assignment.owns(partition):
-            return ""
-        if not self.configuration.lists(partition):
+        is_known = self.configuration.partition(partition) is not None
+        if assignment is None or assignment.owns(partition) or not is_known:
             return ""
         return assignment.owner(partition)
 
@@ -172,14 +171,13 @@ class State:
             return f"partition {partition!r} belongs to cores {owner!r}, this is one of cores {group!r}"
         return f"partition {partition!r} is not configured"
 
-    def add_partition_of(self, name: str) -> Parts[None]:
-        """Create, in parts, the partition that the configuration in force has under this name."""
-        spec = next(one for one in self.configuration.partitions if one.name == name)
+    def add_partition_of(self, spec: PartitionSpec) -> Parts[None]:
+        """Create, in parts, the partition of a specification."""
         prepared = self.prepared_for(spec)
         if prepared is not None and prepared.is_applied:
-            self.partitions[name] = prepared.partition
+            self.partitions[spec.name] = prepared.partition
             return
-        partition = self.partitions[name] = Partition(spec)
+        partition = self.partitions[spec.name] = Partition(spec)
         yield from tree.apply_spec_in_parts(partition, spec)
 
     def prepared_for(self, spec: PartitionSpec) -> Prepared | None:

@@ -312,9 +312,9 @@ class Configuration:
     text: str = ""
     digest: str = ""
 
-    def lists(self, partition: str) -> bool:
-        """Return whether there is a partition of this name."""
-        return any(one.name == partition for one in self.partitions)
+    def partition(self, name: str) -> PartitionSpec | None:
+        """Return the partition of this name, or None."""
+        return next((one for one in self.partitions if one.name == name), None)
 
 
 DEFAULT_CONFIGURATION: Final = Configuration(

@@ -108,7 +108,7 @@ class Moving:
             raise invalid(
                 "INVALID_PART", ("part", f"at most {_PARTS_MAX} parts of {moving.PART_BYTES} bytes")
             )
-        if not self._core.state.configuration.lists(event.partition):
+        if self._core.state.configuration.partition(event.partition) is None:
             raise not_found("partition", event.partition)
         if event.revision != mine + 1:
             raise _other_table(mine, event.revision - 1)

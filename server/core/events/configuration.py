@@ -64,12 +64,13 @@ def change_next(state: State, now: int) -> Parts[list[Decision]]:
     """
     name = next(iter(state.outdated))
     partition, notes = state.partitions[name], list[Decision]()
-    spec = _spec(state.configuration, name)
+    spec = state.configuration.partition(name)
+    assert spec is not None, "a partition that is no longer configured is retired at once"
     if partition.unclassed or reclassing.is_due(partition, spec.preemption):
         reclassing.advance(partition, spec.preemption)
         _put_off(partition)
     elif not state.outdated[name]:
-        notes = yield from _change(state, partition, state.configuration, now, classes_later=True)
+        notes = yield from _change(state, partition, spec, now, classes_later=True)
         partition.thrashing.reset()
         state.outdated[name] = True
     if state.outdated[name] and not partition.unclassed:
@@ -227,7 +228,7 @@ def _apply(
     for spec in own:
         partition = state.partitions.get(spec.name)
         if partition is None:
-            yield from state.add_partition_of(spec.name)
+            yield from state.add_partition_of(spec)
             continue
         if partition.retired:
             tree.restart(partition)
@@ -236,7 +237,7 @@ def _apply(
             continue
         else:
             is_first = False
-        notes += yield from _change(state, partition, configuration, now, classes_later=False)
+        notes += yield from _change(state, partition, spec, now, classes_later=False)
     for name, partition in list(state.partitions.items()):
         if name not in named:
             yield
@@ -249,11 +250,12 @@ def _apply(
 
 def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
     """Change a partition that came with another configuration as the configuration in force says."""
-    if not state.configuration.lists(partition.name):
+    spec = state.configuration.partition(partition.name)
+    if spec is None:
         return _retire(partition)
     if partition.retired:
         tree.restart(partition)
-    return (yield from _change(state, partition, state.configuration, now, classes_later=False))
+    return (yield from _change(state, partition, spec, now, classes_later=False))
 
 
 def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
@@ -261,19 +263,9 @@ def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
     return not partition.unclassed and reclassing.are_alike(partition.classed_by, spec.preemption)
 
 
-def _spec(configuration: Configuration, partition: str) -> PartitionSpec:
-    return next(one for one in configuration.partitions if one.name == partition)
-
-
 def _change(
-    state: State,
-    partition: Partition,
-    configuration: Configuration,
-    now: int,
-    *,
-    classes_later: bool,
+    state: State, partition: Partition, spec: PartitionSpec, now: int, *, classes_later: bool
 ) -> Parts[list[Decision]]:
-    spec = _spec(configuration, partition.name)
     before = partition.spec
     removed = yield from tree.apply_spec_in_parts(
         partition, spec, state.prepared_for(spec), classes_later=classes_later

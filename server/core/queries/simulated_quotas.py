@@ -23,7 +23,7 @@ def over(partition: Partition, configuration: Configuration, now: int) -> list[Q
 
     The caller must call this function before the configuration is applied.
     """
-    spec = next((one for one in configuration.partitions if one.name == partition.name), None)
+    spec = configuration.partition(partition.name)
     if spec is None:
         return []
     enabled = spec.preemption.quota_enabled
