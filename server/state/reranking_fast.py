@@ -8,7 +8,7 @@ new limits no longer block are unparked. Afterwards the order, the parked groups
 import heapq
 from collections import defaultdict
 
-from server.model.fit import Amounts, share
+from server.model.fit import share
 from server.model.parts import PART, Parts
 from server.state import pending, ranking
 from server.state.applications import Application, Group
@@ -17,8 +17,7 @@ from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.prepared import Prepared
 from server.state.queues import Child, Queue
-from server.state.reranking import measure, still_blocked
-from server.state.types import replaced
+from server.state.reranking import measure_prepared, still_blocked
 
 Opened = list[tuple[Limiter, AskClass]]
 
@@ -31,49 +30,10 @@ def rebuild_in_parts(partition: Partition, prepared: Prepared) -> Parts[None]:
     partition.ranking_stale = False
     partition.shared_for = None
     partition.relief += 1
-    moved = yield from _measure(partition, prepared)
+    moved = yield from measure_prepared(partition, prepared)
     yield from _rank(moved)
     opened = yield from _reblock(partition, prepared)
     yield from _unblock(opened)
-
-
-def _measure(partition: Partition, prepared: Prepared) -> Parts[list[Queue]]:
-    """Set the measures and shares of all queues. Return the queues whose measure changed."""
-    used, measures = prepared.used, prepared.measures
-    below = dict(prepared.below)
-    moved: list[Queue] = []
-    for at, queue in enumerate(partition.queues.values()):
-        if not at % PART:
-            yield
-        if queue in used:
-            continue
-        known = measures.get(queue)
-        if known is None:
-            amounts = _measured(partition, queue, below)
-            if queue.measure == amounts and queue.basis is queue.measure:
-                continue
-            queue.compare(amounts)
-        elif queue.measure is known[0] and queue.basis is known[0]:
-            continue
-        else:
-            queue.measure, queue.measure_scales = known
-            queue.basis, queue.basis_scales = known
-        queue.share = share(queue.usage, queue.measure)
-        moved.append(queue)
-    partition.root.share = share(partition.root.usage, partition.root.measure)
-    return moved
-
-
-def _measured(partition: Partition, queue: Queue, below: dict[Queue, Amounts]) -> Amounts:
-    """Return the measure of a queue that the specification does not have. Parents come before their children."""
-    above = None if queue.parent is None else below.get(queue.parent)
-    if above is None:
-        return measure(partition, queue)
-    index = partition.types.index
-    amounts = replaced(above, queue.spec.max, index)
-    if queue.children:
-        below[queue] = amounts
-    return replaced(amounts, queue.spec.guaranteed, index)
 
 
 def _rank(moved: list[Queue]) -> Parts[None]:
