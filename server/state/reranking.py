@@ -196,17 +196,21 @@ def still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]
     """
     if queue.children:
         return {}
-    is_firm, pending = limiter.kind == "firm", queue.pending
+    pending = queue.pending
     found: dict[AskClass, list[Group]] = {
-        one: []
-        for one in limiter.blocked
-        if one.firm is is_firm
-        and one.pledge is None
-        and not one.dead
-        and one in pending
-        and not limiter.has_headroom(one)
+        one: [] for one in limiter.blocked if one in pending and stays_blocked(limiter, one)
     }
     return found and _told(queue, limiter.code, found)
+
+
+def stays_blocked(limiter: Limiter, ask_class: AskClass) -> bool:
+    """Return whether a limiter is the first limit that the asks of a class pass, and they certainly still do not fit into it."""
+    return (
+        ask_class.firm is (limiter.kind == "firm")
+        and ask_class.pledge is None
+        and not ask_class.dead
+        and not limiter.has_headroom(ask_class)
+    )
 
 
 def _told(

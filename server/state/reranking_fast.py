@@ -17,7 +17,7 @@ from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.prepared import Prepared
 from server.state.queues import Child, Queue
-from server.state.reranking import measure_prepared, still_blocked
+from server.state.reranking import measure_prepared, stays_blocked, still_blocked
 
 Opened = list[tuple[Limiter, AskClass]]
 
@@ -96,7 +96,7 @@ def _opened(queue: Queue, limiter: Limiter, blocked: dict[AskClass, list[Group]]
         (ask_class,), (application,) = blocked, queue.applications.values()
         group = None if application.jobs else next(iter(application.groups.values()), None)
         if group is not None and group.ask_class is ask_class and len(application.groups) == 1:
-            if not _stays(limiter, group):
+            if group.told != limiter.code or not stays_blocked(limiter, ask_class):
                 return [(limiter, ask_class)]
             if not group.parked:
                 pending.park(group, blocked[ask_class])
@@ -105,18 +105,6 @@ def _opened(queue: Queue, limiter: Limiter, blocked: dict[AskClass, list[Group]]
     if kept:
         _park(queue, limiter, kept)
     return [(limiter, one) for one in blocked if one not in kept]
-
-
-def _stays(limiter: Limiter, group: Group) -> bool:
-    """Return whether `still_blocked` names the class of a group that is the only one in a queue without queues and gangs."""
-    ask_class = group.ask_class
-    return (
-        group.told == limiter.code
-        and ask_class.firm is (limiter.kind == "firm")
-        and ask_class.pledge is None
-        and not ask_class.dead
-        and not limiter.has_headroom(ask_class)
-    )
 
 
 def _unblock(opened: Opened) -> Parts[None]:
