@@ -6,13 +6,17 @@ from contextlib import asynccontextmanager
 
 from server.core.core import Core
 from server.model.quota import Configuration
+from server.rpc.pump import Pump
 
 
 @asynccontextmanager
-async def prepared(core: Core, configuration: Configuration | None) -> AsyncIterator[None]:
-    """Prepare a configuration, let the caller apply it in this context, and free objects that are no longer used at the end.
+async def prepared(
+    core: Core, pump: Pump, configuration: Configuration | None
+) -> AsyncIterator[None]:
+    """Prepare a configuration, and let the caller apply it in this context.
 
-    Between two pieces other tasks of the event loop run. Only one configuration may be prepared at a time (`Owners.changing`).
+    At the end, wait until all partitions have the configuration in force, and free objects that are no longer used. Between two
+    pieces other tasks of the event loop run. Only one configuration may be prepared at a time (`Owners.changing`).
     """
     if configuration is None:
         yield
@@ -22,6 +26,8 @@ async def prepared(core: Core, configuration: Configuration | None) -> AsyncIter
         for _ in core.prepare(configuration):
             await asyncio.sleep(0)
         yield
+        while core.state.outdated:
+            await pump.settled()
     finally:
         for _ in core.drop_prepared():
             await asyncio.sleep(0)

@@ -206,15 +206,13 @@ class Scheduler:
         changing = self._sessions.owners.changing if configuration else nullcontext()
         async with changing:
             self._check_configuration(event.rm_id, configuration, caller)
-            async with prepared(self._core, event.configuration):
+            async with prepared(self._core, self._pump, event.configuration):
                 wiping = [] if event.resumes else self._wiping(event)
                 await self._pump.ask(
                     *wiping,
                     event,
                     after=lambda: self._registered(event, caller),
                 )
-                while configuration is not None and self._core.state.outdated:
-                    await self._pump.settled()
         # Another process may have registered while this registration waited. The core then refused this one.
         self._check_epoch(event)
 

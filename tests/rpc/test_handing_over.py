@@ -365,7 +365,7 @@ async def test_a_configuration_on_its_way_during_a_hand_over_never_comes_into_fo
     begun, may_go_on = asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager
-    async def prepared(_core: Core, _configuration: object) -> AsyncIterator[None]:
+    async def prepared(_core: Core, *_: object) -> AsyncIterator[None]:
         begun.set()
         await may_go_on.wait()
         yield

@@ -100,10 +100,8 @@ class ConfigurationService:
         if dry_run:
             refusal = _refusal(would_refuse(state, event))
         else:
-            async with prepared(self._core, event.configuration):
+            async with prepared(self._core, self._pump, event.configuration):
                 refusal = _refusal(await self._pump.ask(event))
-                while state.outdated:
-                    await self._pump.settled()
         answer.revision = state.revision.number
         answer.applied = not dry_run and refusal is None
         if refusal is not None:
