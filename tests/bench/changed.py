@@ -18,7 +18,7 @@ from evenhand.v1 import config_pb2
 from si.v1 import si_pb2 as si
 from tests.bench import messages
 from tests.bench.client import MESSAGE_MAX, Player
-from tests.bench.figures import Run
+from tests.bench.figures import Run, most_of
 from tests.bench.processes import cpu_seconds, peak_mib
 from tests.bench.script import Script, Step
 from tests.bench.wire import kept, server
@@ -100,7 +100,7 @@ def applied(changed: Changed, before: Sequence[str] = ()) -> Run:
         mib = peak_mib(core.pid)
     waits.sort()
     values = {
-        "99 of 100 waits": waits[-(-len(waits) * 99 // 100) - 1],
+        "99 of 100 waits": most_of(waits),
         "longest wait": waits[-1],
     }
     return Run(values, cpu, mib, f"{len(waits):,} asks", core.pace(begun, len(waits) / RATE))

@@ -106,6 +106,11 @@ class Row:
     """A digest of the measured code, see `record.code`."""
 
 
+def most_of(waits: Sequence[float]) -> float:
+    """Return the wait that 99 of 100 waits do not exceed. ``waits`` are sorted."""
+    return waits[-(-len(waits) * 99 // 100) - 1]
+
+
 def row(case: Case, metric: Metric, samples: Sequence[Sample], tried: Sequence[Sample]) -> Row:
     """Return the row of one metric, computed from the samples that count; `tried` has all samples, including disturbed ones."""
     values = [one.run.values[metric.name] for one in samples]

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench.figures import most_of
 from tests.bench.players import ROOT, Player, player, surroundings
 from tests.bench.processes import child_of, peak_mib, resident_mib
 from tests.bench.quiet import pace
@@ -55,7 +56,7 @@ class WireFigure:
         }
         if waits := sorted(self.played.waits_ms):
             values["median wait"] = statistics.median(waits)
-            values["99 of 100 waits"] = waits[-(-len(waits) * 99 // 100) - 1]
+            values["99 of 100 waits"] = most_of(waits)
         return values
 
 
