@@ -19,6 +19,7 @@ from si.v1 import si_pb2 as si
 from tests.bench import messages
 from tests.bench.client import MESSAGE_MAX, Player
 from tests.bench.figures import Run, most_of
+from tests.bench.preemption_messages import APPLY
 from tests.bench.processes import cpu_seconds, peak_mib
 from tests.bench.script import Script, Step
 from tests.bench.wire import kept, server
@@ -35,7 +36,6 @@ MAX, FITS, OVER = 10, 16, 7
 POD: Final = 8_000
 """The request of a pod in thousandths of a core."""
 PODS: Final = 3
-APPLY: Final = "/evenhand.v1.ConfigurationService/Apply"
 PROBE: Final = "probe"
 
 
@@ -178,12 +178,11 @@ def _standing(changed: Changed) -> Script:
     ]
     applications = [_application(name, one) for name in known for one in (*queues, PROBE)]
     counts = si.SyncComplete(nodes=len(nodes), applications=len(applications))
-    ended = si.NodeRequest(rmID=RM, syncComplete=counts).SerializeToString()
     steps = [
         messages.registered(changed.text(is_first=True), explicit_sync=True),
         messages.nodes_told(nodes),
         _applications(applications),
-        Step("UpdateNode", [ended], "accepted", 0),
+        messages.sync_ended(counts),
         messages.placed(messages.packed(asks), len(known) * len(queues)),
     ]
     return Script(steps, len(steps))

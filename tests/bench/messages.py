@@ -147,16 +147,21 @@ def standing(workload: Workload, more: Labels = lambda _: {}) -> list[Step]:
     ]
 
 
+def sync_ended(counts: si.SyncComplete) -> Step:
+    """Return the step that ends a sync in which so many objects were sent. The core sends no answer."""
+    message = si.NodeRequest(rmID=RM, syncComplete=counts).SerializeToString()
+    return Step("UpdateNode", [message], "accepted", 0)
+
+
 def synced(workload: Workload, allocations: int = 0, asks: int = 0) -> Step:
-    """Return the step that ends a sync, to which the core sends no answer."""
+    """Return the step that ends the sync of a workload."""
     counts = si.SyncComplete(
         nodes=workload.nodes,
         applications=workload.applications,
         allocations=allocations,
         asks=asks,
     )
-    message = si.NodeRequest(rmID=RM, syncComplete=counts).SerializeToString()
-    return Step("UpdateNode", [message], "accepted", 0)
+    return sync_ended(counts)
 
 
 def placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = None) -> Step:

@@ -18,7 +18,7 @@ from tests.bench.figures import Run
 from tests.bench.players import player
 from tests.bench.processes import peak_mib, resident_mib
 from tests.bench.script import Script, Step
-from tests.bench.workloads import RM, Workload, applications, queues_yaml
+from tests.bench.workloads import Workload, applications, queues_yaml
 
 PARTITIONS = ("p0", "p1", "p2", "p3")
 BATCH = 100
@@ -99,8 +99,7 @@ def _synced(workload: Workload, partitions: int) -> Step:
     counts = si.SyncComplete(
         nodes=partitions * workload.nodes, applications=partitions * workload.applications
     )
-    message = si.NodeRequest(rmID=RM, syncComplete=counts).SerializeToString()
-    return Step("UpdateNode", [message], "accepted", 0)
+    return messages.sync_ended(counts)
 
 
 def _joined(steps: Sequence[Step]) -> Step:
