@@ -101,6 +101,16 @@ def test_nothing_is_wrong_with_a_right_run() -> None:
     assert report(7, evidence())[0] == "seed 7, durable: no"
 
 
+def test_a_core_that_leads_from_an_older_state_enforces_a_quota_early() -> None:
+    early = [line(LATE, "lowered", run=2), line(LATE + 9, "enforced", run=2)]
+    older = core(LATE + 10, "core-1", LEADER, ("d1",), decided_at=3)
+    assert judged(evidence(*early, older)) == []
+    newer = core(LATE + 10, "core-1", LEADER, ("d1",))
+    assert judged(evidence(*early, newer)) == [
+        "quota_late: quota run 2 took 9 ms, less than its delay"
+    ]
+
+
 LATE = 6_100
 WRONG: list[tuple[str, PairsEvidence]] = [
     ("placed_twice", evidence(*placed(LATE, "p", "probes"))),
