@@ -32,28 +32,31 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
     """Give the core the state that an earlier run saved, and return whether there is one that can be used.
 
     If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that
-    state. The core decides for the partitions that its options name, even if the earlier run had other partitions.
-    Raise BadOptionError if the earlier run had a newer table of cores.
+    state. The revision of ``file`` and the texts that managers sent last are those with which the core was made, since they
+    were kept at each change and the state may be older. The core decides for the partitions that its options name, even if
+    the earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
     """
     found = saved.read(path)
     if found.why_not:
         _log.warning("state-not-restored", why=found.why_not)
     if found.core is None or found.header is None:
         return False
-    source, assignment = core.state.revision.source, core.state.assignment
-    known, given = (revision_of(one) for one in (found.core.state.assignment, assignment))
-    if given < known:
+    revision, given, assignment = core.state.revision, core.state.given, core.state.assignment
+    known, now = (revision_of(one) for one in (found.core.state.assignment, assignment))
+    if now < known:
         raise BadOptionError(
-            f"--cores: the group has revision {given} in this table, and had revision {known} before: give it the newer table"
+            f"--cores: the group has revision {now} in this table, and had revision {known} before: give it the newer table"
         )
     feed.adopt(found.core, found.header)
     state = core.state
     is_moved, state.assignment = state.assignment != assignment, assignment
     moving.take_named(state, feed.now)
     if file is not None and file.digest != state.configuration.digest:
-        core.handle(ConfigurationApplied(file, source), feed.now)
+        core.handle(ConfigurationApplied(file, revision.source), feed.now)
     elif is_moved:
         core.handle(ConfigurationApplied(state.configuration, state.revision.source), feed.now)
+    if file is not None:
+        state.revision, state.given = revision, given
     _log.info("state-restored", position=feed.position, version=found.header.version)
     return True
 

@@ -16,6 +16,7 @@ from server.bootstrap import Exit, ServeOptions, serve
 from server.record import keeper
 from server.record.keeper import NO_PLACE
 from server.record.kept import read_kept, write_kept
+from server.replication import saved
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 from tests.cli.processes import address_of, finished, running
@@ -116,6 +117,38 @@ async def test_a_file_that_show_wrote_is_the_revision_that_it_names(tmp_path: Pa
     async with started(state_dir=tmp_path, config_file=shown) as live:
         assert await live.in_force() == (text("applied"), 2)
         assert await live.findings() == []
+
+
+async def test_a_changed_map_comes_into_force_although_the_saved_state_is_older(
+    tmp_path: Path,
+) -> None:
+    async with started(state_dir=tmp_path) as live:
+        await live.register("map")
+    older = (tmp_path / saved.NAME).read_bytes()
+    async with started(state_dir=tmp_path) as live:
+        await live.register("map")
+        assert (await live.apply("changed", rm_id="rm")).applied
+    (tmp_path / saved.NAME).write_bytes(older)
+    async with started(state_dir=tmp_path) as live:
+        assert await live.in_force() == (text("changed"), 3)
+        await live.register("map")
+        assert await live.in_force() == (text("map"), 4)
+
+
+async def test_a_map_that_was_overridden_stays_so_although_the_saved_state_is_older(
+    tmp_path: Path,
+) -> None:
+    async with started(state_dir=tmp_path) as live:
+        await live.register("map")
+    older = (tmp_path / saved.NAME).read_bytes()
+    async with started(state_dir=tmp_path) as live:
+        await live.register("map")
+        assert (await live.apply("changed", rm_id="rm")).applied
+        assert (await live.apply("map")).revision == 4
+    (tmp_path / saved.NAME).write_bytes(older)
+    async with started(state_dir=tmp_path) as live:
+        await live.register("changed")
+        assert await live.in_force() == (text("map"), 4)
 
 
 async def test_a_shim_that_registers_again_undoes_nothing(tmp_path: Path) -> None:
