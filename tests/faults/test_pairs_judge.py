@@ -42,7 +42,7 @@ def write(at: int, by: str, epoch: int, holder: str = "") -> Line:
 
 def core(at: int, name: str, state: str, decided: tuple[str, ...] = (), **facts: Any) -> Line:
     level = state == FOLLOWER
-    more = {"due_ms": 0, "difference": "", "decided_at": at, "level": level, **facts}
+    more = {"due_ms": 0, "difference": "", "decided_at": at, "level": level, "term": "t1", **facts}
     return line(at, "core", core=name, state=state, decided=dict.fromkeys(decided, at), **more) | {
         "now_ms": at
     }
@@ -99,6 +99,10 @@ def evidence(*more: Line, **facts: Any) -> PairsEvidence:
 def test_nothing_is_wrong_with_a_right_run() -> None:
     assert judged(evidence()) == []
     assert report(7, evidence())[0] == "seed 7, durable: no"
+
+
+def test_a_follower_that_knows_an_ended_leader_may_lack_what_the_next_one_decides() -> None:
+    assert judged(evidence(core(LATE, "core-1", FOLLOWER, term="t0"))) == []
 
 
 def test_a_core_that_leads_from_an_older_state_enforces_a_quota_early() -> None:

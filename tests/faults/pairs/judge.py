@@ -120,7 +120,9 @@ def diverged(evidence: PairsEvidence) -> Iterator[str]:
 def decision_lost(evidence: PairsEvidence) -> Iterator[str]:
     """Yield the decisions of a leader that its level follower lacks, and those that a core no longer has when it leads.
 
-    The second check leaves out a core that was restarted, and one whose leader answered later than it did.
+    The first check needs two cores with input of the same term: a follower that was stopped is level with a leader that has
+    ended, until it learns of the next one. The second check leaves out a core that was restarted, and one whose leader
+    answered later than it did.
     """
     last: dict[str, Line] = {}
     for line in evidence.of("core", "started"):
@@ -132,7 +134,7 @@ def decision_lost(evidence: PairsEvidence) -> Iterator[str]:
         if state == LEADER and core in last and not any(o["at"] > last[core]["at"] for o in others):
             yield from _lost(last[core], line)
         for other in others if line["level"] else ():
-            if other["decided_at"] <= line["decided_at"]:
+            if other["term"] == line["term"] and other["decided_at"] <= line["decided_at"]:
                 yield from _lost(other, line)
         if state == LEADER or line["level"]:
             last[core] = line

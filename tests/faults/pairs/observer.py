@@ -37,6 +37,8 @@ class Seen:
     state: str = ""
     position: int = 0
     leader_position: int = 0
+    term: str = ""
+    """The term in which the core got its last input."""
     difference: str = ""
     due_ms: int = 0
     """The instant at which the lowered quota is enforced, 0 when none is."""
@@ -76,7 +78,7 @@ class Observer:
         replicas: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
         request = replication_pb2.GetReplicationRequest()
         said = await replicas.GetReplication(request, timeout=ANSWER_S)
-        seen = Seen(said.state, said.position, said.leader_position, said.difference)
+        seen = Seen(said.state, said.position, said.leader_position, said.term, said.difference)
         has_joined = said.state == FOLLOWER and said.heard_ms > 0
         seen.level = has_joined and said.position >= said.leader_position
         since = decisions_pb2.ListDecisionsRequest(since_ms=time.time_ns() // 10**6 - RECENT_MS)
