@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import select
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 120.0
@@ -76,10 +76,19 @@ def running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[st
             process.communicate(timeout=SECONDS_MAX)
 
 
+def line_of(process: subprocess.Popen[str]) -> str:
+    """Return the next line that a process prints, or "" when it ends. A process that prints none in time is killed."""
+    assert process.stdout is not None
+    late = Timer(SECONDS_MAX, process.kill)
+    late.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        late.cancel()
+
+
 def address_of(process: subprocess.Popen[str], log: Path) -> str:
     """Return the address that a core prints when it listens."""
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], SECONDS_MAX)
-    line = process.stdout.readline() if ready else ""
+    line = line_of(process)
     assert line.startswith("listening on "), log.read_text()
     return line.removeprefix("listening on ").strip()

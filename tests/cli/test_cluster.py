@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from evenhand_cli.embedded.hosting import service_of
 from shim_client import cluster_service
 from shim_client.embedded.cluster import EmbeddedCluster
 from tests.cli.clusters import deployment, node, write
-from tests.cli.processes import SECONDS_MAX, address_of, finished, running, until
+from tests.cli.processes import address_of, finished, line_of, running, until
 from tests.cli.run import Ended, evenhand
 from tests.cli.test_end_to_end import await_counts
 from tests.cli.test_shim_ends import logged
@@ -69,10 +68,8 @@ class Running:
 
 def said(process: subprocess.Popen[str], words: str) -> str:
     """Return the first line of a process that contains these words."""
-    assert process.stdout is not None
     while True:
-        ready, _, _ = select.select([process.stdout], [], [], SECONDS_MAX)
-        line = process.stdout.readline() if ready else ""
+        line = line_of(process)
         assert line, f"it never said {words!r}"
         if words in line:
             return line

@@ -1,7 +1,6 @@
 """A console beside a core that runs as a process: pages, a stream, and the end of both."""
 
 import re
-import select
 import subprocess
 from contextlib import closing
 from http.client import HTTPConnection
@@ -10,15 +9,13 @@ from pathlib import Path
 import pytest
 
 from evenhand_console.views import VIEWS
-from tests.cli.processes import SECONDS_MAX, address_of, running, until
+from tests.cli.processes import SECONDS_MAX, address_of, line_of, running, until
 
 ANY_PORT = "127.0.0.1:0"
 
 
 def _url(process: subprocess.Popen[str], log: Path) -> str:
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], SECONDS_MAX)
-    line = process.stdout.readline() if ready else ""
+    line = line_of(process)
     assert line.startswith("console on http://"), log.read_text()
     return line.removeprefix("console on http://").strip()
 

@@ -1,7 +1,6 @@
 """A core and a shim in separate processes, which a test may kill and start again."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from scripts.real.cluster import free_ports
+from tests.cli.processes import line_of
 from tests.kubernetes.kube import until
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +39,7 @@ class Process:
 
     def line(self) -> str:
         """Return the next line that the process prints; empty when it has ended or prints nothing in time."""
-        assert self.popen.stdout is not None
-        ready, _, _ = select.select([self.popen.stdout], [], [], SECONDS_MAX)
-        return self.popen.stdout.readline().strip() if ready else ""
+        return line_of(self.popen).strip()
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End the process if it runs, and return its exit code."""
