@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 
 
 async def until(condition: Callable[[], bool], pause: float = 0.005) -> None:
