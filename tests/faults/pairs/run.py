@@ -239,14 +239,18 @@ class Run:
             self.journal.write("missed", **facts)
             return
         self.journal.write("kill", **facts)
-        began = now_ms()
+        deeds = [self._end(child, kill)]
+        if kill.role in {LEADING_CORE, LEADING_SHIM, ENGINE}:
+            deeds.append(self._progress(kill.role, kill.how, now_ms()))
+        await asyncio.gather(*deeds)
+
+    async def _end(self, child: Child, kill: Kill) -> None:
+        """Stop a process or wait until it has ended; later it continues, or a new one starts."""
         if kill.how == STOPPED:
             child.pause()
         else:
             await child.end(kill.how)
         self._soon(self._bring_back(child, kill))
-        if kill.role in {LEADING_CORE, LEADING_SHIM, ENGINE}:
-            await self._progress(kill.role, kill.how, began)
 
     async def _bring_back(self, child: Child, kill: Kill) -> None:
         await asyncio.sleep(kill.away_ms / 1000)
