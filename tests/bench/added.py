@@ -1,7 +1,7 @@
 """The cost of a history, a follower, a log or an election: a script is played in turn against a core without it and a core with it.
 
-The history's process, a follower, and the server of the log get the processors of the client: the core keeps its own. A follower
-runs only while the client has nothing to do. On a machine of its own it would not slow the client down.
+The history's process, a follower, and the server of the log get the processors of the client: the core keeps its own. A follower and
+the server of the log run only while the client has nothing to do. On a machine of their own they would not slow the client down.
 
 A nice value of 19 would not do for that: on Linux 6.6 and later a process keeps its processor for a slice of 1 to 3 ms, whatever
 the nice value of a process that wakes up meanwhile. Every answer to the client would wait for so long. Only the policy SCHED_IDLE gives
@@ -67,6 +67,8 @@ def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequ
 
     If the addition has a process, play the script also without the addition beside a process that is always busy, at the same
     priority and on the same processors. The note has the result: two busy processors disturb each other.
+
+    The pace is that of the more disturbed of the two runs, because a ratio says something only if both were quiet.
     """
     plain, found = wire.run(make(), before=before), added.play(make(), before)
     without, values = plain.values(placed), found.values(placed)
@@ -84,7 +86,7 @@ def compared(added: Added, make: Callable[[], Script], placed: int, before: Sequ
         note += f"; and beside a busy process: {_figures(disturbed, placed)}"
     if found.aside_cpu:
         note += f"; its process: {found.aside_cpu:.1f} s of CPU, set-up included"
-    return Run(values, cpu_s, found.server_mib, note, found.pace)
+    return Run(values, cpu_s, found.server_mib, note, max(plain.pace, found.pace))
 
 
 def _figures(found: WireFigure, placed: int) -> str:
@@ -196,24 +198,30 @@ def _replication(address: str) -> pb.GetReplicationResponse:
 
 def with_log(script: Script, before: Sequence[str]) -> WireFigure:
     """Play a script against a core that writes its input to a log of NATS, which syncs each message."""
+    aside = list[float]()
     with tempfile.TemporaryDirectory() as folder:
         with wire.kept(client=True):
             nats = Engine(Path(folder))
             nats.start()
         try:
-            return wire.run(script, before=before, options=["--log", nats.url], beside=_logged)
+            beside = partial(_logged, nats, aside)
+            found = wire.run(script, before=before, options=["--log", nats.url], beside=beside)
         finally:
             nats.kill()
+    return replace(found, aside_cpu=sum(aside))
 
 
 @contextmanager
-def _logged(core: Server) -> Iterator[None]:
+def _logged(nats: Engine, aside: list[float], core: Server) -> Iterator[None]:
+    _idle(nats.pid)
     yield
+    _idle(nats.pid, os.SCHED_OTHER)
     end = time.monotonic() + JOIN_S
     while (found := _replication(core.address)).log.position < found.position:
         assert time.monotonic() < end, f"the log lacks input: {found.log}"
         time.sleep(LOOK_S)
     assert found.log.gaps <= 1, "the log lost some of the input"
+    aside.append(cpu_seconds(nats.pid))
 
 
 def with_epoch(script: Script, before: Sequence[str]) -> WireFigure:

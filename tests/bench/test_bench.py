@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from tests.bench import cases, messages, preemption_messages, wire
+from tests.bench import added, cases, messages, preemption_messages, wire
 from tests.bench.__main__ import Plan, measure, measure_all
 from tests.bench.clusters import Cluster
 from tests.bench.curves import svg
@@ -22,6 +23,7 @@ from tests.bench.profile import read
 from tests.bench.quiet import PLACES, Probe, Quiet, Stopwatch, pace, way
 from tests.bench.record import Record, change, code, least_pace, load, merged, profiled, save, taken
 from tests.bench.report import number
+from tests.bench.script import Played, Script
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
 from tests.effort import TRIES_ALL, drawn
 
@@ -155,6 +157,20 @@ def test_growth_compares_a_placement_here_with_one_there() -> None:
     beside_busy = compared(large, [of(10_000, 0.6, 6e-6), of(10_000, 0.4, 3e-6)])
     assert beside_busy.values == {COST: pytest.approx(0.6)}
     assert beside_busy.pace == 6e-6, "the busiest moment counts"
+
+
+def test_a_comparison_is_as_quiet_as_the_more_disturbed_of_its_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of(pace: float) -> wire.WireFigure:
+        return wire.WireFigure(Played(0.0, 1.0, 0.1, 0.5, [1.0]), 80, 80, "Go", pace)
+
+    def compare(plain: float, found: float) -> Run:
+        monkeypatch.setattr(wire, "run", lambda *_args, **_options: of(plain))
+        addition = added.Added("an addition", lambda _script, _before: of(found))
+        return added.compared(addition, partial(Script, [], 0), 100, ())
+
+    assert compare(1e-5, 2e-5).pace == compare(2e-5, 1e-5).pace == 2e-5
 
 
 def test_growth_has_targets_for_nodes_and_for_leaves() -> None:

@@ -55,6 +55,12 @@ class Engine:
         return [self._program, "--config", str(self._config)]
 
     @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def server(self) -> str:
         """The server as HOST:PORT."""
         return f"127.0.0.1:{self.port}"
