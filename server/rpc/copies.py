@@ -30,6 +30,7 @@ import structlog
 from server.rpc.errors import CallError, draining, too_many, unexpected
 from server.rpc.limits import COPIES_MAX, COPY_CPU_S_MAX, COPY_S_MAX, READS_WAITING_MAX
 from server.rpc.reads import Question, Read
+from server.rpc.slices import give_way
 
 _log = structlog.get_logger(__name__)
 
@@ -364,6 +365,8 @@ def _answer_all(pipe: int, questions: Sequence[_Waiting]) -> NoReturn:
 
 
 def _settle_in(pipe: int) -> None:
+    os.nice(_PRIORITY)  # first of all: until then, a copy and the core have the same priority
+    give_way()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -373,7 +376,6 @@ def _settle_in(pipe: int) -> None:
         if descriptor >= _FIRST_OWN_DESCRIPTOR and descriptor != pipe:
             with contextlib.suppress(OSError):  # listdir has closed its own
                 os.close(descriptor)
-    os.nice(_PRIORITY)
     resource.setrlimit(resource.RLIMIT_CPU, (COPY_CPU_S_MAX, COPY_CPU_S_MAX + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGXCPU would write the memory to disk.
     with contextlib.suppress(OSError):

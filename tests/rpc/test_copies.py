@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import platform
 import signal
 import sys
 import time
@@ -23,6 +24,7 @@ from server.rpc.copies import Copies
 from server.rpc.errors import CallError, not_found
 from server.rpc.reads import InPlace, Question, Read, Reads
 from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
+from server.rpc.slices import LONG_NS
 from tests.rpc.copied import SHARED
 from tests.rpc.harness import PATIENCE_S, until
 from tests.rpc.test_decisions_live import full
@@ -313,6 +315,28 @@ async def test_a_copy_keeps_nothing_of_its_parent_open_and_steps_back(copies: Co
 
     before = os.nice(0)
     assert await copies.answer(question(), read) == f"2 {min(before + 10, 19)} 1000".encode()
+
+
+def slice_ns() -> int:
+    """Return the time slice of the calling process."""
+    lines = Path("/proc/self/sched").read_text(encoding="ascii").splitlines()
+    return next(int(one.split(":")[1]) for one in lines if one.startswith("se.slice"))
+
+
+SLICES = (6, 12)
+"""The first version of Linux in which a process may choose its slice."""
+
+
+@pytest.mark.skipif(
+    tuple(map(int, platform.release().split(".")[:2])) < SLICES
+    or not Path("/proc/self/sched").exists(),
+    reason="this kernel lets no process choose its slice, or does not show it",
+)
+async def test_the_core_need_not_wait_for_the_slice_of_a_copy(copies: Copies) -> None:
+    """A thread that wakes up takes the processor at once from a process with a longer slice."""
+    before = slice_ns()
+    assert int(await copies.answer(question(), lambda: number(slice_ns()))) == LONG_NS > before
+    assert slice_ns() == before, "the core itself keeps its slice"
 
 
 async def test_forks_take_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
