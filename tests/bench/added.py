@@ -28,7 +28,7 @@ from evenhand.v1 import replication_pb2_grpc
 from si.v1 import si_pb2 as si
 from tests.bench import wire
 from tests.bench.figures import Run
-from tests.bench.processes import children_of, cpu_seconds
+from tests.bench.processes import children_of, cpu_seconds, run_last
 from tests.bench.script import Script
 from tests.bench.wire import Server, WireFigure
 from tests.replication.engine import Engine
@@ -112,12 +112,6 @@ def _nice(pid: int) -> None:
     os.setpriority(os.PRIO_PROCESS, pid, _NICE)
 
 
-def _idle(pid: int, policy: int = os.SCHED_IDLE) -> None:
-    """Let all threads of a process run only while nothing else wants their processor. ``policy`` can end that."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setscheduler(int(thread.name), policy, os.sched_param(0))
-
-
 def with_history(script: Script, before: Sequence[str]) -> WireFigure:
     """Play a script against a core that keeps a history in a file. Fail if a pod that was placed is not in the file afterwards."""
     aside = list[float]()
@@ -164,9 +158,9 @@ def with_follower(script: Script, before: Sequence[str]) -> WireFigure:
 def _followed(aside: list[float], core: Server) -> Iterator[None]:
     with wire.server(options=["--follow", core.address], at=1) as follower:
         _wait_until_joined(follower.address)
-        _idle(follower.pid)
+        run_last(follower.pid)
         yield
-        _idle(follower.pid, os.SCHED_OTHER)
+        run_last(follower.pid, os.SCHED_OTHER)
         assert _state(follower.address) == "follower", "the follower has lost its leader"
         _wait_until_level(core.address, follower.address)
         aside.append(cpu_seconds(follower.pid))
@@ -238,7 +232,7 @@ EVERYTHING: Final[Mapping[str, Added]] = {
     one.name: one
     for one in (
         Added("a history", with_history, _nice),
-        Added("a follower", with_follower, _idle),
+        Added("a follower", with_follower, run_last),
         Added("a log", with_log),
         Added("an epoch", with_epoch),
     )

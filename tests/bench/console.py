@@ -24,7 +24,7 @@ from tests.bench.beside import WAITING, Process, Readers
 from tests.bench.client import MESSAGE_MAX, Player
 from tests.bench.figures import Run
 from tests.bench.players import ROOT, surroundings
-from tests.bench.processes import cpu_seconds, peak_mib
+from tests.bench.processes import cpu_seconds, peak_mib, run_last
 from tests.bench.wire import Server, kept, server
 from tests.bench.workloads import RM, Workload, queue
 
@@ -59,8 +59,11 @@ COUNTED: Final = ("overview", "a queue")
 
 
 @contextmanager
-def console(core: str) -> Iterator[str]:
-    """Hold a console of the core at an address while the block runs. Yield the console's own address."""
+def console(core: str, *, last: bool = False) -> Iterator[str]:
+    """Hold a console of the core at an address while the block runs. Yield the console's own address.
+
+    With ``last``, the console runs only while nothing else wants its processor.
+    """
     evenhand = str(Path(sys.executable).with_name("evenhand"))
     with subprocess.Popen(
         [evenhand, "console", "--core", core, "--listen", "127.0.0.1:0"],
@@ -73,6 +76,8 @@ def console(core: str) -> Iterator[str]:
             assert process.stdout is not None
             found = _ADDRESS.search(process.stdout.readline())
             assert found is not None, "the console has ended"
+            if last:
+                run_last(process.pid)
             yield found[1].decode()
         finally:
             process.terminate()
@@ -236,10 +241,14 @@ def _many(workload: Workload, count: int) -> list[str]:
 
 @contextmanager
 def _reading(readers: Readers | None, core: str) -> Iterator[Process]:
-    """Hold a console and a process with open pages while the block runs."""
+    """Hold a console and a process with open pages while the block runs.
+
+    In production, the console and the browsers take no time from the shim, whose place the client has here. Therefore both run only
+    while the client has nothing to do.
+    """
     assert readers is not None
     with (
-        console(core) as address,
+        console(core, last=True) as address,
         subprocess.Popen(
             [sys.executable, "-m", "tests.bench.pages", address],
             stdin=subprocess.PIPE,
@@ -248,6 +257,7 @@ def _reading(readers: Readers | None, core: str) -> Iterator[Process]:
             env=surroundings(),
         ) as process,
     ):
+        run_last(process.pid)
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(readers.request + b"\n\n")
