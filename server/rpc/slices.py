@@ -1,10 +1,10 @@
 """The time slice of a process: how long the kernel lets the process run before it looks for another one.
 
 Since Linux 6.6 a process that runs keeps its processor for its slice, whatever the priority of a process that wakes up meanwhile.
-The usual slice is 1 to 3 ms. Since Linux 6.12 a process may ask for another slice, and a process that wakes up takes the processor
-at once from a process with a longer slice. A process that asks for a long slice therefore never delays the core. Its share of the
-processor depends on its nice value alone, as before. The policy SCHED_IDLE would give way as fast, but a busy core would leave
-such a process no time.
+The usual slice is 1 to 3 ms. Since Linux 6.12 a process may ask for another slice. A process that wakes up, and has not used up its
+own share, takes the processor at once from a process with a longer slice. The share of a process still depends on its nice value
+alone: a core that has just used its share may wait for a copy. The policy SCHED_IDLE delays the core less, but a busy core would
+leave such a process no time.
 """
 
 import ctypes
