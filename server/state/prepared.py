@@ -26,7 +26,6 @@ READ_PIECE: Final = 4_000
 """The number of specifications that are read in one piece. One piece takes about 4 ms."""
 Bounds = tuple[Amounts | None, Amounts | None]
 Kept = tuple[Limiter | None, Limiter | None]
-NOT_KEPT: Final[Kept] = (None, None)
 _OWN: Final = attrgetter(*(one.name for one in fields(QueueSpec) if one.name != "children"))
 _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one.name != "root"))
 
@@ -42,8 +41,8 @@ class Prepared:
     value is None, except for an existing queue whose two specifications differ at most in limits. ``paths`` has the paths of
     these queues in the same order. ``present`` has the queues that exist already, with None for each queue to be added.
     ``missing`` has the queues to be drained. For each existing queue, ``bounds`` has the bounds of its usage and of its firm
-    usage, and its two limiters if both have these bounds already. ``measures`` has, for each existing queue, its measure with
-    the scales. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that the limiters of
+    usage, and those of its two limiters that have these bounds already. ``firms`` has new limiters of firm usage for existing
+    queues without one. ``measures`` has, for each existing queue, its measure with the scales. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that the limiters of
     existing queues have the bounds of their present specifications, as long as the partition has no deserved shares.
     ``is_reordered`` is set if the event changes how an existing queue sorts. ``removed`` gets the queues that the event
     removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
@@ -55,6 +54,7 @@ class Prepared:
         "below",
         "bounds",
         "capacity",
+        "firms",
         "is_applied",
         "is_bound",
         "is_reordered",
@@ -84,6 +84,7 @@ class Prepared:
         self.present: list[Queue | None] = []
         self.missing: list[Queue] = []
         self.bounds: dict[Queue, tuple[Bounds, Kept]] = {}
+        self.firms: dict[Queue, Limiter] = {}
         self.measures: dict[Queue, tuple[Amounts, list[Scale]]] = {}
         self.below: dict[Queue, Amounts] = {}
         self.used: set[Queue] = set()
@@ -127,7 +128,7 @@ class Prepared:
         while self.queues:
             del self.queues[-READ_PIECE:], self.paths[-READ_PIECE:], self.present[-READ_PIECE:]
             yield
-        for table in (self.made, self.bounds, self.measures, self.below):
+        for table in (self.made, self.bounds, self.firms, self.measures, self.below):
             left: dict[Any, Any] = table
             while left:
                 for key in [*islice(left, PIECE)]:
@@ -206,25 +207,30 @@ class Prepared:
                 is_there = queue.measure == measure and queue.basis is queue.measure
                 scaled = queue.measure_scales if is_there else scales(measure)
                 self.measures[queue] = (queue.measure if is_there else measure), scaled
-                self.bounds[queue] = own, _kept(queue, spec) if self.is_bound else NOT_KEPT
+                self._bound(queue, spec, own)
                 if queue.children:
                     self.below[queue] = bounds
             rest += [(child, queue, bounds) for child in reversed(spec.children)]
             if not at % PIECE:
                 yield
 
+    def _bound(self, queue: Queue, spec: QueueSpec, bounds: Bounds) -> None:
+        """Record the bounds of an existing queue, and which of its limiters have them already. Make the limiter of firm usage if it has none."""
+        before, most = queue.spec, bounds[1]
+        is_max_kept = self.before.root is self.partition.root.spec and before.max == spec.max
+        is_firm_kept = self.is_bound and before.guaranteed == spec.guaranteed
+        self.bounds[queue] = (
+            bounds,
+            (queue.limiter if is_max_kept else None, queue.firm if is_firm_kept else None),
+        )
+        if most is not None and queue.firm is None:
+            self.firms[queue] = Limiter("firm", queue.path, queue, most)
+
 
 def _alike(before: QueueSpec, spec: QueueSpec) -> QueueSpec | None:
     """Return the present specification of a queue if `Queue.configure` would only replace it, else None."""
     is_alike = before.parent == spec.parent and before.properties == spec.properties
     return before if is_alike else None
-
-
-def _kept(queue: Queue, spec: QueueSpec) -> Kept:
-    """Return the limiters of a queue if its new specification has the same limits, else no limiters."""
-    before = queue.spec
-    is_same = before.max == spec.max and before.guaranteed == spec.guaranteed
-    return (queue.limiter, queue.firm) if is_same else NOT_KEPT
 
 
 def _missing(queue: Queue, spec: QueueSpec) -> list[Queue]:

@@ -24,7 +24,7 @@ from server.state import ranking, reranking, reranking_fast
 from server.state.applications import Application
 from server.state.limits import Limiter, group_limit, matched_group, spread, user_limit
 from server.state.partition import Partition
-from server.state.prepared import NOT_KEPT, Prepared
+from server.state.prepared import Bounds, Kept, Prepared
 from server.state.queues import Queue, QueueState
 from server.state.reclassing import reclass_in_parts
 
@@ -311,6 +311,7 @@ def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> 
     is_classed = has_classes(partition.spec.preemption)
     usable = None if partition.deserved else prepared
     used, known = (set(), {}) if usable is None else (usable.used, usable.bounds)
+    firms = {} if usable is None else usable.firms
     is_bound = usable is not None and usable.is_bound
     is_moved = bool(partition.limits.by_key)
     for at, queue in enumerate(partition.queues.values()):
@@ -319,11 +320,11 @@ def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> 
         if queue in used or (is_bound and queue not in known):
             continue
         limiter, before = queue.limiter, queue.firm
-        bounds, kept = known.get(queue, (None, NOT_KEPT))
-        if bounds is None:
+        found = known.get(queue)
+        if found is None:
             _bind(partition, queue, is_classed=is_classed)
-        elif limiter is None or limiter is not kept[0] or before is not kept[1]:
-            _set_limits(queue, *bounds)
+        else:
+            _bind_prepared(queue, *found, firms.get(queue))
         if (
             (limiter is None) is not (queue.limiter is None)
             or queue.spec.limits
@@ -337,8 +338,16 @@ def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> 
     return is_moved
 
 
-def _set_limits(queue: Queue, most: Amounts | None, firm: Amounts | None) -> None:
-    """Bound the usage and the firm usage of a queue, each by the given amounts or, if these are None, not at all.
+def _bind_prepared(queue: Queue, bounds: Bounds, kept: Kept, made: Limiter | None) -> None:
+    """Bound the usage and the firm usage of a queue by prepared amounts, unless its limiters have these bounds already."""
+    if queue.limiter is None or queue.limiter is not kept[0]:
+        _set_limit(queue, bounds[0])
+    if queue.firm is not kept[1] or (queue.firm is None and bounds[1] is not None):
+        _set_firm(queue, bounds[1], made)
+
+
+def _set_limit(queue: Queue, most: Amounts | None) -> None:
+    """Bound the usage of a queue by the given amounts or, if these are None, not at all.
 
     If the queue already has a limiter, that limiter is kept, with the classes that it blocks, until `reranking` examines these
     classes.
@@ -356,15 +365,17 @@ def _set_limits(queue: Queue, most: Amounts | None, firm: Amounts | None) -> Non
         else:
             limiter.headroom = headroom
             limiter.relieved = False
-    if firm is None:
+
+
+def _set_firm(queue: Queue, most: Amounts | None, made: Limiter | None = None) -> None:
+    """Bound the firm usage of a queue as `_set_limit` bounds its usage. A queue without such a limiter gets the one that was ``made``."""
+    if most is None:
         queue.firm = None
         return
-    headroom = _less(firm, queue.firm_held)
-    if queue.firm is None:
-        queue.firm = Limiter("firm", queue.path, queue, headroom)
-    else:
-        queue.firm.headroom = headroom
-        queue.firm.relieved = False
+    headroom = _less(most, queue.firm_held)
+    queue.firm = queue.firm or made or Limiter("firm", queue.path, queue, headroom)
+    queue.firm.headroom = headroom
+    queue.firm.relieved = False
 
 
 def _less(most: Amounts, used: Amounts) -> Amounts:
@@ -415,7 +426,8 @@ def _make_limiter(partition: Partition, queue: Queue) -> None:
 def _bind(partition: Partition, queue: Queue, *, is_classed: bool) -> None:
     """Bound the usage of a queue as its specification says. ``is_classed`` says whether its firm usage is bounded, too."""
     firm = _firm_bound(partition, queue) if is_classed else None
-    _set_limits(queue, bound(partition, queue), firm)
+    _set_limit(queue, bound(partition, queue))
+    _set_firm(queue, firm)
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:

@@ -1908,8 +1908,8 @@ DEFECTS: Final = (
     Defect(
         "firm asks use more than is guaranteed",
         "server.state.tree",
-        "    headroom = _less(firm, queue.firm_held)",
-        "    headroom = firm.copy()",
+        "    headroom = _less(most, queue.firm_held)",
+        "    headroom = most.copy()",
         judge=Judge.WORLDS_WITH_CLASSES,
         policy=Policy.JOB,
     ),
