@@ -173,6 +173,8 @@ class Core:
         self.state = State(configuration, beginning)
         self._seen_ms = 0
         self._stirred = True
+        self._put_off: list[Partition] = []
+        """The partitions that placed all they could in this tick, and whose rounds are put off. The first round begins in the next tick."""
         self.is_amid = False
         """Whether work that is done in parts has begun and has not ended.
 
@@ -300,8 +302,9 @@ class Core:
         if self.state.timers and self.state.timers[0][0] <= now:
             self._take_in_fresh()
         decisions = self._timers(now)
-        more = bool(self.state.outdated)
-        if more:
+        more = changes = bool(self.state.outdated)
+        self._put_off.clear()
+        if changes:
             self._take_in_fresh()
             decisions += yield from configuration.change_next(self.state, now)
             budget = min(budget, AFTER_CHANGE)
@@ -314,6 +317,8 @@ class Core:
                 more |= yield from self._tick_partition(partition, now, budget, decisions)
             decisions += decision_events.moves(partition, now)
             gang_size.note(partition, now)
+        if self._put_off and not changes:
+            self._put_off[0].round.is_put_off = False
         yield from configuration.drop_retired(self.state)
         self.is_amid = False
         self._stirred = more
@@ -404,7 +409,10 @@ class Core:
         timers = sorted((due, *subject) for due, _, *subject in state.timers)
         text.update(repr(timers).encode("utf-8", "surrogatepass"))
         if state.outdated:
-            text.update(repr([*state.outdated.items()]).encode())
+            left = [
+                (name, one.is_in_force, one.before is None) for name, one in state.outdated.items()
+            ]
+            text.update(repr(left).encode())
         for name in sorted(self.state.partitions):
             text.update(digest(self.state.partitions[name]).encode())
         for rm_id in sorted(self.state.managers):
@@ -430,7 +438,7 @@ class Core:
         decisions += decision_events.moves(partition, now) + plan_checks.settle(
             partition, all_planned=False
         )
-        if left <= 0 or partition.round.take_put_off():
+        if left <= 0 or self._puts_off(partition):
             return True
         partition.round.cycles += (
             1  # everything was tried: each ask that still waits missed an opportunity (P2)
@@ -456,6 +464,12 @@ class Core:
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
         return result.more or result.searching or unfinished or stale or displaced or bool(stays)
+
+    def _puts_off(self, partition: Partition) -> bool:
+        """Return whether the round of a partition is put off. If it is, remember that the tick placed all it could there."""
+        if partition.round.is_put_off:
+            self._put_off.append(partition)
+        return partition.round.is_put_off
 
     def _expect(self, partition: Partition, result: rounds.RoundResult) -> None:
         """Set a timer for each decision and plan check that the round began."""

@@ -101,6 +101,18 @@ class Arrival:
     """The revision of this core's group in that table."""
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The part of a partition's change to the configuration in force that is not done yet (design 6.16).
+
+    ``is_in_force`` says that the partition has the specification. Asks may still have their classes of before (`reclassing`).
+    ``before`` is the former specification until the timers of quota runs are set, and None otherwise.
+    """
+
+    is_in_force: bool = False
+    before: PartitionSpec | None = None
+
+
 class State:
     """The whole state of the core.
 
@@ -111,8 +123,8 @@ class State:
     managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` are decisions that the present
     event or tick still has to report. ``prepared`` has, for each partition, the queues that were made for a configuration that
     may come into force next. ``ended`` are removed partitions, whose memory is freed together with the prepared objects.
-    ``outdated`` names the partitions that do not have the configuration in force yet: each of the next ticks changes one, in
-    this order. The value says whether the partition has it, but some asks still have their classes of before.
+    ``outdated`` names the partitions whose change to the configuration in force is not complete, and says what is left of it. Each
+    of the next ticks does one step of the first change.
     ``assignment`` says for which partitions of the configuration this core decides; without it, for all of them.
     ``leaving`` are the partitions of this core that are moved to another group. ``copies`` has, for each partition that is moved to
     this core, the parts that came so far, and ``arrivals`` the whole ones. ``changes`` are the last moves, in order.
@@ -138,7 +150,7 @@ class State:
         self.timers: list[Timer] = []
         self.timer_numbers = 0
         self.notes: list[Decision] = []
-        self.outdated: dict[str, bool] = {}
+        self.outdated: dict[str, Left] = {}
         self.prepared: dict[str, Prepared] = {}
         self.ended: list[Partition] = []
         self.leaving: dict[str, Leaving] = {}

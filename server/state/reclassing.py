@@ -1,9 +1,11 @@
 """The change of all asks' job classes after a change of the settings (J2).
 
-The classes of asks bound anything only while the policy `job` is in the specification in force, because only then queues have
-limiters of firm use (J4). Therefore classes can be given ask by ask between placements while that policy is not in force:
-before a specification that adds it, and after a specification that removes it. ``Partition.classed_by`` are the settings
-by which asks get their classes, and ``Partition.unclassed`` are the asks that may still have a class of earlier settings.
+Each tick gives some asks their classes, so that placements go on between. The classes of asks bound anything only while the
+policy `job` is in the specification in force, because only then queues have limiters of firm use (J4). Therefore asks get
+their classes before a specification that adds that policy, and after one that removes it. If the policy stays, and only the
+class of asks that declare none changes, asks get theirs after the specification came into force. Until then, the class of
+before bounds an ask. ``Partition.classed_by`` are the settings by which asks get their classes, and ``Partition.unclassed`` are
+the asks that may still have a class of earlier settings.
 """
 
 from typing import Final
@@ -12,7 +14,7 @@ from server.model.asks import AskSpec, has_classes, job_class
 from server.model.parts import PART, Parts
 from server.model.quota import PreemptionSettings
 from server.model.resources import NOTHING
-from server.state import journal, reranking
+from server.state import journal, reranking, usage
 from server.state.applications import Ask, Group
 from server.state.partition import Partition
 
@@ -44,12 +46,14 @@ def advance(partition: Partition, settings: PreemptionSettings) -> None:
     """Give up to `STEP` asks the classes of the settings. New asks get these classes from now on."""
     if not are_alike(partition.classed_by, settings):
         begin(partition, settings)
-    unclassed = partition.unclassed
+    unclassed, is_bound = partition.unclassed, has_classes(partition.spec.preemption)
     for _ in range(min(STEP, len(unclassed))):
         ask = unclassed.pop()
         if partition.asks.get(ask.key) is ask:
-            before = ask.group
+            before, was_firm = ask.group, ask.ask_class.firm
             _reclassify(partition, ask)
+            if is_bound and was_firm and not ask.ask_class.firm:
+                usage.relieve_firm(partition, ask.application.leaf)
             if (
                 isinstance(before, Group)
                 and isinstance(ask.group, Group)
@@ -84,13 +88,13 @@ def reclass_in_parts(
 ) -> Parts[None]:
     """Give all asks the classes of the settings that came into force, if they have those of ``before``.
 
-    With ``later``, only note this if these settings give no classes. The caller then calls `advance` in the next ticks.
+    With ``later``, only note that. The caller then calls `advance` in the next ticks.
     """
     now = partition.spec.preemption
     partition.class_settings = None
     if are_alike(before, now) and not partition.unclassed:
         return
-    if later and not has_classes(now):
+    if later:
         begin(partition, None)
         return
     partition.unclassed = []

@@ -121,8 +121,8 @@ class Round:
     - ``reservation_search`` is the latest search for asks that may reserve. ``claim_search`` is the latest search for asks that
       may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of the three
       is None if there is no such search.
-    - ``is_put_off`` says that a configuration has just changed so many queues that the next tick only places asks. Plans are
-      made in the tick after that (design 6.16).
+    - ``is_put_off`` says that a configuration has just changed so many queues that ticks only place asks. Plans are made from
+      the tick after one that placed all it could, for one partition after the other (design 6.16).
     - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
       needed (J11).
     - ``tries`` is the planners' memory of the asks that they refused.
@@ -186,8 +186,3 @@ class Round:
         self.tries: Tries = LiveTries()
         self.unsuited: set[int] = set()
         self.unsuited_seen: tuple[str, ...] = ()
-
-    def take_put_off(self) -> bool:
-        """Return whether the round was put off to the next tick, and clear ``is_put_off``."""
-        was, self.is_put_off = self.is_put_off, False
-        return was

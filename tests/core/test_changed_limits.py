@@ -12,7 +12,7 @@ import pytest
 from server.core.core import Core
 from server.core.events import configuration as configuration_events
 from server.model.asks import AskSpec
-from server.model.decisions import Noted, Placed
+from server.model.decisions import Decision, Noted, Placed
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -21,12 +21,12 @@ from server.model.events import (
     NodeAdded,
 )
 from server.model.parts import whole
-from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.quota import Acl, Configuration, PartitionSpec, PreemptionSettings, QueueSpec
 from server.model.reasons import Code
 from server.model.resources import resource
 from server.replication import checkpoint
 from server.scheduling import cycle
-from server.state import prepared
+from server.state import prepared, reclassing
 from server.state.applications import Group
 from server.state.partition import Partition
 from tests.core.test_prepared_configurations import events
@@ -195,6 +195,134 @@ def test_a_configuration_replaces_one_that_is_not_in_force_everywhere() -> None:
     core.handle(ConfigurationApplied(two(6), "test"), 2)
     for partition in core.state.partitions.values():
         assert partition.queues["root.q0"].spec.max == resource({"vcore": 6})
+
+
+def firm_by_default(*, is_firm: bool) -> Configuration:
+    """Return a queue with a guarantee of two asks, in which asks that declare no class are firm or lendable."""
+    queue = QueueSpec("q", guaranteed=resource({"vcore": 2}), submit_acl=Acl(everyone=True))
+    root = QueueSpec("root", parent=True, submit_acl=Acl(everyone=True), children=(queue,))
+    settings = PreemptionSettings(policies=("job",), job_default_preemptible=not is_firm)
+    partition = PartitionSpec("default", root, preemption=settings)
+    return Configuration((partition,), digest=f"firm {is_firm}")
+
+
+def classed(*, is_firm: bool) -> Core:
+    """Return a core with placed asks and waiting asks, of which one declares that it is firm."""
+    core = Core(firm_by_default(is_firm=is_firm))
+    core.handle(ManagerRegistered("rm"), 0)
+    core.handle(NodeAdded("rm", "n", resource({"vcore": 6})), 0)
+    core.handle(ApplicationAdded("rm", "app", "root.q"), 0)
+    for at in range(9):
+        core.handle(AskAdded("rm", f"p{at}", "app", SMALL), 0)
+    ticked(core, 0)
+    core.handle(AskAdded("rm", "firm", "app", replace(SMALL, lendable=False, priority=1)), 0)
+    ticked(core, 0)
+    return core
+
+
+@pytest.mark.parametrize("is_firm", [True, False])
+def test_another_default_class_comes_in_steps(
+    monkeypatch: pytest.MonkeyPatch, *, is_firm: bool
+) -> None:
+    monkeypatch.setattr(reclassing, "STEP", 2)
+    core, other = classed(is_firm=is_firm), classed(is_firm=is_firm)
+    changed = firm_by_default(is_firm=not is_firm)
+    other.handle(ConfigurationApplied(changed, "test"), 1)
+    core.handle(ConfigurationApplied(changed, "test", one_by_one=True), 1)
+    partition, left, copies = core.state.partitions["default"], list[int](), list[Core]()
+    while core.state.outdated:
+        core.tick(1)
+        core.validate()
+        left.append(len(partition.unclassed))
+        copy = _restored(core)
+        assert copy.digest() == core.digest()
+        copies.append(copy)
+    assert left == [10, 8, 6, 4, 2, 0]
+    placed = {ask.key for ask in partition.asks.values() if ask.node is not None}
+    others = other.state.partitions["default"]
+    midway = copies[2]
+    for one in (core, other, midway):
+        ticked(one, 1)
+    assert core.digest() == midway.digest()
+    for one in (core, other):
+        own = one.state.partitions["default"]
+        assert [ask.ask_class.firm for ask in own.asks.values()] == [
+            ask.spec.lendable is False or not is_firm for ask in own.asks.values()
+        ]
+    assert {key for key, ask in others.asks.items() if ask.node is not None} >= placed
+
+
+def test_a_firm_ask_follows_others_that_become_lendable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step gives two placed asks the other class, so that the guarantee has headroom for the ask."""
+    monkeypatch.setattr(reclassing, "STEP", 2)
+    core = classed(is_firm=True)
+    assert "firm" in _waits(core)
+    core.handle(ConfigurationApplied(firm_by_default(is_firm=False), "test", one_by_one=True), 1)
+    core.tick(1)
+    assert "firm" in _waits(core)
+    core.tick(1)
+    assert len(core.state.partitions["default"].unclassed) == 8
+    assert "firm" not in _waits(core)
+
+
+def _waits(core: Core) -> list[str]:
+    asks = core.state.partitions["default"].asks.values()
+    return [ask.key for ask in asks if ask.node is None]
+
+
+def test_notes_about_limits_of_a_large_partition_come_with_the_next_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    event = ConfigurationApplied(limited(7), "test", one_by_one=True)
+    whole_core = full()
+    notes = _over(whole_core.handle(event, 1))
+    assert len(notes) == QUEUES
+    monkeypatch.setattr(configuration_events, "PUT_OFF_FROM", QUEUES)
+    core = full()
+    assert not _over(core.handle(event, 1))
+    copy = _restored(core)
+    for one in (core, copy):
+        assert _over(one.tick(1).decisions) == notes
+        assert not one.state.outdated
+        ticked(one, 1)
+    ticked(whole_core, 1)
+    assert core.digest() == copy.digest() == whole_core.digest()
+
+
+def test_another_configuration_before_the_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second event reports about the first one, too."""
+    monkeypatch.setattr(configuration_events, "PUT_OFF_FROM", QUEUES)
+    core = full()
+    core.handle(ConfigurationApplied(limited(7), "test", one_by_one=True), 1)
+    again = core.handle(ConfigurationApplied(limited(6), "test", one_by_one=True), 1)
+    assert len(_over(again)) == QUEUES
+    assert len(_over(core.tick(1).decisions)) == QUEUES
+
+
+def _over(decisions: list[Decision]) -> list[Noted]:
+    return [
+        one for one in decisions if isinstance(one, Noted) and one.code is Code.QUOTA_NOT_ENFORCED
+    ]
+
+
+def test_large_partitions_plan_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration_events, "PUT_OFF_FROM", QUEUES)
+    core = Core(two(10))
+    ticked(core, 0)
+    rounds = [one.round for one in core.state.partitions.values()]
+    before = [one.cycles for one in rounds]
+    core.handle(ConfigurationApplied(two(7), "test", one_by_one=True), 1)
+    begun: list[list[int]] = []
+    more = True
+    while more:
+        changes = bool(core.state.outdated)
+        more = core.tick(1).more
+        counts = [one.cycles - was for one, was in zip(rounds, before, strict=True)]
+        assert not changes or counts == [0, 0]
+        begun += [counts] if not changes else []
+    assert [0, 0] in begun
+    assert [1, 0] in begun
+    assert begun[-1][1] == 1
 
 
 def test_a_max_in_a_partition_without_resource_types() -> None:

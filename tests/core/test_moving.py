@@ -15,6 +15,7 @@ from server.core.events import moving
 from server.core.events.moving import PART_BYTES, TIMER, copy_of, encoded, parts_of
 from server.core.queries import inspect
 from server.core.queries.explain import explain
+from server.core.state import Left
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Noted, Placed, Released
 from server.model.events import (
@@ -309,7 +310,7 @@ def test_a_copy_has_the_configuration_in_force_although_partitions_change_one_by
     told(source, begins(), NOW)
     changed = configuration("default", "web", "night", GPU, most=50)
     source.take([ConfigurationApplied(changed, "test", one_by_one=True)], NOW)
-    assert source.state.outdated == {GPU: False}
+    assert source.state.outdated == {GPU: Left()}
     source.take([PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=NOW * 2)], NOW)
     assert not source.state.outdated
     assert source.state.partitions[GPU].spec == next(
@@ -327,7 +328,7 @@ def test_a_partition_that_leaves_while_it_has_another_configuration_is_not_chang
     source.take([PartitionMoving(MoveStep.LEAVE, GPU, "a", until_ms=NOW * 2)], NOW)
     changed = configuration("default", "web", "night", GPU, most=50)
     source.take([ConfigurationApplied(changed, "test", one_by_one=True)], NOW)
-    assert source.state.outdated == {GPU: False}
+    assert source.state.outdated == {GPU: Left()}
     leave(source, NOW)
     assert not source.state.outdated
 

@@ -44,7 +44,7 @@ from server.model.quota import (
     UserLimit,
 )
 from server.model.resources import resource
-from server.state import prepared, quota_timers, reranking, reranking_fast, tree
+from server.state import prepared, quota_timers, reclassing, reranking, reranking_fast, tree
 from server.state.applications import Application, Gang, Group
 from server.state.limits import OWN, Limiter
 from server.state.partition import Partition
@@ -111,6 +111,7 @@ def configuration(chance: random.Random, number: int) -> Configuration:
         entitlement=chance.choice(("guaranteed", "guaranteed", "proportional")),
         demand_cap=chance.random() < 0.5,
         quota_enabled=chance.random() < 0.5,
+        job_default_preemptible=chance.random() < 0.5,
     )
     rules = (PlacementRule(kind="provided", create=True),)
     weights = tuple((name, 1_000) for name in chance.sample(TYPES, 2))
@@ -130,7 +131,15 @@ def configuration(chance: random.Random, number: int) -> Configuration:
 
 def adjusted(chance: random.Random, before: Configuration, number: int) -> Configuration:
     """Return a configuration with other limits and queues, in which the queues that stay sort as before."""
-    specs = (replace(one, root=_adjusted(chance, one.root, 0)) for one in before.partitions)
+    firm = chance.random() < 0.5
+    specs = (
+        replace(
+            one,
+            root=_adjusted(chance, one.root, 0),
+            preemption=replace(one.preemption, job_default_preemptible=not firm),
+        )
+        for one in before.partitions
+    )
     return Configuration(tuple(specs), digest=f"{number}")
 
 
@@ -181,6 +190,7 @@ def events(chance: random.Random) -> Iterator[Event]:
                 spec = AskSpec(
                     resource({"vcore": chance.randrange(1, 3) * 500, "memory": 10}),
                     priority=chance.randrange(3),
+                    lendable=chance.choice((None, None, False, True)),
                 )
                 yield AskAdded("rm", f"{name}-{at}-{one}", name, spec)
             yield ReleaseRequested("rm", name, f"{name}-{chance.randrange(STEPS)}-0")
@@ -341,8 +351,10 @@ def test_decisions_and_state_are_those_of_the_plain_way(
 ) -> None:
     monkeypatch.setattr(prepared, "PIECE", 3)
     monkeypatch.setattr(prepared, "READ_PIECE", 3)
+    monkeypatch.setattr(reclassing, "STEP", 3)
     used = 0
     for seed in SEEDS:
+        monkeypatch.setattr(configuration_events, "PUT_OFF_FROM", 1 if seed % 2 else 5_000)
         with monkeypatch.context() as patched:
             plain_tree.patch(patched)
             want = live(seed, interrupted=interrupted)

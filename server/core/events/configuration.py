@@ -11,7 +11,7 @@ from typing import Final
 
 from server.core.events.lifecycle import removed_note
 from server.core.preemption import due_quota, open_decisions
-from server.core.state import State
+from server.core.state import Left, State
 from server.core.wait_reasons import reservations
 from server.model.decisions import Decision, Noted
 from server.model.events import ConfigurationApplied, ManagerRegistered
@@ -58,24 +58,33 @@ def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[De
 
 
 def change_next(state: State, now: int) -> Parts[list[Decision]]:
-    """Change, in parts, the next partition that does not have the configuration in force yet. Return the decisions to report.
-
-    Instead of this, give some asks their new classes, if the configuration adds classes, or has removed them (`reclassing`).
-    """
-    name = next(iter(state.outdated))
+    """Do the next step of the change of the first partition that is outdated. Return the decisions to report."""
+    name, left = next(iter(state.outdated.items()))
     partition, notes = state.partitions[name], list[Decision]()
     spec = state.configuration.partition(name)
     assert spec is not None, "a partition that is no longer configured is retired at once"
-    if partition.unclassed or reclassing.is_due(partition, spec.preemption):
+    if left.before is not None:
+        state.outdated[name] = Left(is_in_force=True)
+        notes = yield from due_quota.configured(state, partition, left.before, now)
+    elif left.is_in_force or reclassing.is_due(partition, spec.preemption):
         reclassing.advance(partition, spec.preemption)
-        _put_off(partition)
-    elif not state.outdated[name]:
-        notes = yield from _change(state, partition, spec, now, classes_later=True)
-        partition.thrashing.reset()
-        state.outdated[name] = True
-    if state.outdated[name] and not partition.unclassed:
-        del state.outdated[name]
+    else:
+        notes = yield from _change_first(state, partition, spec, now)
+    _drop_complete(state, partition)
+    for one in state.partitions.values():
+        one.round.is_put_off |= _is_large(one)
     return notes
+
+
+def complete(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
+    """Do, in parts, all steps of the change of a partition that are left. Return the decisions to report."""
+    left = state.outdated.pop(partition.name, None)
+    if left is None:
+        return []
+    notes: list[Decision] = []
+    if left.before is not None:
+        notes = yield from due_quota.configured(state, partition, left.before, now)
+    return [*notes, *(yield from adapt(state, partition, now))]
 
 
 def prepare(state: State, configuration: Configuration) -> Iterator[None]:
@@ -216,15 +225,14 @@ def _apply(
 ) -> Parts[list[Decision]]:
     """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain.
 
-    With ``one_by_one``, only the first partition that exists already is changed, unless asks get other classes. The next ticks
-    change the others, one each (`change_next`). Partitions that are new, or that are listed again, come into force at once.
+    With ``one_by_one``, only the first partition that exists already is changed, and only if its asks keep their classes. The next
+    ticks change the others (`change_next`). Partitions that are new, or that are listed again, come into force at once.
     """
+    notes = yield from _set_timers(state, now)
     state.configuration = configuration
     state.outdated = {}
-    is_first = True
     own = state.own(configuration)
     named = {spec.name: spec for spec in own}
-    notes: list[Decision] = []
     for spec in own:
         partition = state.partitions.get(spec.name)
         if partition is None:
@@ -232,12 +240,14 @@ def _apply(
             continue
         if partition.retired:
             tree.restart(partition)
-        elif one_by_one and (not is_first or not _keeps_classes(partition, spec)):
-            state.outdated[spec.name] = False
+        elif one_by_one:
+            state.outdated[spec.name] = Left()
             continue
-        else:
-            is_first = False
-        notes += yield from _change(state, partition, spec, now, classes_later=False)
+        notes += yield from _change(state, partition, spec, now)
+    first = next(iter(state.outdated), "")
+    if first and _keeps_classes(state.partitions[first], named[first]):
+        notes += yield from _change_first(state, state.partitions[first], named[first], now)
+        _drop_complete(state, state.partitions[first])
     for name, partition in list(state.partitions.items()):
         if name not in named:
             yield
@@ -248,6 +258,16 @@ def _apply(
     return notes
 
 
+def _set_timers(state: State, now: int) -> Parts[list[Decision]]:
+    """Set the timers of quota runs for which an earlier configuration still has to be compared. Return notes."""
+    notes: list[Decision] = []
+    for name, left in state.outdated.items():
+        if left.before is not None:
+            partition = state.partitions[name]
+            notes += yield from due_quota.configured(state, partition, left.before, now)
+    return notes
+
+
 def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
     """Change a partition that came with another configuration as the configuration in force says."""
     spec = state.configuration.partition(partition.name)
@@ -255,7 +275,7 @@ def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]
         return _retire(partition)
     if partition.retired:
         tree.restart(partition)
-    return (yield from _change(state, partition, spec, now, classes_later=False))
+    return (yield from _change(state, partition, spec, now))
 
 
 def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
@@ -264,20 +284,51 @@ def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
 
 
 def _change(
+    state: State, partition: Partition, spec: PartitionSpec, now: int
+) -> Parts[list[Decision]]:
+    """Let a specification come into force in a partition, with all that follows."""
+    before = partition.spec
+    notes = yield from _bring(state, partition, spec, now, classes_later=False)
+    notes += yield from due_quota.configured(state, partition, before, now)
+    yield
+    return notes + reservations.configured(state, partition, before, now)
+
+
+def _change_first(
+    state: State, partition: Partition, spec: PartitionSpec, now: int
+) -> Parts[list[Decision]]:
+    """Let a specification come into force. Leave the other steps of a large partition to the next ticks (`change_next`)."""
+    before = partition.spec
+    notes = yield from _bring(state, partition, spec, now, classes_later=True)
+    partition.thrashing.reset()
+    if _is_large(partition):
+        state.outdated[partition.name] = Left(is_in_force=True, before=before)
+    else:
+        state.outdated[partition.name] = Left(is_in_force=True)
+        notes += yield from due_quota.configured(state, partition, before, now)
+    yield
+    return notes + reservations.configured(state, partition, before, now)
+
+
+def _drop_complete(state: State, partition: Partition) -> None:
+    """End the change of a partition if nothing is left of it."""
+    left = state.outdated[partition.name]
+    if left.is_in_force and left.before is None and not partition.unclassed:
+        del state.outdated[partition.name]
+
+
+def _bring(
     state: State, partition: Partition, spec: PartitionSpec, now: int, *, classes_later: bool
 ) -> Parts[list[Decision]]:
-    before = partition.spec
+    """Let queues, limits and order be those of a specification. Return notes about removed queues."""
     removed = yield from tree.apply_spec_in_parts(
         partition, spec, state.prepared_for(spec), classes_later=classes_later
     )
     partition.relief += 1
-    _put_off(partition)
+    partition.round.is_put_off = _is_large(partition)
     yield
     open_decisions.abort_unfit(partition, now)
-    notes = yield from due_quota.configured(state, partition, before, now)
-    yield
-    notes += reservations.configured(state, partition, before, now)
-    return [*(removed_note(partition, path) for path in removed), *notes]
+    return [removed_note(partition, path) for path in removed]
 
 
 def drop_retired(state: State) -> Parts[None]:
@@ -306,10 +357,9 @@ def untie(partition: Partition) -> Parts[None]:
             del queue.parent.children[queue.name]
 
 
-def _put_off(partition: Partition) -> None:
-    """Let the next tick of a large partition only place asks."""
-    many = len(partition.queues) + len(partition.applications)
-    partition.round.is_put_off = many >= PUT_OFF_FROM
+def _is_large(partition: Partition) -> bool:
+    """Return whether ticks of a partition only place asks until its change is complete."""
+    return len(partition.queues) + len(partition.applications) >= PUT_OFF_FROM
 
 
 def _retire(partition: Partition) -> list[Decision]:

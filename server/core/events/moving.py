@@ -69,10 +69,8 @@ def _leave(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     partition = state.partitions.get(name)
     if partition is None or in_the_way(state, name, event.group):
         return []
-    notes: list[Decision] = []
-    if name in state.outdated:  # The copy has the configuration in force.
-        del state.outdated[name]
-        notes = whole(configuration.adapt(state, partition, now))
+    # The copy has the configuration in force.
+    notes = whole(configuration.complete(state, partition, now))
     known = state.leaving.get(name)
     timers = [] if known is None else known.timers
     state.leaving[name] = Leaving(event.group, event.until_ms, timers)
