@@ -12,6 +12,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from evenhand_cli.long_names import PLAIN_SIGN, SIGN, Note, has_long_word, with_short_words
+
 _ACTING: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
@@ -40,22 +42,44 @@ def escaped_json(text: str) -> str:
 class EscapingConsole(Console):
     """A console that escapes every text before it computes the layout; the console's own colours stay.
 
-    A text is shown as it is: brackets in it are no markup, and words between colons no emoji.
+    A text is shown as it is: brackets in it are no markup, and words between colons no emoji. Names that are longer than
+    their line are shortened.
     """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - the options of a Console
         super().__init__(markup=False, emoji=False, **options)
+        self.has_shortened = False
+        """Whether a name in a text, outside of tables, was shortened."""
+        self.has_note = False
+        """Whether the note of a table says that names are shortened."""
+
+    @property
+    def lacks_note(self) -> bool:
+        """Whether a name was shortened and no note says so."""
+        return self.has_shortened and not self.has_note
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """Compute the layout of a renderable after escaping its text; each nested part passes through this method too."""
+        self.has_note |= isinstance(renderable, Note)
         if isinstance(renderable, Text):
             renderable = escaped_text(renderable)
         elif isinstance(renderable, str):
-            renderable = escaped(renderable)
+            renderable = Text(escaped(renderable))
+        if isinstance(renderable, Text):
+            renderable = self._without_long_words(renderable, options or self.options)
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=escaped(segment.text))
+
+    def _without_long_words(self, text: Text, options: ConsoleOptions) -> Text:
+        """Return a text that is broken into lines with its long names shortened, and any other text unchanged."""
+        no_wrap = options.no_wrap if text.no_wrap is None else text.no_wrap
+        if no_wrap or not has_long_word(text.plain, options.max_width):
+            return text
+        self.has_shortened = True
+        sign = PLAIN_SIGN if options.ascii_only else SIGN
+        return with_short_words(text, options.max_width, sign)
 
 
 def escaped_text(text: Text) -> Text:

@@ -15,10 +15,12 @@ import typer
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from evenhand_cli import terminal
-from evenhand_cli.escaping import acts, escaped_json
+from evenhand_cli.escaping import EscapingConsole, acts, escaped_json
 from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.long_names import NOTE
 
 
 class Form(enum.StrEnum):
@@ -58,7 +60,9 @@ def show(
         write(form, value)
         return
     console = console_for(form)
-    console.print(picture(console))
+    console.print(picture(console), crop=False)
+    if console.lacks_note:
+        console.print(Text(NOTE, style="faint"))
 
 
 def no_names() -> Fault:
@@ -71,7 +75,7 @@ def no_names() -> Fault:
     )
 
 
-def console_for(form: Form) -> Console:
+def console_for(form: Form) -> EscapingConsole:
     """Return a console for the output stream.
 
     The console is as wide as the terminal or, for `wide`, as wide as the columns need.

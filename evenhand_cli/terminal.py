@@ -65,7 +65,7 @@ THEME = Theme(
 )
 
 
-def results(width: int | None = None) -> Console:
+def results(width: int | None = None) -> EscapingConsole:
     """Return a console for the output stream.
 
     Without a width it is as wide as the terminal. If the output is no terminal, the console has the width that COLUMNS says, or

@@ -26,6 +26,7 @@ from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.paging import every
 from evenhand_cli.render import history
 from evenhand_cli.render.explanation import explanation
+from evenhand_cli.render.fits import Pointer
 from evenhand_cli.render.queues import rows as queue_rows
 from evenhand_cli.render.rules import rule
 from evenhand_cli.render.tables import WAITING_STATES, pod_name
@@ -105,9 +106,9 @@ def _explain_object(
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
-    also = ""
+    also: Pointer | None = None
     if answer.gang_member and not application:
-        also = f"application {key}: evenhand explain {key} --application"
+        also = Pointer(f"application {key}", f"evenhand explain {key} --application")
         answer = _explained(core, answer.gang_member, answer.partition)
         if answer.HasField("placed"):
             found = _allocations(core, answer.partition, answer.placed.application_id)
@@ -192,7 +193,7 @@ def _show_workload(
     *,
     output: Form,
     full: bool,
-    also: str,
+    also: Pointer | None,
 ) -> None:
     """Write one answer for all pods of a gang or another workload when each of them has a node.
 

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand_cli.escaping import escaped, escaped_text
+from evenhand_cli.long_names import PLAIN_SIGN, SIGN, Note, shortened
 from evenhand_cli.render.amounts import NOTHING
 from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.sparks import Sparkline
@@ -49,8 +50,6 @@ CONTINUED = Text()
 _WORDS = re.compile(r"(?<= )")
 _PARTS = re.compile(r"(?<=\.)")
 """The positions within a word at which a line may end."""
-_LEAD = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
-"""The indent, or the guides of the tree, before a name; they are never shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,8 @@ def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
     missing = [f"left out: {', '.join(names)}"] if names else []
     cut = ["long names are shortened"] if shortened else []
     shows = "--output wide shows all" if missing or not cut else "--output wide shows them whole"
-    return Text("; ".join([*missing, *cut, shows]), style="faint")
+    note = Note if shortened else Text
+    return note("; ".join([*missing, *cut, shows]), style="faint")
 
 
 def titled(title: str, columns: Sequence[Column], width: int) -> list[RenderableType]:
@@ -304,28 +304,13 @@ class Shortened:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw the cell with an ellipsis, or with `~` on an ASCII output."""
         del console
-        text = self.fit(_plain(self.cell), self.width, "~" if options.ascii_only else "…")
+        text = self.fit(_plain(self.cell), self.width, PLAIN_SIGN if options.ascii_only else SIGN)
         yield Text(text, style=_style(self.cell))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """Return the width of the cell's column."""
         del console, options
         return Measurement(self.width, self.width)
-
-
-def shortened(name: str, width: int, sign: str) -> str:
-    """Return a name of at most this width, without its middle when it is longer.
-
-    The indent before it stays. If the width leaves no space for a character besides the indent and the sign, the name is
-    returned unchanged.
-    """
-    lead = _LEAD.match(name)[0]  # type: ignore[index] # It matches the empty text, too.
-    kept = width - cell_len(lead) - 1
-    if cell_len(name) <= width or kept < 1:
-        return name
-    own = name[len(lead) :]
-    head = kept // 2
-    return f"{lead}{own[:head]}{sign}{own[len(own) - (kept - head) :]}"
 
 
 def folded(text: str, width: int, sign: str) -> str:

@@ -14,6 +14,7 @@ from evenhand_cli.render.columns import ANSWER, Column, facts, fits, titled
 from evenhand_cli.render.decision_brief import decision_brief
 from evenhand_cli.render.decisions import decision
 from evenhand_cli.render.fits import (
+    Pointer,
     limits,
     members,
     most_limits,
@@ -46,7 +47,7 @@ def explanation(
     width: int,
     *,
     full: bool = False,
-    also: str = "",
+    also: Pointer | None = None,
 ) -> RenderableType:
     """Return the explanation as text.
 
@@ -74,7 +75,7 @@ def explanation(
         *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines),
     ]
     parts += _details(answer, width, full=full)
-    return Group(*parts, *([Text(also, style="faint")] if also else []))
+    return Group(*parts, *([also] if also else []))
 
 
 def _decision(

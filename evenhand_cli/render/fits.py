@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rich.console import RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from evenhand.v1 import explain_pb2
+from evenhand_cli.escaping import escaped
+from evenhand_cli.long_names import command_in, has_long_word
 from evenhand_cli.render.amounts import NOTHING, phrase
 from evenhand_cli.render.columns import Column, titled
 from evenhand_cli.render.words import plural
@@ -15,16 +18,62 @@ NODES_SHOWN_MAX = 3
 """Maximum number of nodes in a table; JSON can have more."""
 LIMITS_SHOWN_MAX = 1
 """Maximum number of limits in the facts about a group."""
+_DO = "  do:"
 
 
-def next_steps(steps: Iterable[str]) -> Table:
+class Pointer:
+    """A line that points to a command: `what it is about: evenhand ...`.
+
+    If the command does not fit, it stands whole on a line of its own.
+    """
+
+    def __init__(self, about: str, command: str) -> None:
+        self.about, self.command = escaped(about), escaped(command)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw the line, or both lines."""
+        del console
+        if not has_long_word(self.command, options.max_width):
+            yield Text(f"{self.about}: {self.command}", style="faint")
+            return
+        yield Text(f"{self.about}:", style="faint")
+        yield whole(self.command)
+
+
+def whole(command: str) -> Text:
+    """Return a command as a line that is neither broken nor shortened."""
+    return Text(command, no_wrap=True, overflow="ignore")
+
+
+class Steps:
+    """The next steps, one below the other.
+
+    A command that does not fit its line stands whole on a line of its own.
+    """
+
+    def __init__(self, steps: Iterable[str]) -> None:
+        self.steps = list(map(escaped, steps))
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw the steps."""
+        del console
+        for step in self.steps:
+            found = command_in(step)
+            alone = found and has_long_word(found[0], options.max_width - cell_len(_DO) - 1)
+            grid = Table.grid(padding=(0, 1))
+            grid.add_column(style="heading", no_wrap=True)
+            grid.add_column(overflow="fold")
+            grid.add_row(_DO, (found[1] or "the next line") if found and alone else step)
+            yield grid
+            if found and alone:
+                yield whole(found[0])
+
+
+def next_steps(steps: Iterable[str]) -> Steps:
     """Return the next steps, in the form in which faults of the command line have them."""
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(style="heading", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for step in steps:
-        grid.add_row("  do:", step)
-    return grid
+    return Steps(steps)
 
 
 def members(fit: explain_pb2.GroupFit) -> str:

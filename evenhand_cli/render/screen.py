@@ -25,6 +25,7 @@ def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableTy
 
 
 def height(shown: RenderableType, width: int) -> int:
-    """Return the number of lines of a renderable at a width."""
+    """Return the number of lines of a renderable at a width, with the note about shortened names."""
     console = EscapingConsole(file=StringIO(), width=width, theme=THEME)
-    return len(console.render_lines(shown, pad=False))
+    lines = len(console.render_lines(shown, pad=False))
+    return lines + console.lacks_note

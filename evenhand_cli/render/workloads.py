@@ -11,7 +11,7 @@ from rich.text import Text
 from evenhand.v1 import explain_pb2, inspect_pb2
 from evenhand_cli.render.amounts import phrase, span
 from evenhand_cli.render.columns import facts
-from evenhand_cli.render.fits import next_steps
+from evenhand_cli.render.fits import Pointer, next_steps
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.words import plural, some
 
@@ -37,7 +37,7 @@ class Workload(NamedTuple):
     answers: Sequence[explain_pb2.ExplainResponse]
 
 
-def workload(found: Workload, *, full: bool = False, also: str = "") -> RenderableType:
+def workload(found: Workload, *, full: bool = False, also: Pointer | None = None) -> RenderableType:
     """Return one answer for all pods; a sentence that is true of several pods is shown once.
 
     `also` is a last line about another object with this name.
@@ -53,7 +53,7 @@ def workload(found: Workload, *, full: bool = False, also: str = "") -> Renderab
         next_steps([f"evenhand explain {_name(whom)}: about one of them"]),
         Text(),
         facts([*_facts(found), *_sentences(found, full=full)]),
-        *([Text(also, style="faint")] if also else []),
+        *([also] if also else []),
     )
 
 
