@@ -14,6 +14,7 @@ from evenhand_cli.near import near_matches
 from evenhand_cli.output import Form, Output, console_for, plain, write_next
 from evenhand_cli.render import findings
 from evenhand_cli.render.listing import none_of
+from evenhand_cli.render.words import plural
 
 
 class Kind(enum.StrEnum):
@@ -135,7 +136,9 @@ def _follow(core: Core, request: watch_pb2.WatchEventsRequest, count: int, outpu
 
 def _tell_missed(answer: watch_pb2.WatchEventsResponse) -> None:
     if answer.missed:
-        terminal.say(f"{answer.missed:,} events were missed: the core no longer had them")
+        terminal.say(
+            f"{plural(answer.missed, 'event', 'were')} missed: the core no longer had them"
+        )
 
 
 def _write(record: watch_pb2.EventRecord, output: Form) -> None:

@@ -237,7 +237,7 @@ def _unknown(
     where = f"partition {partition}" if partition else f"core at {core.address}"
     if pods:
         several = " or ".join(f"`{one}`" for one in sorted(pods)[:MATCHES_MAX])
-        what = f"{len(pods)} pods have the name `{key}`"
+        what = f"{plural(len(pods), 'pod', 'have')} the name `{key}`"
         return Fault(what, where=where, advice=f"say which: {several}")
     names = [one for one in _names(core, partition, allocations) if not _is_sibling(one, key)]
     near = near_matches(key, names)

@@ -20,6 +20,7 @@ from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render.amounts import span
+from evenhand_cli.render.words import plural
 from evenhand_cli.spread_channel import SpreadChannel
 from server.core.core import Core as Deciding
 from server.replication import checkpoint
@@ -275,7 +276,9 @@ class _Watch:
             self._count(self._applier.apply(slice_of(response.slice)))
         self._responses += 1
         if self._responses % PROGRESS == 0:
-            terminal.say(f"{self._events:,} events, {self._decisions:,} decisions, all the same")
+            terminal.say(
+                f"{plural(self._events, 'event')}, {plural(self._decisions, 'decision')}, all the same"
+            )
 
     def _join(self, part: bytes) -> None:
         if part:
@@ -309,6 +312,6 @@ class _Watch:
         if not self._slices:
             return "the core was given nothing meanwhile, so there was nothing to compare"
         return (
-            f"this version decided the same: {self._decisions:,} decisions and replies "
-            f"for {self._events:,} events"
+            f"this version decided the same for {plural(self._events, 'event')}: "
+            f"{plural(self._decisions, 'decision')}, with the replies"
         )

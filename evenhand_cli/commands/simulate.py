@@ -18,6 +18,7 @@ from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render import simulations as pictures
 from evenhand_cli.render.screen import first_that_fits
+from evenhand_cli.render.words import plural
 from evenhand_cli.silencing import Ignore, check_codes, sorted_out
 
 QueuesFile = Annotated[
@@ -125,7 +126,7 @@ def _tell(reading: Reading) -> None:
         for note in one.notes:
             terminal.say(f"{one.name}: {note}")
     if len(noted) > NOTES_MAX:
-        terminal.say(f"and the same or more of {len(noted) - NOTES_MAX:,} other asks")
+        terminal.say(f"and the same or more of {plural(len(noted) - NOTES_MAX, 'other ask')}")
     if reading.ignored:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(reading.ignored.items()))
         terminal.say(f"left out: {kinds}")

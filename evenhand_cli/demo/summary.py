@@ -17,6 +17,7 @@ from evenhand_cli.render import findings as render_findings
 from evenhand_cli.render.amounts import heading, in_order, percent
 from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import plural
+from server.model.phrases import agreeing
 from shim_client.embedded.faults import ObjectFault
 
 BECAUSE_LEAST = 20
@@ -58,10 +59,10 @@ class Outcome:
         told = []
         if pods.bound != counts.allocations:
             told.append(
-                f"{pods.bound:,} pods are bound, the core has {counts.allocations:,} allocations"
+                f"{plural(pods.bound, 'pod', 'are')} bound, the core has {plural(counts.allocations, 'allocation')}"
             )
         if asks != counts.waiting_asks:
-            told.append(f"{asks:,} pods are asks, the core has {counts.waiting_asks:,}")
+            told.append(f"pods that are asks: {asks:,}; the core has {counts.waiting_asks:,}")
         told += [f"{plural(one.pods, 'pod')} without a reason, such as {one.pod}" for one in mute]
         return told
 
@@ -149,7 +150,7 @@ def _placing(outcome: Outcome) -> Text:
     placed = counts.placed_total
     rate = f" ({placed / seconds:,.0f}/s)" if seconds >= TELLING_S else ""
     text = Text(f"{plural(placed, 'placement')} within {max(seconds, 0.1):.1f} s{rate}: ")
-    text.append(f"{pods.bound:,} of {plural(pods.total, 'pod')} run")
+    text.append(f"{pods.bound:,} of {plural(pods.total, 'pod')} {agreeing('run', pods.bound)}")
     text.append(f" on {plural(counts.nodes, 'node')}")
     waiting = picture.waiting()
     text.append(f", {waiting:,} wait" if waiting else ", none waits")

@@ -234,7 +234,7 @@ def _stay(found: Sequence[pb.SparedCandidates], detail: Detail) -> Iterator[tupl
         told = _by_rules(rest, more)
         named = [f"{count:,} {rule}" for rule, count in rest[: detail.codes]]
         if len(rest) > len(named) > 0:
-            named.append(f"{sum(count for _, count in rest[detail.codes :]):,} others")
+            named.append(plural(sum(count for _, count in rest[detail.codes :]), "other"))
         yield "stay", f"{told}: {', '.join(named)}" if named else told
 
 

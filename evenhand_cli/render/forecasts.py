@@ -161,7 +161,7 @@ def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
         parts.append(
             f"to bring {', '.join(runs)} within its max"
             if len(runs) == 1
-            else f"to bring {len(runs)} queues within their max"
+            else f"to bring {plural(len(runs), 'queue')} within their max"
         )
     if any(policies.facts(one.policy).shrinks_partition for one in shrinks):
         parts.append("to bring queues down to their shares")
@@ -176,7 +176,7 @@ def _of(queues: Iterable[str]) -> str:
     if not names:
         return ""
     few = len(names) <= QUEUES_NAMED_MAX
-    return f" of {' and '.join(names)}" if few else f" of {len(names)} queues"
+    return f" of {' and '.join(names)}" if few else f" of {plural(len(names), 'queue')}"
 
 
 def _nothing(found: pb.SimulateConfigurationResponse) -> str:
@@ -317,7 +317,7 @@ def _row(one: pb.ForeseenDecision) -> tuple[str, ...]:
     gets = [each.name or each.allocation_key for each in found.beneficiaries]
     winners = ", ".join(dict.fromkeys(each.queue for each in found.beneficiaries))
     nodes = list(dict.fromkeys(each.node_id for each in (found.beneficiaries or found.victims)))
-    node = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else NOTHING
+    node = nodes[0] if len(nodes) == 1 else plural(len(nodes), "node") if nodes else NOTHING
     losers = ", ".join(dict.fromkeys(each.queue for each in found.victims))
     of = losers if _names_all(found) else ""
     return _after(one), found.policy, _few(gets) or _own(one), winners, _victims([one]), of, node
@@ -373,7 +373,7 @@ def _together(line: Sequence[pb.ForeseenDecision]) -> tuple[str, ...]:
     gets = [each.queue for one in line for each in one.decision.beneficiaries]
     nodes = {each.node_id for one in line for each in one.decision.victims}
     asks = f"{plural(len(gets), 'ask')}{_of(gets)}" if gets else _own(line[0])
-    where = f"{len(nodes)} nodes" if len(nodes) != 1 else next(iter(nodes))
+    where = plural(len(nodes), "node") if len(nodes) != 1 else next(iter(nodes))
     return _after(line[0]), line[0].decision.policy, asks, "", _victims(line), "", where
 
 
@@ -425,7 +425,7 @@ def _placed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
     for counts, where in ((freed, "on capacity that is freed"), (free, "on free capacity")):
         if counts:
             said = ", ".join(f"{count:,} of {queue}" for queue, count in counts.most_common(5))
-            more = f", and {len(counts) - 5} more queues" if len(counts) > 5 else ""  # noqa: PLR2004
+            more = f", and {plural(len(counts) - 5, 'more queue')}" if len(counts) > 5 else ""  # noqa: PLR2004
             yield Text(
                 f"{plural(counts.total(), 'waiting ask')} would be placed {where}: {said}{more}"
             )

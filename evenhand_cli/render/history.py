@@ -84,7 +84,7 @@ def _used(known: dict[str, pb.UsageSeries], kinds: Sequence[str]) -> str:
         for kind in kinds[:1]
     ]
     if PODS in known:
-        words.append(f"{known[PODS].average.usage_peak:,} pods at most")
+        words.append(f"{plural(known[PODS].average.usage_peak, 'pod')} at most")
     return f"It used {'; '.join(words)}." if words else "It used nothing."
 
 
@@ -153,7 +153,7 @@ def waits(found: pb.GetWaitsResponse, width: int, *, full: bool = False) -> Rend
     if len(shown) < len(found.queues):
         parts.append(Text(f"{plural(len(found.queues) - len(shown), 'more queue')}: --all"))
     if found.left_out:
-        parts.append(Text(f"the oldest {plural(found.left_out, 'pod')} are not counted", "warn"))
+        parts.append(Text(f"the oldest {plural(found.left_out, 'pod', 'are')} not counted", "warn"))
     parts += notes(found.period)
     if total.waiting:
         parts.append(_indented("do: evenhand allocations --waiting: the pods that wait, and why"))
@@ -359,7 +359,7 @@ def restart(rows: Sequence[pb.Failover], when: Callable[[int], str] = instant) -
     if not away:
         return f"{began}, and has {plural(after, 'allocation')} from {synced.subject}."
     lost = "no pod was lost" if not gone else f"{plural(gone, 'pod')} had ended meanwhile"
-    return f"{began}: {plural(after, 'allocation')} are there again, {lost}."
+    return f"{began}: {plural(after, 'allocation', 'are')} there again, {lost}."
 
 
 def _follows_another(one: pb.Failover) -> bool:
@@ -377,7 +377,7 @@ def restart_facts(one: pb.Failover, when: Callable[[int], str] = instant) -> str
         before = facts.get("allocations_before", 0), facts.get("asks_before", 0)
         after = facts.get("allocations_after", 0), facts.get("asks_after", 0)
         return (
-            f"{before[0]:,} allocations, {before[1]:,} asks before; {after[0]:,} and {after[1]:,} after; "
+            f"{plural(before[0], 'allocation')}, {plural(before[1], 'ask')} before; {after[0]:,} and {after[1]:,} after; "
             f"{facts.get('gone', 0):,} gone, {facts.get('added', 0):,} new"
         )
     if facts.get("away_ms"):

@@ -64,7 +64,9 @@ def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableTyp
     if found.parted:
         line, wanted, given = found.parted
         what = f"the replay parts from the recorded run before line {line} of the trace:"
-        parts.append(Text(f"{what} {wanted:,} decisions there, {given:,} here", style="bad"))
+        parts.append(
+            Text(f"{what} {plural(wanted, 'decision')} there, {given:,} here", style="bad")
+        )
     if comparison is None:
         return parts
     missed = f", {comparison.missed:,} missing in gaps of the log" if comparison.missed else ""

@@ -127,7 +127,11 @@ def _facts(queues: Sequence[str], one: pb.UnmetAsks, *, then: bool) -> list[tupl
     if one.HasField("cure"):
         lines.append(("cure", Text(one.cure.text, style="good")))
         if one.cure.serves:
-            said = f"{one.cure.serves:,} of these {one.count:,} asks"
+            said = (
+                "this ask"
+                if one.count == 1
+                else f"{one.cure.serves:,} of these {plural(one.count, 'ask')}"
+            )
             if one.cure.then:
                 said += f"; not the next one: {one.cure.then if then else '--all'}"
             lines.append(("serves", said))

@@ -280,7 +280,7 @@ def _assumed(
     counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
     first, others = [], []
     for (name, value, because), number in counts.items():
-        some = "" if number == len(found) else f" of {number:,} of {len(found):,} asks"
+        some = "" if number == len(found) else f" of {number:,} of {plural(len(found), 'ask')}"
         if name == "priority":
             first.append(f"priority {value}{some}: {because}")
         else:

@@ -10,6 +10,7 @@ from rich.text import Text
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING
+from server.model.phrases import agreeing, plural_of
 
 STYLES = {
     "active": "good",
@@ -86,9 +87,10 @@ def reasons(counts: Sequence[inspect_pb2.ReasonCount], limit: int = 2) -> str:
     return ", ".join([*shown, "..."] if len(counts) > limit else shown)
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 node`, `2 nodes`, `3 queues`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def plural(count: int, noun: str, verb: str = "") -> str:
+    """Return a number with its noun: `1 node`, `2 nodes`. ``verb`` in the plural follows in the form that agrees: `1 node is`."""
+    text = f"{count:,} {noun if count == 1 else plural_of(noun)}"
+    return f"{text} {agreeing(verb, count)}" if verb else text
 
 
 def some(names: Sequence[str], most: int) -> str:

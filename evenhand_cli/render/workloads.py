@@ -62,7 +62,7 @@ def _summary(found: Workload) -> str:
     total, running = len(found.pods), len(found.pods) - leaving
     nodes = plural(len({one.node_id for one in found.pods}), "node")
     if not leaving:
-        what = "The only pod runs" if total == 1 else f"All {total:,} pods run"
+        what = "The only pod runs" if total == 1 else f"All {plural(total, 'pod', 'run')}"
         return f"{what}, on {nodes}; none waits."
     return f"{running:,} of {plural(total, 'pod')} {'runs' if running == 1 else 'run'} on; {leaving:,} {'ends' if leaving == 1 else 'end'}. None waits."
 
@@ -105,7 +105,7 @@ def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text
     if len(ranked) > len(shown):
         yield "", f"{plural(len(ranked) - len(shown), 'more sentence')}: --all"
     if len(found.pods) > total:
-        yield "", f"the first {total:,} of {len(found.pods):,} pods were looked at"
+        yield "", f"the first {total:,} of {plural(len(found.pods), 'pod', 'were')} looked at"
 
 
 def _told(answer: explain_pb2.ExplainResponse) -> Iterator[str]:

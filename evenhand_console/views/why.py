@@ -26,6 +26,7 @@ from evenhand_cli.render.fits import members
 from evenhand_cli.render.history import ENDS, life
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.verdicts import brief, protected
+from evenhand_cli.render.words import plural
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import every_queue
 from evenhand_console.reading import status_of, unless_absent
@@ -258,7 +259,7 @@ def _unknown(found: Sequence[inspect_pb2.Allocation], key: str) -> Fault:
     if keys:
         named = sorted(pod_name(one) for one in found if one.allocation_key in keys)
         several = " or ".join(named[:MATCHES_MAX])
-        what = f"{len(keys)} pods have the name `{key}`"
+        what = f"{plural(len(keys), 'pod', 'have')} the name `{key}`"
         return Fault(what, where="argument key", advice=f"say which: {several}")
     near = near_matches(key, [pod_name(one) or one.allocation_key for one in found])
     advice = (

@@ -24,6 +24,7 @@ from server.history.address import Address
 from server.history.rows import Frame, Row, encoded, rows_of
 from server.history.settings import Beginning, Settings, Status
 from server.history.tap import SLOW_WHY, Lost, Queue
+from server.model.phrases import agreeing, count
 from server.model.reasons import Code
 from server.model.reports import Finding
 
@@ -149,7 +150,7 @@ class Feeder:
             )
             yield Finding("warning", "history", "history-failing", what, advice)
         elif self._lost_count:
-            what = f"{self._lost_count} records of the history were lost"
+            what = f"{count(self._lost_count, 'record')} of the history {agreeing('were', self._lost_count)} lost"
             advice = (
                 "The history has the times and the reason: `evenhand history failovers` shows them."
             )

@@ -15,6 +15,7 @@ from sqlalchemy import Column, Connection, Table, func, insert, select, text, up
 from server.history import schema
 from server.history.settings import HOUR_MS, MINUTE_MS, SECOND_MS, TEN_MINUTES_MS, Settings
 from server.history.upkeep import AGES, forget, thin
+from server.model.phrases import count
 
 PARTS_MAX: Final = 50
 """The largest number of parts that one call deletes. The next call continues."""
@@ -60,7 +61,7 @@ def latest_cut(connection: Connection) -> str:
     if row is None:
         return ""
     at = datetime.fromtimestamp(row["to_ms"] / SECOND_MS, UTC)
-    return f"{row['lost']} rows of the time before {at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{count(row['lost'], 'row')} of the time before {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _sum_up(connection: Connection, now: int, next_number: Callable[[], int]) -> int:

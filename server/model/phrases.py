@@ -55,12 +55,29 @@ def _decimal(amount: int, unit: int) -> str:
     return f"{sign}{whole}.{digits}"
 
 
-def quantities(amounts: Mapping[str, int]) -> str:
-    """Return a resource in words, with cores and memory first. Return `nothing` if the resource is empty."""
+def quantities(amounts: Mapping[str, int], verb: str = "") -> str:
+    """Return a resource in words, with cores and memory first. Return `nothing` if the resource is empty.
+
+    With ``verb`` in the plural, such as `are` or `more are`, the verb follows in the form that agrees: `1 core is`, `4 cores
+    are`, `2 GiB memory is`.
+    """
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
     )
-    return listed([quantity(kind, amounts[kind]) for kind in kinds if amounts[kind]]) or "nothing"
+    some = [kind for kind in kinds if amounts[kind]]
+    text = listed([quantity(kind, amounts[kind]) for kind in some]) or "nothing"
+    if not verb:
+        return text
+    is_one = not some or (len(some) == 1 and _is_one(some[0], amounts[some[0]]))
+    return f"{text} {agreeing(verb, 1 if is_one else len(some) + 1)}"
+
+
+def _is_one(kind: str, amount: int) -> bool:
+    """Return whether a quantity takes a verb in the singular: one piece, or an amount of memory."""
+    if kind == "vcore":
+        return amount == ONE_CORE
+    is_size = kind in _BYTES or kind.startswith(("hugepages-", PORT_PREFIX))
+    return is_size or amount == 1
 
 
 def listed(words: Sequence[str]) -> str:
@@ -79,9 +96,28 @@ def some(words: Iterable[str], most: int) -> str:
     return listed(shown)
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number and its noun: `1 ask`, `3 asks`."""
-    return f"{number} {noun if number == 1 else f'{noun}s'}"
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "go": "goes"}
+"""The singular of verbs that do not only get an s."""
+_UNCHANGED = frozenset({"would", "had"})
+
+
+def count(number: int, noun: str, verb: str = "") -> str:
+    """Return a number and its noun: `1 ask`, `3 asks`. ``verb`` in the plural follows in the form that agrees: `1 ask waits`."""
+    text = f"{number} {noun if number == 1 else plural_of(noun)}"
+    return f"{text} {agreeing(verb, number)}" if verb else text
+
+
+def plural_of(noun: str) -> str:
+    """Return the plural of a noun: `asks`, `entries`."""
+    return f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+
+
+def agreeing(verb: str, number: int) -> str:
+    """Return a verb, given in the plural, in the form that agrees with a number: `is`, `are`, `more is`, `waits`."""
+    before, _, last = verb.rpartition(" ")
+    if number != 1 or last in _UNCHANGED:
+        return verb
+    return f"{before} {_SINGULAR.get(last, f'{last}s')}".lstrip()
 
 
 def span(milliseconds: int) -> str:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
 from server.model.parts import Parts, whole
+from server.model.phrases import count
 from server.model.reports import Finding
 from server.model.revisions import Revision
 from server.record import trace
@@ -213,7 +214,9 @@ class Recording:
                 yield Finding("warning", name, "record-failing", f"not written: {failing}", advice)
             elif lost:
                 advice = "The gap is named in the log itself; `evenhand log verify` shows where."
-                yield Finding("warning", name, "record-lost", f"{lost} lines were lost", advice)
+                yield Finding(
+                    "warning", name, "record-lost", f"{count(lost, 'line', 'were')} lost", advice
+                )
         if self._log is not None and self._log.uncounted:
             what = f"lines that a crash takes cannot be counted: {self._log.uncounted}"
             advice = "Let the server make FILE.mark beside the log, then restart it."

@@ -213,7 +213,7 @@ def _count(found: Verified, line: Line, link: Link) -> None:
 
 def _lost(missing: Missing) -> str:
     """Return as text how many lines are missing, and why."""
-    lines = "1 line is" if missing.lines == 1 else f"{missing.lines:,} lines are"
+    lines = f"{missing.lines:,} {'line is' if missing.lines == 1 else 'lines are'}"
     known = f"{lines} missing" if missing.lines or not missing.more else "lines may be missing"
     others = ", and others may be" if missing.lines and missing.more else ""
     return f"{known}{others}: {missing.why or UNWRITTEN_WHY}"

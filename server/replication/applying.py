@@ -9,6 +9,7 @@ from server.core.state import State
 from server.model.decisions import Decision
 from server.model.events import Event
 from server.model.parts import Parts, whole
+from server.model.phrases import count
 from server.record.recording import Scheduler
 from server.replication import checkpoint
 from server.replication.checkpoint import Header
@@ -118,7 +119,7 @@ class Applier:
         if self.difference or (mine == one.digest and self._feed.decided == one.decided):
             return
         self.difference = (
-            f"after input {one.position}: {len(decisions)} decisions {_shown(mine)}, "
+            f"after input {one.position}: {count(len(decisions), 'decision')} {_shown(mine)}, "
             f"{self._feed.decided} in all; the leader's are {_shown(one.digest)}, {one.decided} in all"
         )
 

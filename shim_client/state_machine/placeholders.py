@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from server.model.phrases import count
 from shim_client.cluster import (
     ClusterError,
     CreatePod,
@@ -70,7 +71,9 @@ def make(state: State, application: ApplicationRecord) -> None:
         ref = ObjectRef("Pod", facts.ref.namespace, name)
         state.actions.append(CreatePod(ref, item, facts.ref.uid))
         application.placeholders_coming[name] = None
-    state.note(facts.ref, "GangScheduling", f"{gang.members} placeholders are made for it")
+    state.note(
+        facts.ref, "GangScheduling", f"{count(gang.members, 'placeholder', 'are')} made for it"
+    )
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from server.model.phrases import agreeing, count
 from shim_client.quantity import counted
 from shim_client.translate import labels
 from shim_client.translate.constraints import node_constraints
@@ -120,7 +121,8 @@ def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
         else:
             strange.append(word)
     if strange:
-        more = f", nor do {len(strange) - 1} others" if len(strange) > 1 else ""
+        others = len(strange) - 1
+        more = f", nor {agreeing('do', others)} {count(others, 'other')}" if others else ""
         problems.append(
             f"annotation {labels.POLICY_PARAMETERS}: {strange[0][:80]!r} is neither {_TIMEOUT}=<1 to "
             f"{TIMEOUT_SECONDS_MAX}> nor {_STYLE}={SOFT}|{HARD}; it does not count{more}"

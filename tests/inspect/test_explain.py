@@ -1,5 +1,6 @@
 """Explanations name the first rule that fails, the facts about the others, and say so in sentences."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_stopped_partition_places_nothing() -> None:
 def test_a_job_gathers_its_members() -> None:
     found = explain(crowd(), "crew-1")
     assert found.code == "gang-gathering"
-    assert said(found, "1 of 9 members of gang crew are there")
+    assert said(found, "1 of 9 members of gang crew is there")
 
 
 def test_a_job_without_a_size_says_when_it_is_whole() -> None:
@@ -276,7 +277,7 @@ def test_capacity_that_is_pledged_to_others_is_missing_and_never_free_below_zero
     world.tick()
     found = explain(world, "one")
     assert (found.nearest, found.nearest_missing) == ("n2", {"vcore": 2})
-    assert said(explain(world, "n1"), "100 B memory are free.")
+    assert said(explain(world, "n1"), "100 B memory is free.")
     used = "Capacity here is pledged to first, of which 0.002 cores are still in use."
     assert said(explain(world, "n1"), used)
 
@@ -360,6 +361,22 @@ def test_nodes_that_are_large_enough_and_excluded_are_named_with_what_excludes_t
     assert "g1" not in found.brief
     add = "or add a node with 0.001 cores and 1 gpu free"
     assert next_steps.of_ask(found, None, world.now) == (f"{step}, {add}",)
+
+
+def test_a_next_step_agrees_with_one_core_and_with_many() -> None:
+    world = World(leaf("a"))
+    world.node("n1")
+    world.application("app")
+    world.allocation("runs", "n1", vcore=10)
+    world.ask("one")
+    world.tick()
+    found = explain(world, "one")
+    for lacks, text in (
+        ({"vcore": 1_000}, "1 core more is"),
+        ({"vcore": 2_000}, "2 cores more are"),
+    ):
+        (step,) = next_steps.of_ask(replace(found, nearest_missing=lacks), None, world.now)
+        assert step.startswith(f"wait until {text} free on node n1, or add a node with ")
 
 
 def test_a_node_in_trouble_is_not_named_as_large_enough() -> None:

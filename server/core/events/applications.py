@@ -16,6 +16,7 @@ from server.model.decisions import (
     Termination,
 )
 from server.model.events import ApplicationAdded, ApplicationRemoved, ApplicationRetagged
+from server.model.phrases import count
 from server.model.quota import QUEUES_MAX, RECOVERY_QUEUE
 from server.model.reasons import Code
 from server.state import tree
@@ -266,13 +267,15 @@ def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str
             and _running(queue) >= most
             and _running(queue) - _gone_from(partition, queue) >= most
         ):
-            return f"{Code.APPLICATION_LIMIT}: queue {queue.path} has its {most} applications"
+            return (
+                f"{Code.APPLICATION_LIMIT}: queue {queue.path} has its {count(most, 'application')}"
+            )
     probe = Application("", "", leaf, 0, [], event.user, event.groups, {}, 0)
     for limiter in tree.limiters_of(partition, probe):
         if _full(limiter) and _is_full_without(limiter, partition):
             return (
                 f"{Code.APPLICATION_LIMIT}: {limiter.kind} {limiter.name} has "
-                f"{limiter.max_applications} applications in {limiter.queue.path}, the most allowed there"
+                f"{count(limiter.max_applications, 'application')} in {limiter.queue.path}, the most allowed there"
             )
     return ""
 

@@ -21,6 +21,7 @@ from server.model.decisions import (
     Termination,
 )
 from server.model.events import AskAdded
+from server.model.phrases import agreeing, count
 from server.model.policies import REPLACEMENT
 from server.model.reasons import Code
 from server.model.records import DecisionState
@@ -293,7 +294,7 @@ def _release_unused(
             )
         )
     if decisions:
-        note = f"{len(decisions)} placeholders of {application.application_id} go: {message}"
+        note = f"{count(len(decisions), 'placeholder')} of {application.application_id} {agreeing('go', len(decisions))}: {message}"
         subject = application.application_id
         where = (partition.name, application.rm_id)
         decisions.append(Noted("application", subject, Code.PLACEHOLDERS_TIMED_OUT, note, *where))

@@ -170,7 +170,7 @@ def would_job(plan: Plan) -> str:
 
 
 def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -> str:
-    who = f"{count(victims, 'allocation')} {'is' if victims == 1 else 'are'} evicted"
+    who = f"{count(victims, 'allocation', 'are')} evicted"
     if plan.facts.shrinks is Shrinks.PARTITION:
         return f"more is used than the nodes have: {who}"
     if plan.shrink is not None:
@@ -178,7 +178,7 @@ def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -
     first = beneficiaries[0]
     if len(beneficiaries) > 1:
         nodes = len({one.node_id for one in beneficiaries})
-        where = f"a job of queue {first.queue} gets capacity for its {len(beneficiaries)} members on {count(nodes, 'node')}"
+        where = f"a job of queue {first.queue} gets capacity for its {count(len(beneficiaries), 'member')} on {count(nodes, 'node')}"
         return (
             f"{where}: {who}"
             if victims

@@ -11,7 +11,7 @@ from server.core.queries.queue_reports import over_max
 from server.core.queries.unmet import needs
 from server.core.state import State
 from server.core.wait_reasons.obstacles import Obstacles
-from server.model.phrases import count, listed, quantities, some, span
+from server.model.phrases import agreeing, count, listed, quantities, some, span
 from server.model.reasons import Code
 from server.model.records import DecisionRecord, DecisionState
 from server.model.reports import Finding
@@ -114,7 +114,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
         yield _warning(
             f"partition {partition.name}",
             "nodes-unschedulable",
-            f"{len(shut)} of {count(len(known), 'node')} take no placements: {some(shut, NAMED_MAX)}",
+            f"{len(shut)} of {count(len(known), 'node')} {agreeing('take', len(shut))} no placements: {some(shut, NAMED_MAX)}",
             "Uncordon them, or remove them from the cluster if they do not come back.",
         )
 

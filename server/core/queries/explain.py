@@ -250,12 +250,12 @@ def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
     )
     lines = [
         summary,
-        f"Its capacity is {quantities(named(node.capacity))}; {quantities(free)} are free.",
+        f"Its capacity is {quantities(named(node.capacity))}; {quantities(free, 'are')} free.",
         *_on_node(node, name),
     ]
     if node.pledges:
         asks = [held.ask for held in node.pledges.values()]
-        used = f", of which {quantities(over)} are still in use" if over else ""
+        used = f", of which {quantities(over, 'are')} still in use" if over else ""
         lines.append(f"Capacity here is pledged to {some_of(asks, NAMED_MAX, name)}{used}.")
     elif over:
         lines.append(f"Its pods have {quantities(over)} more than its capacity.")

@@ -27,7 +27,7 @@ from server.core.wait_reasons import reservations
 from server.core.wait_reasons.node_filters import SHORT, Tally, constraint_on, missing, tally
 from server.core.wait_reasons.obstacles import Obstacles, in_the_way
 from server.model.asks import UNSIZED, Constraints
-from server.model.phrases import count, listed, noun, place, quantities, quantity, span
+from server.model.phrases import agreeing, count, listed, noun, place, quantities, quantity, span
 from server.model.reasons import Code
 from server.model.reports import (
     Excluded,
@@ -251,7 +251,7 @@ def _of_job(answer: Answer, job: Gang) -> str:
     if not job.gathered and job.key == PLACEHOLDERS:
         return _of_placeholders(job)
     if not job.gathered:
-        return f"{there} of {job.min_members} members of {name} are there"
+        return f"{there} of {count(job.min_members, 'member')} of {name} {agreeing('are', there)} there"
     if job.parked:
         return f"the {count(len(job.members), 'waiting member')} of {name} do not fit together, and a gang is placed whole or not at all"
     return f"{name} is complete, and the next tick tries it"

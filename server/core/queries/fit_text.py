@@ -109,7 +109,7 @@ def gang_lines(fit: GroupFit) -> Iterator[str]:
     if fit.nodes_left_out:
         yield f"{count(fit.nodes_left_out, 'further node')} would take or nearly take some."
     if fit.looked_at < fit.members:
-        yield f"The first {fit.looked_at} of its {fit.members} members were tried."
+        yield f"The first {fit.looked_at} of its {count(fit.members, 'member', 'were')} tried."
 
 
 def _node_text(one: NodeFit) -> str:

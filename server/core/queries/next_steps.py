@@ -132,7 +132,7 @@ def _choices(fit: GroupFit) -> str:
     if not fit.size or not smaller:
         return text
     if fit.placeholders:
-        return f"{text}; or ask for {smaller} placeholders (minMember of its task groups)"
+        return f"{text}; or ask for {count(smaller, 'placeholder')} (minMember of its task groups)"
     return f"{text}; or lower min-available to {smaller}"
 
 
@@ -153,7 +153,7 @@ def _of_missing(fit: GroupFit) -> str:
         return ", or ".join([*allowing(fit.excluded), add])
     names = [one.node_id for one in fit.nodes if one.missing]
     where = f" on {listed(names)}" if 0 < len(names) <= NODES_NAMED_MAX else ""
-    return f"wait until {quantities(fit.missing)} more are free{where}, or {add}"
+    return f"wait until {quantities(fit.missing, 'more are')} free{where}, or {add}"
 
 
 # Single asks ----------------------------------------------------------------------------------------------------
@@ -185,12 +185,12 @@ def _of_limit(limit: LimitFit, pods: str) -> str:
 def _of_full_nodes(found: Explanation) -> str:
     add = f"add a node with {_amounts(found.resource)} free"
     if found.only_node:
-        return f"wait until {quantities(found.nearest_missing)} more are free there, or lower what runs there"
+        return f"wait until {quantities(found.nearest_missing, 'more are')} free there, or lower what runs there"
     if not found.nearest:
         return f"wait until a node has free capacity, or {add}"
     if set(found.tally) & {PORT}:
         return "use another host port, or wait until a node's is free"
-    return f"wait until {quantities(found.nearest_missing)} more are free on node {found.nearest}, or {add}"
+    return f"wait until {quantities(found.nearest_missing, 'more are')} free on node {found.nearest}, or {add}"
 
 
 def _of_constraints(found: Explanation) -> str:

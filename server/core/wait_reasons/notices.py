@@ -7,7 +7,7 @@ from server.core.state import State
 from server.core.wait_reasons import reservations
 from server.core.wait_reasons.obstacles import Obstacles, in_the_way
 from server.model.decisions import AskState, AskStateChanged, Decision
-from server.model.phrases import quantities
+from server.model.phrases import agreeing, count, quantities
 from server.model.reasons import Code
 from server.scheduling.outranking import most_free
 from server.state.applications import Ask, Gang, Group
@@ -137,7 +137,7 @@ def reason_of(code: Code, group: Group | Gang, ask: Ask) -> str:
         return _OF_PLACEHOLDERS[code].format(wanted=wanted)
     if isinstance(group, Gang) and code is Code.GANG_GATHERING:
         have = len(group.members) + group.placed
-        return f"{have} of {group.min_members} members of its gang are there"
+        return f"{have} of {count(group.min_members, 'member')} of its gang {agreeing('are', have)} there"
     if code in CODES.values():
         limiter = first_blocker(ask)
         return _limit_text(limiter) if limiter else ""

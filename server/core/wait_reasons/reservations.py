@@ -124,8 +124,7 @@ def sentence(ask: Ask, found: list[Pledge]) -> str:
 
     The sentence names no queue, pod or node, because other tenants read it.
     """
-    nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
-    return f"{nodes} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
+    return f"{count(len(found), 'node', 'have')} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
 
 
 def _owners(ask: Ask, found: list[Pledge]) -> str:
@@ -167,7 +166,7 @@ def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
         )
         yield f"Node {held.node.node_id} is reserved for {kind} {until(held)}."
     if len(found) > 3:  # noqa: PLR2004
-        yield f"{count(len(found) - 3, 'further node')} are reserved likewise."
+        yield f"{count(len(found) - 3, 'further node', 'are')} reserved likewise."
 
 
 def _priority(ask: Ask, held: Pledge) -> str:

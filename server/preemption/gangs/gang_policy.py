@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.asks import UNSIZED, JobClass
-from server.model.phrases import noun
+from server.model.phrases import agreeing, count, noun
 from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
 from server.model.records import Level
@@ -67,8 +67,12 @@ def may_plan(trial: Trial, job: WaitingGang) -> Refusal | None:
     """
     if not job.gathered:
         there = len(job.members) + job.placed
-        wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
-        return Refusal(Rule.GATHERING, f"{there} of {wanted} members of its gang are there")
+        wanted = (
+            "an unknown number of members" if job.size == UNSIZED else count(job.size, "member")
+        )
+        return Refusal(
+            Rule.GATHERING, f"{there} of {wanted} of its gang {agreeing('are', there)} there"
+        )
     refused = (_of_member(trial, one) for one in job.members)
     return next((one for one in refused if one is not None), None) or _of_the_job(trial, job)
 

@@ -14,6 +14,7 @@ from server.core.core import Core
 from server.core.queries import forecast, simulate
 from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.forecast import Forecast
+from server.model.phrases import count
 from server.model.quota import Configuration
 from server.model.records import AskSimulation, GroupSimulation
 from server.rpc.configuration_reading import check_length
@@ -44,8 +45,8 @@ class SimulateService:
         caller, now = CALLER.get(), self._pump.now()
         partition = Reader(self._core, caller).partition_name(request.partition)
         if not 0 < len(request.asks) <= SIMULATED_ASKS_MAX:
-            count = f"{len(request.asks)} asks, not 1 to {SIMULATED_ASKS_MAX}"
-            raise invalid("INVALID_ASKS", ("asks", count))
+            given = f"{count(len(request.asks), 'ask')}, not 1 to {SIMULATED_ASKS_MAX}"
+            raise invalid("INVALID_ASKS", ("asks", given))
         reader = AskReader(self._core.state.partitions[partition], caller)
         read = [reader.read(one) for one in request.asks]
         pictures = AskPictures(caller, self._log.names(partition))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from server.model.phrases import count
 from server.model.quota import DEFAULT_PARTITION
 from server.model.resources import QUANTITY_LIMIT, Resource
 from server.rpc.limits import LISTED_MAX, NAME_CHARACTERS_MAX, SECONDS_MAX
@@ -59,7 +60,7 @@ def partition(text: str) -> str:
 def listed(field: str, items: Collection[object]) -> None:
     """Refuse a list that is too long."""
     if len(items) > LISTED_MAX:
-        raise RefusedError(f"{field}: has {len(items)} entries, allowed are {LISTED_MAX}")
+        raise RefusedError(f"{field}: has {count(len(items), 'entry')}, allowed are {LISTED_MAX}")
 
 
 def quantities(field: str, message: si_pb2.Resource) -> Resource:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from server.model.phrases import count
 from shim_client.messages import Releasing
 from shim_client.state_machine.marks import victim_marks
 from shim_client.state_machine.state import FreedCapacity, PodRecord, State
@@ -38,10 +39,7 @@ def announce(state: State) -> None:
         pod = state.pods.get(uid)
         if pod is None or pod.freed is None:
             continue
-        freed, go = (
-            pod.freed,
-            "1 pod is evicted" if pod.freed.count == 1 else f"{pod.freed.count} pods are evicted",
-        )
+        freed, go = pod.freed, f"{count(pod.freed.count, 'pod', 'are')} evicted"
         why = f"capacity is being freed on node {freed.node} by decision {freed.decision}: {go}"
         state.note(pod.facts.ref, "PreemptionPlanned", why)
     state.to_announce.clear()
