@@ -430,10 +430,84 @@ def test_a_revision_that_names_a_user_is_written_by_controllers_alone(ask: Reque
     disguised = stateful | {"apiVersion": "example.com/v1", "kind": "Other"}
     named = revision("r", disguised)
     named["data"] = {"spec": {"template": {"metadata": {"annotations": {USER: ALICE.info()}}}}}
-    assert "only the controllers" in refused(ask.create(BOB, named))
+    assert "name-users" in refused(ask.create(BOB, named))
     made(ask.create(account("statefulset-controller"), named))
     named["data"]["spec"]["template"]["metadata"] = {"annotations": {"other": "note"}}
     made(ask.create(BOB, named))
+
+
+def naming(item: Object, who: Person) -> Object:
+    """Return a revision whose data names a user."""
+    notes = {USER: who.info()}
+    return item | {"data": {"spec": {"template": {"metadata": {"annotations": notes}}}}}
+
+
+@pytest.fixture(scope="module")
+def kruise(kube: Kube) -> Iterator[Person]:
+    """Provide a controller of another project, which may name users in its revisions."""
+    who = account("kruise-manager", f"kruise-{os.urandom(3).hex()}")
+    rbac, name = "rbac.authorization.k8s.io", who.name.replace(":", "-")
+    head = {"apiVersion": f"{rbac}/v1", "metadata": {"name": name}}
+    subject = {"kind": "User", "name": who.name, "apiGroup": rbac}
+    rule = {
+        "apiGroups": ["evenhand.io"],
+        "resources": ["controllerrevisions"],
+        "verbs": ["name-users"],
+    }
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": name}
+    items = [
+        head | {"kind": "ClusterRole", "rules": [rule]},
+        head | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]},
+    ]
+    with applied(kube, items):
+        yield who
+
+
+def test_a_controller_of_another_project_writes_its_revisions(
+    ask: Requests, kruise: Person
+) -> None:
+    """OpenKruise keeps the template of a CloneSet as a revision, also where the template names a user."""
+    owner = workload("Deployment", "clones") | {"apiVersion": "apps.kruise.io/v1alpha1"}
+    plain, named = revision("clones-1", owner), naming(revision("clones-2", owner), ALICE)
+    collector = account("generic-garbage-collector")
+    until(lambda: ask.create(kruise, named).status_code in admission.SEEN)
+    for item in (plain, named):
+        kept = made(ask.create(kruise, item, dry=False))
+        made(ask.patch(kruise, kept, {"revision": 2}))
+        made(ask.patch(collector, kept, {"metadata": {"finalizers": ["a.io/b"]}}))
+    other = account("other-manager", "kruise")
+    made(ask.create(other, revision("clones-3", owner)))
+    assert "name-users" in refused(ask.create(other, naming(revision("clones-3", owner), ALICE)))
+
+
+def test_a_revision_of_another_project_becomes_none_of_a_stateful_set(
+    ask: Requests, kruise: Person
+) -> None:
+    """Without its owner, or with the uid of a StatefulSet as that of its owner, a StatefulSet would make pods from it."""
+    owner = workload("Deployment", "hole") | {"apiVersion": "apps.kruise.io/v1alpha1"}
+    disguised = controlled_by(owner) | {"uid": "00000000-0000-0000-0000-000000000002"}
+    until(
+        lambda: ask.create(kruise, naming(revision("h"), ALICE)).status_code == admission.FORBIDDEN
+    )
+    plain = made(ask.create(BOB, revision("hole-1", owner), dry=False))
+    until(
+        lambda: (
+            ask.create(kruise, naming(revision("h", owner), ALICE)).status_code in admission.SEEN
+        )
+    )
+    named = made(ask.create(kruise, naming(revision("hole-2", owner), ALICE), dry=False))
+    collector, orphan = account("generic-garbage-collector"), {"ownerReferences": None}
+    for who in (BOB, kruise, collector):
+        refused(ask.patch(who, named, {"metadata": orphan}))
+    refused(ask.patch(BOB, named, {"metadata": {"ownerReferences": [disguised]}}))
+    refused(ask.patch(BOB, plain, {"metadata": orphan}))
+    made(ask.patch(collector, plain, {"metadata": orphan}))
+    for item in (
+        naming(revision("h"), ALICE),
+        naming(revision("h", workload("DaemonSet", "d")), ALICE),
+    ):
+        for who in (BOB, kruise, collector):
+            refused(ask.create(who, item))
 
 
 @pytest.mark.parametrize("key", sorted(labels.OWN_ANNOTATIONS))
