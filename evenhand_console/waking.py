@@ -1,7 +1,7 @@
 """Streams of the kinds of events, one for each token with open pages: an event wakes the readers of the pages that it concerns.
 
-The core streams events to operators only. The pages of other roles are read at intervals, so that nothing on them shows
-when something happened to others.
+The stream of a tenant has only events of the tenant's own queues, so that nothing on its pages shows when something
+happened to others. If the core refuses a stream, its pages are read at intervals.
 """
 
 import asyncio

@@ -81,7 +81,8 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.ConfigurationService/Get": _OPERATORS,
     "/evenhand.v1.ConfigurationService/Diff": _OPERATORS,
     "/evenhand.v1.WatchService/WatchQueues": _READERS,
-    "/evenhand.v1.WatchService/WatchEvents": _OPERATORS,
+    # A viewer gets the kinds of events of its own queues, and no events.
+    "/evenhand.v1.WatchService/WatchEvents": _READERS,
     # A viewer sees its own side of a decision.
     "/evenhand.v1.DecisionService/ListDecisions": _READERS,
     "/evenhand.v1.DecisionService/GetDecision": _READERS,

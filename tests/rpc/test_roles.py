@@ -60,7 +60,7 @@ MAY = {
     "evenhand.v1.ConfigurationService/Validate": "shim operator",
     "evenhand.v1.ConfigurationService/Apply": "shim operator",
     "evenhand.v1.WatchService/WatchQueues": "viewer operator",
-    "evenhand.v1.WatchService/WatchEvents": "operator",
+    "evenhand.v1.WatchService/WatchEvents": "viewer operator",
     "evenhand.v1.DecisionService": "viewer operator",
     "evenhand.v1.SimulateService": "operator",
     "evenhand.v1.SimulateService/SimulateAsks": "viewer operator",

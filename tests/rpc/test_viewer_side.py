@@ -6,7 +6,14 @@ from typing import Any
 import grpc
 import pytest
 
-from evenhand.v1 import explain_pb2, explain_pb2_grpc, inspect_pb2, inspect_pb2_grpc
+from evenhand.v1 import (
+    explain_pb2,
+    explain_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    watch_pb2,
+    watch_pb2_grpc,
+)
 from evenhand.v1 import simulate_pb2 as simulate
 from evenhand.v1 import simulate_pb2_grpc as simulate_rpc
 from server.core.core import Core
@@ -15,7 +22,7 @@ from server.rpc.evenhand.reader import Reader
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import Served, ask, asks, serving, with_identities
+from tests.rpc.harness import Served, Stream, ask, asks, serving, with_identities
 
 QUEUES = """
 partitions:
@@ -72,6 +79,50 @@ async def test_a_viewers_headroom_tells_nothing_of_its_siblings() -> None:
         request = explain_pb2.ExplainRequest(key="root.up.a")
         told = await stub.Explain(request, metadata=token("vera"))
         assert dict(told.queue.queue.head_room) == {"vcore": 38}
+
+
+async def test_a_viewer_is_woken_by_its_own_events_alone() -> None:
+    """The first message to each tenant is about its own queue, although the other queue's events came before it."""
+    async with serving(with_identities(KNOWN)) as served:
+        stream = await served.ready(nodes=2, queue="root.up.a", config=QUEUES)
+        await served.submit("side", "root.up.b")
+        stub = watch_pb2_grpc.WatchServiceStub(served.channel)
+        of_pods = ("placed", "released", "waiting")
+        kinds = watch_pb2.WatchEventsRequest(kinds_only=True, kinds=of_pods)
+        vera, ben = (
+            Stream(stub.WatchEvents(kinds, metadata=token(one))) for one in ("vera", "ben")
+        )
+        for one in (vera, ben):
+            assert await one.read(watch_pb2.WatchEventsResponse) == watch_pb2.WatchEventsResponse()
+        await stream.send(asks("of-ben", applicationID="side"))
+        await stream.read(si.AllocationResponse)
+        assert (await ben.read(watch_pb2.WatchEventsResponse)).kinds == ["placed"]
+        large = {"vcore": si.Quantity(value=5_000)}
+        await stream.send(asks("of-vera", resourcePerAlloc=si.Resource(resources=large)))
+        assert (await vera.read(watch_pb2.WatchEventsResponse)).kinds == ["waiting"]
+        gone = si.AllocationRelease(
+            partitionName="default", applicationID="side", allocationKey="of-ben"
+        )
+        released = si.AllocationReleasesRequest(allocationsToRelease=[gone])
+        await stream.send(si.AllocationRequest(rmID="rm", releases=released))
+        assert (await ben.read(watch_pb2.WatchEventsResponse)).kinds == ["released"]
+        await stream.send(asks("also-of-vera"))
+        assert (await vera.read(watch_pb2.WatchEventsResponse)).kinds == ["placed"]
+        for one in (vera, ben):
+            one.call.cancel()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [watch_pb2.WatchEventsRequest(), watch_pb2.WatchEventsRequest(held_only=True)],
+    ids=["all", "held"],
+)
+async def test_a_viewer_reads_no_events(asked: watch_pb2.WatchEventsRequest) -> None:
+    async with serving(with_identities(KNOWN)) as served:
+        await served.ready(nodes=1, queue="root.up.a", config=QUEUES)
+        stub = watch_pb2_grpc.WatchServiceStub(served.channel)
+        refused = Stream(stub.WatchEvents(asked, metadata=token("vera")))
+        assert (await refused.end())[0] == grpc.StatusCode.PERMISSION_DENIED
 
 
 async def test_a_viewers_limits_are_those_of_its_own_queues() -> None:

@@ -8,11 +8,12 @@ from typing import Final
 from evenhand.v1 import watch_pb2 as pb
 from server.core.core import Core
 from server.model.quota import DEFAULT_PARTITION
-from server.rpc.errors import invalid
+from server.rpc.errors import denied, invalid
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.encode_decisions import with_names
 from server.rpc.evenhand.inspect_service import queue_tree, summary
 from server.rpc.evenhand.reader import Reader
+from server.rpc.evenhand.tenant_events import TenantEvents
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.event_buffer import KINDS, Entry, History, kind_of, record
 from server.rpc.limits import (
@@ -23,8 +24,9 @@ from server.rpc.limits import (
     WATCH_INTERVAL_MS_MIN,
 )
 from server.rpc.reads import Answers
-from server.rpc.roles import CALLER
+from server.rpc.roles import CALLER, DEEDS, Role
 
+_WATCH_EVENTS: Final = "/evenhand.v1.WatchService/WatchEvents"
 _WATCH_QUEUES: Final = "evenhand.v1.WatchService.WatchQueues"
 
 
@@ -44,6 +46,7 @@ class WatchService:
         self._watchers = watchers
         self._log = log
         self._answers = answers
+        self._of_tenants = TenantEvents(core, history)
 
     async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
         """Yield a picture at once, and another one after a change. All changes within one interval lead to one picture."""
@@ -75,8 +78,12 @@ class WatchService:
     ) -> AsyncIterator[pb.WatchEventsResponse]:
         """Yield the kept events after the number ``since`` of the request, then further events as they happen, in batches.
 
-        With ``held_only``, end after the kept events. With ``kinds_only``, yield the kinds of events only.
+        With ``held_only``, end after the kept events. With ``kinds_only``, yield the kinds of events only. A viewer may have
+        kinds only, those of its own queues. Raise CallError if a viewer asks for events.
         """
+        caller = CALLER.get()
+        if caller.role is Role.VIEWER and not request.kinds_only:
+            raise denied(caller.title, DEEDS[_WATCH_EVENTS])
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
         kinds = frozenset(request.kinds)
@@ -84,8 +91,13 @@ class WatchService:
             known = f"is no kind of event; there are {', '.join(KINDS)}"
             raise invalid("UNKNOWN_KIND", *((f"kinds[{one}]", known) for one in unknown))
         wanted = kinds or frozenset(KINDS)
+        if not request.kinds_only:
+            found = self._events(request, wanted)
+        elif caller.role is Role.VIEWER:
+            found = self._kinds_of(caller.queue, wanted)
+        else:
+            found = self._kinds(wanted)
         with self._watchers.watching():
-            found = self._kinds(wanted) if request.kinds_only else self._events(request, wanted)
             async for one in found:
                 yield one
 
@@ -118,6 +130,25 @@ class WatchService:
             number = self._history.last
             if kinds:
                 yield pb.WatchEventsResponse(kinds=kinds)
+                await asyncio.sleep(KINDS_INTERVAL_S)
+
+    async def _kinds_of(
+        self, queue: str, wanted: frozenset[str]
+    ) -> AsyncIterator[pb.WatchEventsResponse]:
+        """Yield the same as `_kinds`, for the events of a viewer's queue and of the queues below it.
+
+        The stream pauses after each look, so that the events of others are read in batches.
+        """
+        with self._of_tenants.watching(queue):
+            number, seen = self._history.last, -1
+            yield pb.WatchEventsResponse()
+            while True:
+                seen = await self._watchers.change(seen)
+                kinds = self._of_tenants.kinds_after(queue, number)
+                number = self._history.last
+                shown = [one for one in kinds if one in wanted]
+                if shown:
+                    yield pb.WatchEventsResponse(kinds=shown)
                 await asyncio.sleep(KINDS_INTERVAL_S)
 
 
