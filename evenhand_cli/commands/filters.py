@@ -18,6 +18,7 @@ from evenhand_cli.connect import Core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.paging import every
+from server.model.reasons import Code
 
 POD_LABEL = "kubernetes.io/label/"
 APPLICATION_NAMESPACE = "namespace"
@@ -67,6 +68,15 @@ Labels = Annotated[
 Waiting = Annotated[
     bool, typer.Option("--waiting", help="Only asks that wait, or applications with such asks.")
 ]
+Reason = Annotated[
+    str,
+    typer.Option(
+        "--reason",
+        metavar="CODE",
+        help="Only asks that wait for this reason, such as no-node, or applications with such asks.",
+        autocompletion=completion.words([str(one) for one in Code]),
+    ),
+]
 PriorityRange = Annotated[
     str,
     typer.Option(
@@ -91,6 +101,14 @@ def check_filters(core: Core, partition: str, *filters: Filter) -> None:
     for one in filters:
         if one.value:
             _check(one, KNOWN[one.option](core, partition), core, partition)
+
+
+def check_reason(reason: str) -> None:
+    """Raise Fault for a reason code that does not exist."""
+    codes = [str(one) for one in Code]
+    if reason and reason not in codes:
+        advice = near_matches(reason, codes) or "the column `waits for` has the reasons"
+        raise Fault(f"there is no reason `{reason}`", where="--reason", advice=advice)
 
 
 def _check(one: Filter, known: Iterable[str], core: Core, partition: str) -> None:

@@ -19,11 +19,13 @@ from evenhand_cli.commands.filters import (
     Labels,
     Namespace,
     PriorityRange,
+    Reason,
     User,
     Waiting,
     applications_of,
     check_filters,
     check_labels,
+    check_reason,
     has_labels,
     priorities,
 )
@@ -111,11 +113,13 @@ def apps(
         ),
     ] = None,
     waiting: Waiting = False,
+    reason: Reason = "",
 ) -> Listing[inspect_pb2.Application]:
     """List the applications and their states, in the order of submission.
 
     Examples:
         evenhand apps --waiting
+        evenhand apps --reason no-node --state running
         evenhand apps --queue root.research --user ada --sort-by -waiting
 
     """
@@ -130,8 +134,10 @@ def apps(
         if namespace in {"", one.tags.get(APPLICATION_NAMESPACE, "")}
         and user in {"", one.user}
         and (one.asks_waiting or not waiting)
+        and (not reason or reason in {each.code for each in one.waiting_reasons})
     ]
     if not found:
+        check_reason(reason)
         filters = Filter("queue", queue), Filter("namespace", namespace), Filter("user", user)
         check_filters(core, partition, *filters)
     foot = tables.footer(len(found), "application")
@@ -150,6 +156,7 @@ def apps(
             user=user,
             state=state,
             waiting=waiting,
+            reason=reason,
         ),
     )
 
@@ -262,6 +269,7 @@ def allocations(
     ] = None,
     asks: Annotated[bool, typer.Option("--asks", help="List waiting asks too.")] = False,
     waiting: Waiting = False,
+    reason: Reason = "",
     foreign: Annotated[
         bool, typer.Option("--foreign", help="List pods of other schedulers too.")
     ] = False,
@@ -297,7 +305,7 @@ def allocations(
         queue=queue,
         application_id=app,
         node_id=node,
-        include_asks=asks or waiting or bool(set(WAITING).intersection(state or ())),
+        include_asks=asks or bool(waiting or reason or set(WAITING).intersection(state or ())),
         include_foreign=foreign or "foreign" in (state or ()),
     )
     every_one = every(core, stub.ListAllocations, request, lambda page: page.allocations)
@@ -310,14 +318,16 @@ def allocations(
         and has_labels(one.tags, label or (), POD_LABEL)
         and (not state or _state_of(one) in state)
         and (not waiting or _state_of(one) in WAITING)
+        and reason in {"", one.waiting_code}
         and in_range(one.priority)
         and (not protection or tables.protection(one) in protection)
     ]
     if not found:
+        check_reason(reason)
         named = {"queue": queue, "app": app, "node": node, "namespace": namespace, "user": user}
         check_filters(core, partition, *(Filter(*one) for one in named.items()))
     fields = tables.allocations(found)
-    foot = _counted(found, asks=request.include_asks, waiting=waiting)
+    foot = _counted(found, asks=request.include_asks, waiting=waiting or bool(reason))
     none = none_of(
         "allocation",
         partition=partition,
@@ -331,6 +341,7 @@ def allocations(
         priority=priority,
         protection=protection,
         waiting=waiting,
+        reason=reason,
     )
     listing = Listing(
         "allocations", found, fields, tables.name_of, plain, foot=lambda: [foot], none=none

@@ -203,6 +203,7 @@ def test_a_column_that_does_not_exist_is_a_fault(core: FakeCore) -> None:
     ("options", "found"),
     [
         (("--waiting",), ["science/train-2", "shop/front-3"]),
+        (("--reason", "queue-limit"), ["shop/front-3"]),
         (("--namespace", "shop"), ["shop/front-2", "shop/front-3"]),
         (("-n", "shop", "--state", "allocated"), ["shop/front-2"]),
         (("--user", "bob"), ["shop/front-2"]),
@@ -219,15 +220,31 @@ def test_allocations_are_filtered(
     assert names(core, "allocations", *options) == found
 
 
-def test_waiting_asks_are_asked_for_and_counted(core: FakeCore) -> None:
-    ended = look(core, "allocations", "--waiting")
-    assert ended.out.splitlines()[-1] == "2 waiting asks"
+def test_a_reason_that_does_not_exist_is_a_fault(core: FakeCore) -> None:
+    for command in ("apps", "allocations"):
+        ended = look(core, command, "--reason", "no-nod")
+        assert (ended.code, ended.out) == (1, "")
+        assert "there is no reason `no-nod`" in ended.err
+        assert "`no-node`" in ended.err
+    assert look(core, "apps", "--reason", "gang-gathering").code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "count"),
+    [(("--waiting",), "2 waiting asks"), (("--reason", "queue-limit"), "1 waiting ask")],
+)
+def test_waiting_asks_are_asked_for_and_counted(
+    core: FakeCore, option: tuple[str, ...], count: str
+) -> None:
+    ended = look(core, "allocations", *option)
+    assert ended.out.splitlines()[-1] == count
     asked = [one for one in core.requests if isinstance(one, inspect_pb2.ListAllocationsRequest)]
     assert asked[-1].include_asks
 
 
 def test_applications_and_nodes_are_filtered(core: FakeCore) -> None:
     assert names(core, "apps", "--waiting") == ["train-1"]
+    assert names(core, "apps", "--reason", "no-node") == ["train-1"]
     assert names(core, "apps", "--user", "bob") == ["front"]
     assert names(core, "apps", "-n", "science") == ["train-1"]
     assert names(core, "nodes", "--label", "zone=b") == ["gpu-10"]

@@ -107,6 +107,7 @@ TABLE: dict[str, dict[str, Row]] = {
         "--user": ("ada",),
         "--state": ("failed",),
         "--waiting": (),
+        "--reason": ("queue-limit",),
     },
     "nodes": {
         **LISTING,
@@ -128,6 +129,7 @@ TABLE: dict[str, dict[str, Row]] = {
         "--protection": ("firm",),
         "--asks": (),
         "--waiting": (),
+        "--reason": ("queue-limit",),
         "--foreign": (),
         "--summary": (),
     },
