@@ -312,6 +312,6 @@ class _Watch:
         if not self._slices:
             return "the core was given nothing meanwhile, so there was nothing to compare"
         return (
-            f"this version decided the same for {plural(self._events, 'event')}: "
-            f"{plural(self._decisions, 'decision')}, with the replies"
+            f"this version decided the same: {self._decisions:,} decisions and replies "
+            f"for {plural(self._events, 'event')}"
         )

@@ -24,7 +24,9 @@ NOUNS = (
 )
 PLURAL_VERBS = "are|were|have|wait|run|go|do|fit|take|end|need"
 OF_HELPER = re.compile(r"(count|quantities|quantity|plural|phrase)\(")
-_NOUN = re.compile(rf" (further |more |other |waiting )?({NOUNS})\b(?! and ticks|, the most)")
+_NOUN = re.compile(
+    rf" (further |more |other |waiting )?({NOUNS})\b(?! and (ticks|replies)|, the most)"
+)
 _VERB = re.compile(rf" (more )?({PLURAL_VERBS})\b")
 _CONSTANT = re.compile(r"([\w.]+\.)?_?[A-Z][A-Z_]+|.*\bmost\b.*")
 """A limit, which is greater than one."""
