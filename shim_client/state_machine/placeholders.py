@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from server.model.phrases import count
 from shim_client.cluster import (
     ClusterError,
     CreatePod,
@@ -22,6 +21,7 @@ from shim_client.messages import ApplicationReport
 from shim_client.quantity import AMOUNT_MAX
 from shim_client.state_machine.state import ApplicationRecord, PodRecord, State
 from shim_client.translate import labels, placeholder
+from shim_client.translate.phrases import count
 from shim_client.translate.placeholder import Origin
 from shim_client.translate.pod import PodFacts
 from shim_client.translate.resources import Resource, sum_of
@@ -72,7 +72,9 @@ def make(state: State, application: ApplicationRecord) -> None:
         state.actions.append(CreatePod(ref, item, facts.ref.uid))
         application.placeholders_coming[name] = None
     state.note(
-        facts.ref, "GangScheduling", f"{count(gang.members, 'placeholder', 'are')} made for it"
+        facts.ref,
+        "GangScheduling",
+        f"{count(gang.members, 'placeholder', 'is', 'are')} made for it",
     )
 
 

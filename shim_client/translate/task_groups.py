@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from server.model.phrases import agreeing, count
 from shim_client.quantity import counted
 from shim_client.translate import labels
 from shim_client.translate.constraints import node_constraints
@@ -28,6 +27,7 @@ from shim_client.translate.fields import (
     texts,
 )
 from shim_client.translate.neighbours import demands
+from shim_client.translate.phrases import count
 from shim_client.translate.resources import Resource, amounts, interned, sum_of
 
 SOFT = "Soft"
@@ -122,7 +122,7 @@ def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
             strange.append(word)
     if strange:
         others = len(strange) - 1
-        more = f", nor {agreeing('do', others)} {count(others, 'other')}" if others else ""
+        more = f", nor {'does' if others == 1 else 'do'} {count(others, 'other')}" if others else ""
         problems.append(
             f"annotation {labels.POLICY_PARAMETERS}: {strange[0][:80]!r} is neither {_TIMEOUT}=<1 to "
             f"{TIMEOUT_SECONDS_MAX}> nor {_STYLE}={SOFT}|{HARD}; it does not count{more}"

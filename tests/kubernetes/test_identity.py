@@ -447,7 +447,7 @@ def kruise(kube: Kube) -> Iterator[Person]:
     """Provide a controller of another project, which may name users in its revisions."""
     who = account("kruise-manager", f"kruise-{os.urandom(3).hex()}")
     rbac, name = "rbac.authorization.k8s.io", who.name.replace(":", "-")
-    head = {"apiVersion": f"{rbac}/v1", "metadata": {"name": name}}
+    head: Object = {"apiVersion": f"{rbac}/v1", "metadata": {"name": name}}
     subject = {"kind": "User", "name": who.name, "apiGroup": rbac}
     rule = {
         "apiGroups": ["evenhand.io"],
@@ -455,7 +455,7 @@ def kruise(kube: Kube) -> Iterator[Person]:
         "verbs": ["name-users"],
     }
     role = {"apiGroup": rbac, "kind": "ClusterRole", "name": name}
-    items = [
+    items: list[Object] = [
         head | {"kind": "ClusterRole", "rules": [rule]},
         head | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]},
     ]

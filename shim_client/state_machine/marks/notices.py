@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from server.model.phrases import count
 from shim_client.messages import Releasing
 from shim_client.state_machine.marks import victim_marks
 from shim_client.state_machine.state import FreedCapacity, PodRecord, State
+from shim_client.translate.phrases import count
 
 
 def make(state: State, order: Releasing) -> None:
@@ -39,7 +39,7 @@ def announce(state: State) -> None:
         pod = state.pods.get(uid)
         if pod is None or pod.freed is None:
             continue
-        freed, go = pod.freed, f"{count(pod.freed.count, 'pod', 'are')} evicted"
+        freed, go = pod.freed, f"{count(pod.freed.count, 'pod', 'is', 'are')} evicted"
         why = f"capacity is being freed on node {freed.node} by decision {freed.decision}: {go}"
         state.note(pod.facts.ref, "PreemptionPlanned", why)
     state.to_announce.clear()
