@@ -229,6 +229,8 @@ class Replica:
         """The instant at which this core last had all input that its leader had sent, in Unix milliseconds."""
         self.joined = 0
         """The number of checkpoints that were taken over."""
+        self.taken_over = asyncio.Event()
+        """The event that is set when a checkpoint was taken over. `Saving` clears it."""
         self.differences = 0
         """How often this core decided otherwise than its leader."""
         self.difference = ""
@@ -331,6 +333,7 @@ class Followed:
         self._is_cut = False
         self.replica.state, self.replica.leader = State.FOLLOWER, leader
         self.replica.joined += 1
+        self.replica.taken_over.set()
         self.heard(header.position + ahead)
         self._pump.wake_watchers()
         _log.info("follows", leader=leader, position=header.position, bytes=len(data))

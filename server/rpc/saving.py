@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from server.replication import saved
 from server.replication.feed import Feed
 from server.rpc.access import BadOptionError
 from server.rpc.errors import CallError
+from server.rpc.following import Replica
 from server.rpc.reads import Question, Reads
 from server.rpc.roles import LOCAL_OPERATOR
 from server.rpc.table_revision import revision_of
@@ -25,7 +27,7 @@ from server.rpc.table_revision import revision_of
 _log = structlog.get_logger(__name__)
 
 SAVE_S: Final = 15.0
-"""The seconds between two saves of a state that changes. A crash loses changes of waiting times and timers since the last save."""
+"""The seconds between two saves of a state that changes. If no core is left, changes of waiting times and timers since the last save are lost."""
 
 
 def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
@@ -82,21 +84,36 @@ def take_over(path: Path, feed: Feed, core: Core) -> list[str]:
 class Saving:
     """The saver of one core. A save runs in a copy of this process, so that it delays no decision."""
 
-    def __init__(self, path: Path, feed: Feed, reads: Reads) -> None:
+    def __init__(self, path: Path, feed: Feed, reads: Reads, replica: Replica) -> None:
         self._path = path
         self._feed = feed
         self._reads = reads
+        self._taken_over = replica.taken_over
         self._numbers = count(1)
         self._position = feed.position
         self.why_not = ""
         """The reason why the last save failed, or "" if it did not fail."""
 
     async def run(self) -> None:
-        """Save the state every `SAVE_S` seconds if the core was given anything since."""
+        """Save the state every `SAVE_S` seconds if the core was given anything since, and when the core has just joined a leader.
+
+        A core that joins has no saved state, or one from before the core ended, which may be old. A core that joins again within
+        `SAVE_S` of a save is not saved earlier: joins that fail one after the other would keep the disk busy.
+        """
         while True:
+            await self._changed()
+            await self.save()
             await asyncio.sleep(SAVE_S)
+
+    async def _changed(self) -> None:
+        """Wait until the core has a state that is not saved. Look every `SAVE_S` seconds, and when a checkpoint was taken over."""
+        while True:
+            self._taken_over.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SAVE_S):
+                    await self._taken_over.wait()
             if self._feed.position != self._position:
-                await self.save()
+                return
 
     async def save(self) -> None:
         """Save the state of this moment."""

@@ -71,7 +71,7 @@ def saving(
     path = _state_file(options)
     if path is None:
         return []
-    saver = Saving(path, feed, endpoint.reads)
+    saver = Saving(path, feed, endpoint.reads, endpoint.replica)
     stack.callback(_end, saver, endpoint)
     stack.callback(asyncio.create_task(saver.run()).cancel)
     return [saver.findings]

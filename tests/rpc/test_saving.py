@@ -1,0 +1,89 @@
+"""The saving of a follower's state: soon after the follower has joined, and not at every join (design 7.3)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from server.core.core import Core
+from server.replication import saved
+from server.replication.feed import Feed
+from server.rpc import saving as saving_module
+from server.rpc.following import Replica, State
+from server.rpc.reads import InPlace
+from server.rpc.saving import Saving
+from tests.rpc.harness import serving, until
+from tests.rpc.test_following import in_state, place
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(autouse=True)
+def _rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no state be saved only because time has passed."""
+    monkeypatch.setattr(saving_module, "SAVE_S", 3_600.0)
+
+
+@asynccontextmanager
+async def saving(saver: Saving) -> AsyncIterator[None]:
+    """Run a saver."""
+    task = asyncio.create_task(saver.run())
+    yield
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def position(path: Path) -> int:
+    """Return the position of the saved state, or -1 if none is saved."""
+    header = saved.read(path).header
+    return -1 if header is None else header.position
+
+
+def is_saved(path: Path, at: int) -> bool:
+    """Return whether the state of this position is saved."""
+    return position(path) == at
+
+
+async def test_a_follower_saves_the_state_with_which_it_joined(tmp_path: Path) -> None:
+    path = tmp_path / saved.NAME
+    async with serving() as leader:
+        await place(await leader.ready(), "before")
+        async with serving(leaders=(f"127.0.0.1:{leader.port}",)) as follower:
+            endpoint = follower.endpoint
+            async with saving(Saving(path, endpoint.feed, endpoint.reads, endpoint.replica)):
+                await in_state(follower, State.FOLLOWER)
+                await until(path.exists)
+                found = saved.read(path).core
+                assert found is not None
+                assert found.digest() == follower.core.digest() == leader.core.digest()
+                assert endpoint.replica.joined == 1
+
+
+async def test_joins_that_follow_each_other_save_once(tmp_path: Path) -> None:
+    path, feed, replica = tmp_path / saved.NAME, Feed(Core(), "1"), Replica(("other",))
+
+    async with saving(Saving(path, feed, InPlace(), replica)):
+        await asyncio.sleep(0)
+        assert position(path) == -1, "the core was given nothing yet"
+        feed.tick(1, 1)
+        replica.taken_over.set()
+        await until(lambda: position(path) == 1)
+        feed.tick(2, 1)
+        replica.taken_over.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert position(path) == 1, "the state was saved a moment before"
+
+
+async def test_a_state_that_changes_is_saved_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving_module, "SAVE_S", 0.01)
+    path, feed = tmp_path / saved.NAME, Feed(Core(), "1")
+    async with saving(Saving(path, feed, InPlace(), Replica())):
+        for now in range(1, 4):
+            feed.tick(now, 1)
+            await until(partial(is_saved, path, now))
