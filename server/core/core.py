@@ -98,7 +98,7 @@ _HANDLERS: dict[type, Handler] = {
     events.ManagerForgotten: lambda state, event, _now: managers.forget(state, event),
     events.ManagerWiped: managers.wipe_part,
     events.SyncCompleted: managers.complete_sync,
-    events.LeadershipTaken: lambda state, _event, _now: managers.take_leadership(state),
+    events.LeadershipTaken: lambda state, event, _now: managers.take_leadership(state, event),
     events.SessionResumed: sessions.resume,
     events.MessagesTaken: lambda state, event, _now: sessions.take_messages(state, event),
     events.PartitionMoving: moving.move,

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from server.model.assignment import Assignment
 from server.model.decisions import Decision
 from server.model.moves import TableChange
 from server.model.parts import Parts, whole
@@ -166,6 +167,11 @@ class State:
         if assignment is None:
             return configuration.partitions
         return tuple(one for one in configuration.partitions if assignment.owns(one.name))
+
+    def given_away(self, table: Assignment) -> str:
+        """Return the first partition for which this core decides and which a table gives to another group, or ""."""
+        found = (one.name for one in self.own(self.configuration) if not table.owns(one.name))
+        return next(found, "")
 
     def other_owner(self, partition: str) -> str:
         """Return the other group of cores that decides for a partition, or "" if this core does or if no configuration has it."""

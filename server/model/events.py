@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from server.model.asks import NO_TAGS, AskSpec, Generation, ReleaseMark, Tags, Taint
+from server.model.assignment import Assignment
 from server.model.decisions import Termination
 from server.model.moves import MoveStep
 from server.model.quota import Configuration
@@ -105,10 +106,12 @@ class LeadershipTaken(NamedTuple):
 
     Every manager must register again before the core decides anything for that manager.
 
-    ``rm_id`` is empty because the event comes from no manager.
+    ``rm_id`` is empty because the event comes from no manager. ``assignment`` is the table of cores with which the core was
+    started. It counts if the process before had no table, and if it gives no partition to another group (design 7.6).
     """
 
     rm_id: str = ""
+    assignment: Assignment | None = None
 
 
 class PartitionMoving(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from server.core.core import TAKEN_IN_PARTS
 from server.core.state import State
+from server.model.assignment import Assignment
 from server.model.decisions import Decision
 from server.model.events import Event
 from server.model.parts import Parts, whole
@@ -62,17 +63,21 @@ class Applier:
         return header
 
     def _check_table(self, state: State) -> None:
-        """Raise BadCheckpointError for another revision of the table. A core without a table takes that of its leader.
+        """Raise BadCheckpointError if the tables of this core and of its leader differ (design 7.6).
 
-        A core with an older table takes that of a leader whose table was changed by moves (design 7.9).
+        A core without a table takes that of its leader. A core with an older table takes that of a leader whose table was changed
+        by moves (design 7.9). A core whose leader has no table takes its own when it leads, if the same partitions stay here.
         """
         mine, theirs = self._assignment, state.assignment
-        revision = 0 if theirs is None else theirs.revision
-        if mine is not None and mine.revision < revision and state.changes:
+        if mine is None:
             return
-        if mine is not None and mine.revision != revision:
+        if theirs is None:
+            _check_first(mine, state)
+        elif mine.revision != theirs.revision and not (
+            mine.revision < theirs.revision and state.changes
+        ):
             raise BadCheckpointError(
-                f"this core has revision {mine.revision} of its group in the table of cores, the leader has {revision}: "
+                f"this core has revision {mine.revision} of its group in the table of cores, the leader has {theirs.revision}: "
                 "start what is older with the newer table"
             )
 
@@ -122,6 +127,20 @@ class Applier:
             f"after input {one.position}: {count(len(decisions), 'decision')} {_shown(mine)}, "
             f"{self._feed.decided} in all; the leader's are {_shown(one.digest)}, {one.decided} in all"
         )
+
+
+def _check_first(mine: Assignment, state: State) -> None:
+    """Raise BadCheckpointError if the first table of a group changes the partitions of the group, or has a revision already."""
+    if name := state.given_away(mine):
+        why = f"gives partition {name!r} to cores {mine.owner(name)!r}"
+    elif mine.revision:
+        why = f"has revision {mine.revision} for this group, and cores without a table have 0"
+    else:
+        return
+    raise BadCheckpointError(
+        f"the leader decides without a table of cores, and the table of this core {why}: "
+        "end all cores of this group, then start them with the table"
+    )
 
 
 def _give(scheduler: Scheduler, steps: Sequence[Given | Ticked]) -> Parts[list[Decision]]:

@@ -27,6 +27,7 @@ from server.model.events import (
     AskAdded,
     ConfigurationApplied,
     Event,
+    LeadershipTaken,
     ManagerRegistered,
     NodeAdded,
     ReleaseRequested,
@@ -258,3 +259,15 @@ def test_a_core_without_a_configuration_has_the_partition_that_the_table_gives_i
         assert any(isinstance(one, Noted) for one in notes)
         own = [name for name in NAMES if OWNERS.get(name, "a") == group]
         assert list(core.state.partitions) == own
+
+
+def test_a_first_table_counts_when_a_core_leads_if_it_gives_nothing_away() -> None:
+    for names, kept in ((("default", "night"), Assignment("a", OWNERS, "a")), (NAMES, None)):
+        core = core_of("", *names)
+        before = sorted(core.state.partitions)
+        core.take([LeadershipTaken(assignment=Assignment("a", OWNERS, "a"))], NOW)
+        assert core.state.assignment == kept
+        assert sorted(core.state.partitions) == before
+        other = LeadershipTaken(assignment=Assignment("b", {}, "b"))
+        core.take([other], NOW + 1)
+        assert core.state.assignment == (kept or other.assignment), "a table stays"

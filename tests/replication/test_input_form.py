@@ -23,6 +23,7 @@ from server.model.asks import (
     Toleration,
     values,
 )
+from server.model.assignment import Assignment
 from server.model.decisions import Decision, Placed, Released, Termination
 from server.model.events import (
     AllocationAdded,
@@ -88,6 +89,7 @@ EVENTS: tuple[Event, ...] = (
     DisruptionsAllowed("rm", "g", None),
     DisruptionsAllowed("rm", "g", 0),
     LeadershipTaken(),
+    LeadershipTaken(assignment=Assignment("a", {"gpu": "b"}, "a", 3)),
     PartitionMoving(MoveStep.PART, "gpu", "b", 3, 4, 5, 6, "~content"),
 )
 

@@ -1,5 +1,7 @@
 """The fence of the table of cores: cores and shims with different revisions refuse each other (design 7.6)."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ from server.core.core import Core
 from server.model.assignment import Assignment
 from server.model.revisions import Beginning, Revision
 from server.replication import saved
+from server.replication.applying import Applier
 from server.replication.feed import Feed
 from server.rpc.access import BadOptionError
 from server.rpc.following import State
 from server.rpc.saving import restore
 from server.rpc.table_revision import METADATA_KEY
+from server.state.pickled import BadCheckpointError
 from shim_client.core_client.connection import TABLE_KEY
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, Served, refusal, serving, until
@@ -96,3 +100,47 @@ async def test_a_core_with_another_revision_does_not_follow_and_keeps_its_own_ta
             assert (await replication(newer)).state == State.JOINING
             await registration(newer, "4")
             assert (await replication(newer)).state == State.LEADER
+
+
+@asynccontextmanager
+async def two_starts(leader: Core, follower: Core) -> AsyncIterator[tuple[Served, Served]]:
+    """Hold a leader with a manager, and a core that was started to follow it."""
+    async with serving(core=leader) as first:
+        await registration(first, "0")
+        async with serving(core=follower, leaders=(f"127.0.0.1:{first.port}",)) as second:
+            yield first, second
+
+
+async def test_a_core_with_the_first_table_takes_it_when_it_leads() -> None:
+    async with two_starts(Core(), core(0)) as (leader, follower):
+        await until(lambda: follower.endpoint.replica.state is State.FOLLOWER)
+        assert follower.core.state.assignment is None, "it decides as its leader does"
+        await registration(follower, "0")
+        assert follower.core.state.assignment == Assignment("a", {}, "a")
+        assert leader.core.state.assignment is None
+
+
+async def test_a_core_without_a_table_has_that_of_its_leader_when_it_leads() -> None:
+    async with two_starts(core(0), Core()) as (leader, follower):
+        await until(lambda: follower.endpoint.replica.state is State.FOLLOWER)
+        await registration(follower, "0")
+        assert follower.core.state.assignment == leader.core.state.assignment is not None
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (Assignment("a", {"default": "b"}, "a"), "gives partition 'default' to cores 'b'"),
+        (Assignment("b", {}, "a"), "gives partition 'default' to cores 'a'"),
+        (Assignment("a", {}, "a", 2), "revision 2"),
+    ],
+)
+async def test_a_first_table_that_changes_who_decides_is_refused(
+    table: Assignment, why: str
+) -> None:
+    mine = Core(None, Beginning(Revision(), assignment=table))
+    with pytest.raises(BadCheckpointError) as refused:
+        Applier(feed := Feed(mine, "v"), feed).begin(b"".join(Feed(Core(), "v").checkpoint()))
+    assert why in str(refused.value)
+    assert "end all cores of this group" in str(refused.value)
+    assert mine.state.assignment == table

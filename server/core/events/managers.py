@@ -18,6 +18,7 @@ from server.core.state import REGISTER_FIRST, Manager, Session, State
 from server.model.decisions import Decision, Noted, Placed
 from server.model.events import (
     DisruptionsAllowed,
+    LeadershipTaken,
     ManagerForgotten,
     ManagerRegistered,
     ManagerWiped,
@@ -90,11 +91,15 @@ def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
     return [*notes, Noted("manager", event.rm_id, code, message, "", event.rm_id)]
 
 
-def take_leadership(state: State) -> list[Decision]:
+def take_leadership(state: State, event: LeadershipTaken) -> list[Decision]:
     """Mark every manager as not synced. This process has the state of the process before it, but no connection to a manager.
 
-    The objects that a manager had reported are compared with its next reports, and timers wait for the end of its sync (C9).
+    The objects that a manager had reported are compared with its next reports, and timers wait for the end of its sync (C9). The
+    first table of cores begins to count here, so that all followers take it after the same input.
     """
+    table = event.assignment
+    if state.assignment is None and table is not None and not state.given_away(table):
+        state.assignment = table
     for manager in state.managers.values():
         for partition in state.owned_by(manager.rm_id) if manager.synced else ():
             resuming.begin(partition, manager)
