@@ -47,10 +47,17 @@ def engine(place: Address, *, read_only: bool = False) -> Engine:
         "sqlite://", creator=connect, poolclass=QueuePool, pool_size=1, max_overflow=0
     )
     event.listen(made, "connect", _write_ahead)
+    event.listen(made, "begin", _begin)
     return made
 
 
+def _begin(connection: Connection) -> None:
+    """Begin a transaction. The driver would begin none before statements that change the schema, so that a part of them could stay."""
+    connection.exec_driver_sql("BEGIN")
+
+
 def _write_ahead(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # The driver begins no transaction by itself.
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute(
         "PRAGMA synchronous=FULL"

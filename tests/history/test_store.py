@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import BigInteger, select, text
+from sqlalchemy import BigInteger, event, inspect, select, text
 
 from server.core.core import Core
 from server.history import reading, records, runs, schema, upkeep
@@ -69,6 +69,31 @@ def test_the_migrations_make_the_schema(place: Address) -> None:
         assert compare_metadata(found, schema.METADATA) == []
         assert found.get_current_revision() == schema.REVISION
     store.close()
+
+
+class Killed(BaseException):
+    """The end of a writer between two statements."""
+
+
+def test_a_writer_that_ends_amid_the_migrations_leaves_nothing_in_the_way(place: Address) -> None:
+    left = 0
+
+    def count(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+
+    for kept in (*range(3, 40, 8 if place.file is not None else 30),):
+        store = Store(place)
+        event.listen(store.engine, "before_cursor_execute", count)
+        left = kept
+        with pytest.raises(Killed):
+            store.open()
+        store.close()
+        with read_only(place) as connection:
+            assert inspect(connection).get_table_names() == [], f"after {kept} statements"
+    test_the_migrations_make_the_schema(place)
 
 
 def test_a_later_schema_is_refused(place: Address) -> None:
