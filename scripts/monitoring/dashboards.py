@@ -17,6 +17,7 @@ from scripts.monitoring.panels import (
     quantiles,
 )
 
+_LEADS: Final = f'{CORE}, state="leader"'
 _RATE: Final = "[$__rate_interval]"
 
 
@@ -206,8 +207,15 @@ def core() -> Dashboard:
     for title, text, query, unit in (
         (
             "Leaders",
-            "Cores that lead",
-            f'sum(evenhand_replica_state{{{CORE}, state="leader"}})',
+            "Cores that lead: one for each group",
+            f"sum(evenhand_replica_state{{{_LEADS}}})",
+            "short",
+        ),
+        (
+            "Groups without a leader",
+            "Has to be 0",
+            f"count(max by (group) (evenhand_core_group{{{CORE}}}) == 0"
+            f" or max by (group) ({_grouped('replica_state', _LEADS)}) == 0) or vector(0)",
             "short",
         ),
         ("Shims that lead", "Has to be 1", "sum(evenhand_shim_leader)", "short"),
@@ -248,7 +256,7 @@ def core() -> Dashboard:
         lines(
             "Shims",
             "Connected, and synchronised: 1 is yes",
-            [*_each("manager_connected", "manager"), *_each("manager_synced", "manager")],
+            [*_each_group("manager_connected"), *_each_group("manager_synced")],
         ),
         lines(
             "Silence of shims",
@@ -308,6 +316,18 @@ def _each(metric: str, by: str) -> list[Query]:
     """Return the query of a gauge of the core, one line for each value of the labels."""
     legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
     return [Query(f"max by ({by}) (evenhand_{metric}{{{CORE}}})", f"{legend} {metric}")]
+
+
+def _each_group(metric: str) -> list[Query]:
+    """Return the query of a gauge about managers, one line for each group of cores: a manager has a session with each group."""
+    query = f"max by (group, manager) ({_grouped(metric, CORE)})"
+    return [Query(query, f"{{{{manager}}}} {{{{group}}}} {metric}")]
+
+
+def _grouped(metric: str, labels: str) -> str:
+    """Return a gauge of each core, with the core's group as a label."""
+    own = f"evenhand_core_group{{{CORE}}} == 1"
+    return f"evenhand_{metric}{{{labels}}} * on (job, instance) group_left (group) ({own})"
 
 
 def files() -> Mapping[str, str]:

@@ -369,6 +369,7 @@ _GAUGES: Final = {
     "replica_leader_position": "Events and ticks that the leader of this core is known to have got",
     "replica_lag_inputs": "Events and ticks by which this core is known to be behind its leader",
     "replica_lag_seconds": "Seconds since this core had all input that its leader had sent",
+    "core_group": "1 for the group of this core, 0 for the other groups in its table of cores that have partitions",
     "followers": "Cores that follow this one",
     "follower_lag_inputs": "Events and ticks that were not sent to a follower yet",
     "follower_backlog_bytes": "Bytes of input that wait to be sent to a follower",

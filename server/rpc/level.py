@@ -6,6 +6,7 @@ The health service answers with it (`leader` and `readiness`), and so do the met
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from server.model.assignment import Assignment
 from server.replication.feed import Feed
 from server.rpc.following import SILENT_S, Replica, State
 
@@ -54,11 +55,24 @@ def gauges(replica: Replica, feed: Feed, now: Callable[[], int]) -> Callable[[],
         yield "replica_differences", replica.differences, {}
         if replica.state is State.FOLLOWER:
             yield from _lag(replica, feed, now())
+        for group, is_own in _groups(feed.assignment).items():
+            yield "core_group", int(is_own), {"group": group}
         yield "followers", len(feed.followers), {}
         yield "followers_cut_off", feed.cut_off, {}
         yield from _followers(feed)
 
     return found
+
+
+def _groups(table: Assignment | None) -> Mapping[str, bool]:
+    """Return the groups of cores that have partitions, and this core's own group. The value says whether a group is its own.
+
+    Each core names the other groups, too, so that a group is missed when all of its cores are away. The name is "" without a table.
+    """
+    if table is None:
+        return {"": True}
+    names = sorted({table.rest, table.group, *table.owners.values()})
+    return {name: name == table.group for name in names}
 
 
 def _lag(replica: Replica, feed: Feed, now: int) -> Iterator[Gauge]:

@@ -75,6 +75,19 @@ def grouping(node: Any) -> Iterator[tuple[Any, list[str]]]:
             yield one, modifier.matching.labels
 
 
+def brought(node: Any, live: Exported) -> set[str]:
+    """Return the labels below a grouping by labels that come from one side of a join (`group_left`)."""
+    joins = [
+        one
+        for one in parts(node)
+        if one is not node
+        and isinstance(one, promql.BinaryExpr)
+        and one.modifier
+        and "ManyToOne" in str(one.modifier.card)
+    ]
+    return {label for join in joins for one in selectors(join) for label in live[one.name]}
+
+
 def unknown(text: str, live: Exported) -> list[str]:
     """Return the metrics and labels that a query uses, but no core or shim exports."""
     parsed = promql.parse(text)
@@ -90,7 +103,7 @@ def unknown(text: str, live: Exported) -> list[str]:
                 found += [value for value in matcher.value.split("|") if value not in allowed]
     for one, labels in grouping(parsed):
         for selector in selectors(one):
-            lacking = set(labels) - live[selector.name] - BY_PROMETHEUS
+            lacking = set(labels) - live[selector.name] - BY_PROMETHEUS - brought(one, live)
             found += [f"{selector.name}: {label}" for label in sorted(lacking)]
     return found
 
@@ -107,6 +120,10 @@ def test_each_query_finds_its_metrics_and_labels(live: Exported) -> None:
         ("sum by (queue) (evenhand_nodes)", ["evenhand_nodes: queue"]),
         ('evenhand_waiting_asks{code="no-such-code"}', ["no-such-code"]),
         ("evenhand_nodes and on (queue) evenhand_queue_usage", ["evenhand_nodes: queue"]),
+        (
+            "sum by (group, node) (evenhand_replica_position * on (job) group_left (group) evenhand_core_group)",
+            ["evenhand_replica_position: node", "evenhand_core_group: node"],
+        ),
         ("histogram_quantile(0.9, max by (le, code) (rate(evenhand_wait_seconds_bucket[5m])))", []),
     ],
 )

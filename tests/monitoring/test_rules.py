@@ -19,6 +19,34 @@ WELL = {'evenhand_replica_position{instance="a"}': "1x200"}
 """The series with which EvenhandCoreAbsent does not fire, for the cases of the other alerts."""
 
 
+def _of_groups(metric: str, of_b: str | None) -> dict[str, str]:
+    """Return the series of a well core of group `a`, and of one of group `b`, whose metric has these values; with None, it is away."""
+    values = {"a": "1x10"} if of_b is None else {"a": "1x10", "b": of_b}
+    series = {metric.format(instance): those for instance, those in values.items()}
+    for instance in values:
+        for group in ("a", "b"):
+            name = f'evenhand_core_group{{instance="{instance}", group="{group}"}}'
+            series[name] = f"{int(group == instance)}x10"
+    return series
+
+
+_POSITION = 'evenhand_replica_position{{instance="{}"}}'
+_LEADS = 'evenhand_replica_state{{instance="{}", state="leader"}}'
+IN_GROUPS: dict[str, Any] = {
+    "EvenhandCoreAbsent": {
+        "at": "10m",
+        "fires": _of_groups(_POSITION, None),
+        "silent": _of_groups(_POSITION, "1x10"),
+    },
+    "EvenhandNoLeader": {
+        "at": "10m",
+        "fires": _of_groups(_LEADS, "0x10"),
+        "silent": _of_groups(_LEADS, "1x10"),
+    },
+}
+"""The cases of a group of cores that is away or has no leader, while the other group is well."""
+
+
 @pytest.fixture(scope="module")
 def tool() -> Path:
     return promtool.find() or absent("promtool is not here: make real")
@@ -67,6 +95,11 @@ def test_promtool_accepts_the_rules(tool: Path) -> None:
 def test_each_alert_fires_and_is_silent(tool: Path, tmp_path: Path) -> None:
     assert CASES.keys() == ALERTS.keys()
     done = ran(tool, "test", "rules", written(tmp_path, CASES))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_one_of_several_groups_of_cores_is_seen_away(tool: Path, tmp_path: Path) -> None:
+    done = ran(tool, "test", "rules", written(tmp_path, IN_GROUPS))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -5,14 +5,17 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from server.core.core import Core
+from server.model.assignment import Assignment
+from server.model.revisions import Beginning, Revision
 from server.replication import feed as feed_module
-from server.rpc.following import SILENT_S
+from server.replication.feed import Feed
+from server.rpc.following import SILENT_S, Replica
 from server.rpc.level import LEADER, READINESS, gauges
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import Served, asks, serving, until
 from tests.rpc.test_following import following, level, replication
 
-pytestmark = pytest.mark.asyncio
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
@@ -116,3 +119,14 @@ async def test_a_follower_that_is_too_slow_is_counted(monkeypatch: pytest.Monkey
             await stream.send(asks("k"))
             await stream.read(si.AllocationResponse)
             await until(lambda: numbers(leader)["followers_cut_off"] >= 1)
+
+
+def test_a_core_names_its_own_group_and_the_groups_that_have_partitions() -> None:
+    for table, groups in (
+        (None, {"": 1}),
+        (Assignment("b", {"gpu": "b", "web": "c"}, "a"), {"a": 0, "b": 1, "c": 0}),
+    ):
+        core = Core(None, Beginning(Revision(), assignment=table))
+        found = gauges(Replica(), Feed(core, "v"), lambda: 0)()
+        named = {labels["group"]: value for name, value, labels in found if name == "core_group"}
+        assert named == groups
