@@ -416,6 +416,15 @@ class _Hearing:
             self._skipped[core] = why
             self._log.warning("trying the next core", core=core, why=why)
 
+    async def unknown(self, why: str, seconds: float) -> None:
+        """Log that a core no longer knows this shim."""
+        self._log.error(
+            "the core does not accept this shim any more",
+            core=self._connection.target,
+            why=why,
+            do=f"renew the shim's token or certificate; the shim reads its files again for {seconds:.0f} s, then it ends",
+        )
+
     async def lost(self, why: str) -> None:
         """Tell the state machine that the session has ended."""
         self._log.warning("no session with the core", why=why)

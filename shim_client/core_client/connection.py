@@ -15,16 +15,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 import grpc
 from grpc.aio import AioRpcError, Channel, Metadata
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from shim_client.core_client.address import CoreAddress
+from shim_client.core_client.candidates import (
+    SERVICE,
+    Core,
+    leaders_first,
+    successor_first,
+)
 from shim_client.core_client.causes import cause, is_too_large, status_text
 from shim_client.core_client.configuration import ConfigurationPost
 from shim_client.core_client.errors import (
+    CallerUnknownError,
     CoreRefusedError,
     EpochOldError,
     NoCoreError,
@@ -35,10 +41,6 @@ from shim_client.core_client.resuming import Progress
 from shim_client.core_client.streams import Session, SessionLostError, Sink
 from shim_client.messages import ConfigurationAnswer, ConfigurationReport, Decision, Report
 from si.v1 import si_pb2
-from si.v1.si_pb2_grpc import SchedulerStub
-
-if TYPE_CHECKING:
-    from si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 REGISTER_SECONDS_MAX = 20.0
 """Longest wait, in seconds, for the answer to one registration.
@@ -56,18 +58,15 @@ It is short, because the failure of one core is no reason to wait before trying 
 RESUME_ROUNDS_MAX = 5
 """The number of rounds through several cores after which a session that broke off counts as lost, if no core answered in time."""
 
-HEALTH_SECONDS_MAX = 1.0
-"""Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
-SERVICE = "si.v1.Scheduler"
+RENEWAL_PAUSE_SECONDS = 5.0
+RENEWAL_ATTEMPTS_MAX = 60
+"""How often a shim that a core accepted before registers again, if the core does not know its token or certificate any more.
+
+The new file may reach the shim minutes after the core: a kubelet renews the files of a Secret about once a minute.
+"""
+
 TABLE_KEY = "evenhand-table-revision"
 """The name of the revision of a group of cores in the metadata of registrations (design 7.6)."""
-LEADER = "leader"
-"""The name in the health service of a core that serves while the core leads."""
-PROCESS = "process."
-"""The beginning of the name in the health service by which a core is known, followed by the name of its process."""
-
-_UNKNOWN = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
-"""Status codes of a core that has no health service, or none of this name."""
 _PASSING = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -140,6 +139,10 @@ class Listener(Protocol):
         """Note that one of several cores gives this shim no session now. The next core is tried."""
         ...
 
+    async def unknown(self, why: str, seconds: float) -> None:
+        """Note that a core no longer knows this shim, which waits some seconds for a new token or certificate."""
+        ...
+
     async def lost(self, why: str) -> None:
         """Note that the session has ended, or could not begin; the connection retries."""
         ...
@@ -150,57 +153,6 @@ class Listener(Protocol):
 
 
 Sleep = Callable[[float], Awaitable[None]]
-
-
-class _Core:
-    """A core with its open channel."""
-
-    def __init__(self, address: CoreAddress, *, quick: bool) -> None:
-        self.address = address
-        self._quick = quick
-        self.channel: Channel = address.channel(quick=quick)
-        self._is_silent = False
-        """Whether the core did not answer the last question about its health."""
-
-    async def serves(self, service: str) -> bool:
-        """Return whether the core says that a service of its health service serves.
-
-        Raises AioRpcError if the core does not answer or does not know the service.
-
-        If there was no answer, the next question has another channel: one whose attempts to connect failed refuses
-        calls for a moment, even if the core is there again.
-        """
-        if self._is_silent:
-            await self.close()
-            self.channel = self.address.channel(quick=self._quick)
-        # The library's type annotations declare no methods for this stub.
-        stub: Any = health_pb2_grpc.HealthStub(self.channel)
-        request = health_pb2.HealthCheckRequest(service=service)
-        try:
-            answer = await stub.Check(
-                request, metadata=self.address.metadata(), timeout=HEALTH_SECONDS_MAX
-            )
-        except AioRpcError as error:
-            self._is_silent = error.code() not in _UNKNOWN
-            raise
-        self._is_silent = False
-        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-
-    async def renew(self) -> None:
-        """Make another channel if the credentials were replaced since this one was made."""
-        address = self.address.renewed()
-        if address is not self.address:
-            self.address = address
-            await self.close()
-            self.channel = address.channel(quick=self._quick)
-
-    async def close(self) -> None:
-        """Close the channel."""
-        await self.channel.close()
-
-    @property
-    def stub(self) -> SchedulerAsyncStub:
-        return SchedulerStub(self.channel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +200,8 @@ class Connection:
         """Why the session broke off that may be resumed at another core. Empty if there is none."""
         self._rounds = 0
         """The number of rounds through the cores since the session broke off."""
+        self._renewals_left = 0
+        """How often this shim may still register with credentials that a core refuses. It is 0 before a core has accepted the shim."""
         self._configuration = ConfigurationPost(addresses[0].metadata(), registration.rm_id)
 
     @property
@@ -285,33 +239,48 @@ class Connection:
     async def run(self, listener: Listener, epoch: int = 0) -> None:
         """Hold sessions until cancelled. `epoch` is sent with each registration; it is 0 for a shim without election (design 7.2).
 
-        Errors: CoreRefusedError, NoCoreError, SupersededError, EpochOldError, PartitionsMovedError.
+        Errors: CoreRefusedError, NoCoreError, SupersededError, EpochOldError, PartitionsMovedError. CallerUnknownError is raised
+        only for a shim that no core accepted yet, or that waited in vain for new credentials.
         """
         self._epoch = epoch
         pause = PAUSE_SECONDS_FIRST
         async with AsyncExitStack() as stack:
             is_quick = len(self._addresses) > 1
-            cores = [_Core(one.renewed(), quick=is_quick) for one in self._addresses]
+            cores = [Core(one.renewed(), quick=is_quick) for one in self._addresses]
             for core in cores:
                 stack.push_async_callback(core.close)
             if is_quick:
-                cores = await _leaders_first(cores)
+                cores = await leaders_first(cores)
             while True:
-                try:
-                    ended = await self._one_round(cores, listener)
-                except Exception as error:
-                    await self._give_up(listener, str(error))
-                    raise
+                ended = await self._one_round_or_renewal(cores, listener)
                 if not ended.may_resume:
                     await self._lose(listener, ended.why)
                 if is_quick and ended.successor:
-                    cores = await _successor_first(cores, ended.successor)
+                    cores = await successor_first(cores, ended.successor)
                 longest = PAUSE_SECONDS_MAX_OF_SEVERAL if is_quick else PAUSE_SECONDS_MAX
                 pause = PAUSE_SECONDS_FIRST if ended.heard else min(2 * pause, longest)
                 if not (is_quick and ended.heard):
                     await self._sleep(pause)
 
-    async def _one_round(self, cores: list[_Core], listener: Listener) -> _Ended:
+    async def _one_round_or_renewal(self, cores: list[Core], listener: Listener) -> _Ended:
+        """Do `_one_round`. If a core no longer knows the credentials of this shim, wait: the next round reads their files again.
+
+        Raise CallerUnknownError if no core accepted this shim before, or if there were no better credentials for some minutes.
+        """
+        while True:
+            try:
+                return await self._one_round(cores, listener)
+            except Exception as error:
+                await self._give_up(listener, str(error))
+                if not (isinstance(error, CallerUnknownError) and self._renewals_left):
+                    raise
+                if self._renewals_left == RENEWAL_ATTEMPTS_MAX:
+                    seconds = RENEWAL_ATTEMPTS_MAX * RENEWAL_PAUSE_SECONDS
+                    await listener.unknown(str(error), seconds)
+            self._renewals_left -= 1
+            await self._sleep(RENEWAL_PAUSE_SECONDS)
+
+    async def _one_round(self, cores: list[Core], listener: Listener) -> _Ended:
         """Hold one session with the first core that accepts the shim, and return how it ended.
 
         A core whose session was lost becomes the last one of the list.
@@ -345,7 +314,7 @@ class Connection:
         session = self._session if self._broken else None
         return session if session is not None and session.may_resume else None
 
-    async def _attempt(self, core: _Core, listener: Listener) -> _Ended:
+    async def _attempt(self, core: Core, listener: Listener) -> _Ended:
         """Hold a session with one of several cores if it serves. Errors: EpochOldError, PartitionsMovedError, SupersededError."""
         try:
             await self._look_after(core)
@@ -368,7 +337,7 @@ class Connection:
             if isinstance(one, NoCoreError) and not self._wait:
                 raise one
 
-    async def _look_after(self, core: _Core) -> None:
+    async def _look_after(self, core: Core) -> None:
         """Check whether one of several cores serves. Raises NoCoreError or SessionLostError."""
         where = f"the core at {core.address.target}"
         try:
@@ -383,7 +352,7 @@ class Connection:
         if not is_serving:
             raise SessionLostError(f"{where} says that it does not serve now")
 
-    async def _one_session(self, core: _Core, listener: Listener) -> _Ended:
+    async def _one_session(self, core: Core, listener: Listener) -> _Ended:
         """Run one session, or continue one that broke off; return how it ended."""
         tables = self._tables
         try:
@@ -461,7 +430,7 @@ class Connection:
 
         return heard
 
-    async def _introduce(self, core: _Core, listener: Listener) -> Session:
+    async def _introduce(self, core: Core, listener: Listener) -> Session:
         """Register the shim, and return the session that begins or continues.
 
         Errors: SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError, EpochOldError.
@@ -472,6 +441,7 @@ class Connection:
         tables = self._tables
         request = self._registration.message(self._epoch, fresh.name, offer)
         answer = await self._registered(core, request, listener)
+        self._renewals_left = RENEWAL_ATTEMPTS_MAX
         self._check_table(tables)
         if broken is not self._resumable():
             raise SessionLostError("reports were dropped during the registration")
@@ -495,12 +465,12 @@ class Connection:
         if tables != self._tables:
             raise SessionLostError("the table of cores has changed during the registration")
 
-    def _session_at(self, core: _Core, progress: Progress, listener: Listener) -> Session:
+    def _session_at(self, core: Core, progress: Progress, listener: Listener) -> Session:
         metadata = core.address.metadata()
         return Session(core.stub, progress, metadata, listener.decided, self._epoch)
 
     async def _registered(
-        self, core: _Core, request: si_pb2.RegisterResourceManagerRequest, listener: Listener
+        self, core: Core, request: si_pb2.RegisterResourceManagerRequest, listener: Listener
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Register the shim, and return the core's answer.
 
@@ -522,7 +492,7 @@ class Connection:
             raise _refused(where, error) from error
 
     async def _register(
-        self, core: _Core, request: si_pb2.RegisterResourceManagerRequest, *, wait: bool
+        self, core: Core, request: si_pb2.RegisterResourceManagerRequest, *, wait: bool
     ) -> si_pb2.RegisterResourceManagerResponse:
         metadata = core.address.metadata()
         if revision := self._registration.table_revision:
@@ -535,44 +505,6 @@ class Connection:
         )
         self._registration = replace(self._registration, forget=False)
         return answer
-
-
-async def _leaders_first(cores: Sequence[_Core]) -> list[_Core]:
-    """Return the cores that lead already, then the others, each in the order of the list.
-
-    A core that leads has the state of its manager. Another core of the list may have less, for example because it was just started.
-    """
-    leads = await asyncio.gather(*(_has(core, LEADER) for core in cores))
-    return [
-        one
-        for wanted in (True, False)
-        for one, led in zip(cores, leads, strict=True)
-        if led is wanted
-    ]
-
-
-async def _successor_first(cores: Sequence[_Core], process: str) -> list[_Core]:
-    """Return the core whose process has this name, then the others in the order of the list.
-
-    Wait for no other core once that core has answered.
-    """
-    asked = {asyncio.create_task(_has(core, f"{PROCESS}{process}")): core for core in cores}
-    waiting, found = set(asked), list[_Core]()
-    while waiting and not found:
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        found = [asked[one] for one in done if one.result()]
-    for one in waiting:
-        one.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    return found + [one for one in cores if one not in found]
-
-
-async def _has(core: _Core, service: str) -> bool:
-    """Return whether a core says that a service serves. Return False for a core that does not answer, or does not know the service."""
-    try:
-        return await core.serves(service)
-    except AioRpcError:
-        return False
 
 
 def _refused(where: str, error: AioRpcError) -> Exception:
@@ -590,4 +522,6 @@ def _refused(where: str, error: AioRpcError) -> Exception:
         return SessionLostError(f"{where} follows another core: {what}")
     if error.code() in _PASSING and not is_too_large(error):
         return SessionLostError(f"{where}: {what}")
+    if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        return CallerUnknownError(f"{where} refused the registration: {what}")
     return CoreRefusedError(f"{where} refused the registration: {what}")

@@ -13,6 +13,10 @@ class CoreRefusedError(Exception):
     """A core that refuses this shim because of a bad configuration or a missing permission, or an address without a core."""
 
 
+class CallerUnknownError(CoreRefusedError):
+    """A core that does not know the token or certificate of this shim. The shim may not have the new one yet."""
+
+
 class EpochOldError(CoreRefusedError):
     """A core that knows a newer epoch of this manager, or another process with this epoch (design 7.2)."""
 

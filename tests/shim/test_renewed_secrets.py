@@ -15,7 +15,9 @@ from evenhand_cli.connect import read_token
 from evenhand_cli.renewed_secrets import RenewedSecrets
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
+from shim_client.core_client import connection as connecting
 from shim_client.core_client.address import CoreAddress
+from shim_client.core_client.errors import CoreRefusedError
 from shim_client.embedded.cluster import EmbeddedCluster
 from tests.shim.fake_core import FakeCore
 from tests.shim.objects import node
@@ -52,14 +54,14 @@ class Files:
 
 
 @asynccontextmanager
-async def running(*addresses: CoreAddress) -> AsyncIterator[None]:
+async def running(*addresses: CoreAddress) -> AsyncIterator[asyncio.Task[None]]:
     """Run a shim for as long as the block lasts."""
     cluster = EmbeddedCluster(Clock())
     cluster.create(node("n1"))
     shim = make_shim(cluster, addresses, Settings(cluster_id="test", queues="partitions: []"))
     task = asyncio.create_task(run_shim(shim, cluster))
     try:
-        yield
+        yield task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -84,6 +86,50 @@ async def test_the_next_session_has_the_certificate_and_the_token_that_were_repl
     found = [one.registered_with[0]["authorization"] for one in (core, after)]
     assert found == ["Bearer first", "Bearer second"]
     await after.stop()
+
+
+REFUSED = (grpc.StatusCode.UNAUTHENTICATED, "this token is not known")
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+async def test_a_shim_whose_token_a_core_no_longer_knows_waits_for_a_new_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_replaced: bool,  # noqa: FBT001
+) -> None:
+    """The new token reached the core first. Without a new one, the shim ends after a time."""
+    monkeypatch.setattr(connecting, "RENEWAL_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(connecting, "RENEWAL_ATTEMPTS_MAX", 1_000 if is_replaced else 3)
+    token = tmp_path / "token"
+    token.write_text("first")
+    core = FakeCore()
+    secrets = RenewedSecrets(None, None, None, token)
+    address = CoreAddress(await core.start(), None, "first", secrets)
+    async with running(address) as task:
+        await until(lambda: core.synced == 1)
+        core.refuse = REFUSED
+        core.end_streams(*REFUSED)
+        if is_replaced:
+            await until(lambda: core.refusals > 3)
+            token.write_text("second")
+            core.refuse = None
+            await until(lambda: len(core.registrations) == 2)
+            assert core.registered_with[1]["authorization"] == "Bearer second"
+        else:
+            await asyncio.wait({task})
+            assert isinstance(task.exception(), CoreRefusedError)
+            assert core.refusals == 4
+    await core.stop()
+
+
+async def test_a_shim_whose_first_token_a_core_does_not_know_ends() -> None:
+    core = FakeCore()
+    core.refuse = REFUSED
+    async with running(CoreAddress(await core.start(), token="wrong")) as task:  # noqa: S106 - of this test
+        await asyncio.wait({task})
+        assert isinstance(task.exception(), CoreRefusedError)
+    assert core.refusals == 1
+    await core.stop()
 
 
 async def test_a_session_with_one_of_several_cores_goes_on_with_another_token(

@@ -133,6 +133,9 @@ class _Ears:
         while self.on_skipped:
             self.on_skipped.pop()()
 
+    async def unknown(self, why: str, seconds: float) -> None:
+        raise AssertionError(f"{why}: {seconds}")
+
     async def lost(self, why: str) -> None:
         pass
 

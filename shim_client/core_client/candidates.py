@@ -1,0 +1,118 @@
+"""The cores among which a shim chooses: each with its channel, and what its health service says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc.aio import AioRpcError, Channel
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from shim_client.core_client.address import CoreAddress
+from si.v1.si_pb2_grpc import SchedulerStub
+
+if TYPE_CHECKING:
+    from si.v1.si_pb2_grpc import SchedulerAsyncStub
+
+HEALTH_SECONDS_MAX = 1.0
+"""Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
+SERVICE = "si.v1.Scheduler"
+LEADER = "leader"
+"""The name in the health service of a core that serves while the core leads."""
+PROCESS = "process."
+"""The beginning of the name in the health service by which a core is known, followed by the name of its process."""
+
+_UNKNOWN = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
+"""Status codes of a core that has no health service, or none of this name."""
+
+
+class Core:
+    """A core with its open channel."""
+
+    def __init__(self, address: CoreAddress, *, quick: bool) -> None:
+        self.address = address
+        self._quick = quick
+        self.channel: Channel = address.channel(quick=quick)
+        self._is_silent = False
+        """Whether the core did not answer the last question about its health."""
+
+    async def serves(self, service: str) -> bool:
+        """Return whether the core says that a service of its health service serves.
+
+        Raises AioRpcError if the core does not answer or does not know the service.
+
+        If there was no answer, the next question has another channel: one whose attempts to connect failed refuses
+        calls for a moment, even if the core is there again.
+        """
+        if self._is_silent:
+            await self.close()
+            self.channel = self.address.channel(quick=self._quick)
+        # The library's type annotations declare no methods for this stub.
+        stub: Any = health_pb2_grpc.HealthStub(self.channel)
+        request = health_pb2.HealthCheckRequest(service=service)
+        try:
+            answer = await stub.Check(
+                request, metadata=self.address.metadata(), timeout=HEALTH_SECONDS_MAX
+            )
+        except AioRpcError as error:
+            self._is_silent = error.code() not in _UNKNOWN
+            raise
+        self._is_silent = False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def renew(self) -> None:
+        """Make another channel if the credentials were replaced since this one was made."""
+        address = self.address.renewed()
+        if address is not self.address:
+            self.address = address
+            await self.close()
+            self.channel = address.channel(quick=self._quick)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self.channel.close()
+
+    @property
+    def stub(self) -> SchedulerAsyncStub:
+        """The caller of the core's methods."""
+        return SchedulerStub(self.channel)
+
+
+async def leaders_first(cores: Sequence[Core]) -> list[Core]:
+    """Return the cores that lead already, then the others, each in the order of the list.
+
+    A core that leads has the state of its manager. Another core of the list may have less, for example because it was just started.
+    """
+    leads = await asyncio.gather(*(_has(core, LEADER) for core in cores))
+    return [
+        one
+        for wanted in (True, False)
+        for one, led in zip(cores, leads, strict=True)
+        if led is wanted
+    ]
+
+
+async def successor_first(cores: Sequence[Core], process: str) -> list[Core]:
+    """Return the core whose process has this name, then the others in the order of the list.
+
+    Wait for no other core once that core has answered.
+    """
+    asked = {asyncio.create_task(_has(core, f"{PROCESS}{process}")): core for core in cores}
+    waiting, found = set(asked), list[Core]()
+    while waiting and not found:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        found = [asked[one] for one in done if one.result()]
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return found + [one for one in cores if one not in found]
+
+
+async def _has(core: Core, service: str) -> bool:
+    """Return whether a core says that a service serves. Return False for a core that does not answer, or does not know the service."""
+    try:
+        return await core.serves(service)
+    except AioRpcError:
+        return False
