@@ -1,15 +1,19 @@
 """The judge of runs with two cores and two shims finds each violation in a small journal, and nothing in a correct one."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from server.record.verify import Verified
 from tests.faults.evidence import Decided, LogPart
-from tests.faults.journal import Line
+from tests.faults.journal import Journal, Line
 from tests.faults.pairs.evidence import PairsEvidence
 from tests.faults.pairs.judge import WAIT_MS, judged, report
 from tests.faults.pairs.observer import FOLLOWER, LEADER
+from tests.faults.pairs.processes import Child
 from tests.faults.pairs.schedule import ENDED, KILLED, STARTING
 
 NEVER = 10 * WAIT_MS
@@ -203,3 +207,45 @@ def test_a_probe_may_wait_longer_where_processes_start_slowly() -> None:
     ]
     assert judged(evidence(*wait)) == []
     assert judged(evidence(wait[0], wait[3])) != []
+
+
+LOSES_ITS_HANDLER = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print(flush=True)
+sys.stdin.readline()
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize(("is_seen", "how"), [(True, ENDED), (False, STARTING)])
+async def test_a_process_that_loses_its_handler_is_not_one_that_starts(
+    tmp_path: Path,
+    is_seen: bool,  # noqa: FBT001
+    how: str,
+) -> None:
+    def start() -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", LOSES_ITS_HANDLER]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    child = Child("core-1", start, Journal(tmp_path / "journal"))
+    child.start()
+    process = child.process
+    assert process is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()
+    if is_seen:
+        child.look()
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    await child.end(ENDED)
+    process.stdin.close()
+    process.stdout.close()
+    assert child.exits == [("core-1", how, -15)]
+    found = evidence()
+    found.exits = child.exits
+    assert bool(judged(found)) == is_seen

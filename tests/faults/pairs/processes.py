@@ -32,6 +32,8 @@ class Child:
     exits: list[tuple[str, str, int]] = field(default_factory=list)
     """The name, how each run was ended, and its exit code."""
     is_paused: bool = False
+    has_caught: bool = False
+    """Whether this run was seen to have a function for SIGTERM. It has started then, and may not lose the function again."""
 
     @property
     def is_running(self) -> bool:
@@ -41,7 +43,7 @@ class Child:
     def start(self) -> None:
         """Start a run."""
         assert self.process is None, self.name
-        self.process = self.start_it()
+        self.process, self.has_caught = self.start_it(), False
         self.journal.write("started", name=self.name)
 
     async def end(self, how: str) -> None:
@@ -52,16 +54,21 @@ class Child:
                 os.kill(process.pid, signal.SIGCONT)
                 self.is_paused = False
             self.journal.write("ending", name=self.name, how=how)
-            is_starting = how == ENDED and not catches(process, signal.SIGTERM)
+            has_begun = self.has_caught or catches(process, signal.SIGTERM)
+            is_starting = how == ENDED and not has_begun
             code = await asyncio.to_thread(ended, process, SIGNALS[how])
             self.exits.append((self.name, STARTING if is_starting else how, code))
 
     def look(self) -> None:
-        """When the process has ended by itself, record that and start another run."""
-        if self.process is not None and self.process.poll() is not None:
+        """When the process has ended by itself, record that and start another run. Else look whether it has begun to work."""
+        if self.process is None:
+            return
+        if self.process.poll() is not None:
             self.exits.append((self.name, "by itself", self.process.returncode))
             self.process = None
             self.start()
+        elif not self.has_caught:
+            self.has_caught = catches(self.process, signal.SIGTERM)
 
     def pause(self) -> None:
         """Stop the process."""
