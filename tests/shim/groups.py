@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,15 +35,23 @@ _START_S: Final = 90.0
 class Groups:
     """The groups `a`, which has the partition `default`, and `b`, which has `gpu`."""
 
-    def __init__(self, folder: Path) -> None:
+    names: Sequence[str] = ("a", "b")
+    """The names of the cores."""
+
+    def __init__(self, folder: Path, more: Callable[[str], Iterable[str]] = lambda _: ()) -> None:
+        """Write the table. ``more`` returns further options of a group's core."""
         self.folder = folder
+        self._more = more
         self.table = folder / "cores.yaml"
-        self.addresses = {name: f"127.0.0.1:{free_port()}" for name in "ab"}
-        a, b = self.addresses.values()
+        self.addresses = {name: f"127.0.0.1:{free_port()}" for name in self.names}
+        a, b = (
+            ", ".join(f"'{one}'" for name, one in self.addresses.items() if name[0] == group)
+            for group in "ab"
+        )
         self.table.write_text(
             "# Groups of this test.\n"
-            f"cores:\n- {{name: a, addresses: ['{a}'], partitions: [default], revision: 1}}\n"
-            f"- {{name: b, addresses: ['{b}'], partitions: [gpu], revision: 4}}\n"
+            f"cores:\n- {{name: a, addresses: [{a}], partitions: [default], revision: 1}}\n"
+            f"- {{name: b, addresses: [{b}], partitions: [gpu], revision: 4}}\n"
         )
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._channels = {
@@ -54,15 +62,15 @@ class Groups:
         """Start the core of a group, and wait until it answers."""
         place, cores = ("--listen", self.addresses[group]), str(table or self.table)
         self._running[group] = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "evenhand_cli", "serve", *place, "--group", group),
-            *("--cores", cores),
+            *(sys.executable, "-m", "evenhand_cli", "serve", *place, "--group", group[0]),
+            *("--cores", cores, *self._more(group)),
             cwd=ROOT,
             env=environment(),
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
         )
         async with asyncio.timeout(_START_S):
-            while not await self.stands(group):  # noqa: ASYNC110 - another process has no event
+            while not await self.answers(group):  # noqa: ASYNC110 - another process has no event
                 await asyncio.sleep(_LOOK_S)
 
     async def kill(self, group: str) -> None:
@@ -85,6 +93,13 @@ class Groups:
     def stub(self, group: str) -> Any:
         """Return the replication service of a group's core."""
         return replication_pb2_grpc.ReplicationServiceStub(self._channels[group])
+
+    async def answers(self, name: str) -> bool:
+        """Return whether a core answers."""
+        with suppress(grpc.aio.AioRpcError):
+            await self.stub(name).GetReplication(replication_pb2.GetReplicationRequest(), timeout=5)
+            return True
+        return False
 
     async def stands(self, group: str) -> str:
         """Return how `gpu` stands at the core of a group, "" if the core does not answer."""
@@ -118,21 +133,54 @@ class Groups:
     def shim(self, cluster: WatchedCluster, table: Path | None = None) -> Shim:
         """Return a shim with the table of a file."""
         groups = [
-            CoreGroup(one.name, (CoreAddress(one.addresses),), one.partitions, one.revision)
+            CoreGroup(
+                one.name,
+                tuple(CoreAddress(each) for each in one.addresses.split(",")),
+                one.partitions,
+                one.revision,
+            )
             for one in read_core_table(table or self.table).groups
         ]
         return make_shim(cluster, groups, _SETTINGS)
 
 
 @asynccontextmanager
-async def two_groups(folder: Path) -> AsyncIterator[Groups]:
+async def two_groups(made: Groups) -> AsyncIterator[Groups]:
     """Hold the cores of two groups."""
-    found = Groups(folder)
     try:
-        await asyncio.gather(*(found.start(name) for name in "ab"))
-        yield found
+        await asyncio.gather(*(made.start(name) for name in made.names))
+        yield made
     finally:
-        await found.close()
+        await made.close()
+
+
+class Pairs(Groups):
+    """The same groups with two cores each. Of the two cores one leads and the other one follows."""
+
+    names = ("a0", "a1", "b0", "b1")
+
+    async def leader(self, group: str) -> str:
+        """Return the core that leads a group, "" if none does."""
+        for name in self.names:
+            with suppress(grpc.aio.AioRpcError):
+                request = replication_pb2.GetReplicationRequest()
+                found = await self.stub(name).GetReplication(request, timeout=5)
+                if name[0] == group and found.state == "leader":
+                    return name
+        return ""
+
+    async def is_level(self, name: str) -> bool:
+        """Return whether a core follows, and has all that its leader had."""
+        with suppress(grpc.aio.AioRpcError):
+            request = replication_pb2.GetReplicationRequest()
+            found = await self.stub(name).GetReplication(request, timeout=5)
+            return bool(found.state == "follower" and found.position >= found.leader_position > 0)
+        return False
+
+    async def stands(self, group: str) -> str:
+        """Return how `gpu` stands at the core that leads a group, "" if none does."""
+        leader = await self.leader(group)
+        return await super().stands(leader) if leader else ""
 
 
 class RunningShim:

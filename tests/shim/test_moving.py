@@ -5,13 +5,18 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
+
+import pytest
 
 from evenhand.v1 import replication_pb2 as pb
 from evenhand_cli.core_table import read_core_table
 from shim_client.translate import labels
-from tests.shim.groups import GPU, Groups, RunningShim, two_groups
+from tests.replication.engine import Engine
+from tests.rpc.test_following import eventually
+from tests.shim.groups import GPU, Groups, Pairs, RunningShim, two_groups
 from tests.shim.objects import node, pod
 from tests.shim.polling import until
 from tests.shim.rig import WatchedCluster, own, waiting
@@ -57,14 +62,14 @@ class World:
 
 
 @asynccontextmanager
-async def at_work(folder: Path) -> AsyncIterator[World]:
+async def at_work(made: Groups) -> AsyncIterator[World]:
     """Hold two groups and a shim while pods arrive. At the end each pod was bound once, and no pod waits."""
     cluster = WatchedCluster()
     for number in range(2):
         cluster.create(node(f"n{number}"))
         cluster.create(node(f"g{number}", labels=IN_GPU))
     cluster.create(pod(STAYS, cpu="100m", labels=IN_GPU | {"applicationId": "gpu-app"}))
-    async with two_groups(folder) as groups:
+    async with two_groups(made) as groups:
         shim = RunningShim(groups, cluster)
         arriving = asyncio.create_task(arrive(cluster))
         try:
@@ -115,7 +120,7 @@ async def moved(world: World, to: str) -> None:
 
 
 async def test_a_partition_moves_there_and_back_under_traffic(tmp_path: Path) -> None:
-    async with at_work(tmp_path) as world:
+    async with at_work(Groups(tmp_path)) as world:
         groups, cluster = world.groups, world.cluster
         key = f"uid-{STAYS}"
         before = await groups.since("b", key)
@@ -132,9 +137,48 @@ async def test_a_partition_moves_there_and_back_under_traffic(tmp_path: Path) ->
         assert cluster.bindings[key] == 1
 
 
+@pytest.mark.parametrize("way", ["follow", "nats"])
+async def test_a_partition_moves_between_pairs_of_cores_that_lose_their_leader(
+    tmp_path: Path, way: str
+) -> None:
+    """The cores of a pair follow each other, or share a log. The follower goes on with the partition, and with what it knew of it."""
+    engine = Engine(tmp_path) if way == "nats" else None
+    key = f"uid-{STAYS}"
+
+    def more(name: str) -> list[str]:
+        if engine is not None:
+            return ["--log", f"{engine.url}-{name[0]}"]
+        other = f"{name[0]}{1 - int(name[1])}"
+        return ["--follow", pairs.addresses[other]]
+
+    pairs = Pairs(tmp_path, more)
+    if engine is not None:
+        engine.start()
+    try:
+        async with at_work(pairs) as world:
+            before = await pairs.since(await pairs.leader("b"), key)
+            assert before
+            await moved(world, "a")
+            await world.goes_on()
+            killed = await pairs.leader("a")
+            other = f"a{1 - int(killed[1])}"
+            await eventually(partial(pairs.is_level, other))
+            await pairs.kill(killed)
+            await world.goes_on()
+            assert await pairs.leader("a") == other
+            assert await pairs.since(other, key) == before
+            await pairs.start(killed)
+            await eventually(partial(pairs.is_level, killed))
+            await moved(world, "b")
+            assert await pairs.since(await pairs.leader("b"), key) == before
+    finally:
+        if engine is not None:
+            engine.kill()
+
+
 async def test_a_move_survives_the_death_of_each_part(tmp_path: Path) -> None:
     """After each death the command is run again, and ends the move."""
-    async with at_work(tmp_path) as world:
+    async with at_work(Groups(tmp_path)) as world:
         groups = world.groups
         old = tmp_path / "old.yaml"
 
@@ -163,7 +207,7 @@ async def test_a_move_survives_the_death_of_each_part(tmp_path: Path) -> None:
 async def test_a_move_that_is_interrupted_is_given_up_by_a_move_to_the_owner(
     tmp_path: Path,
 ) -> None:
-    async with at_work(tmp_path) as world:
+    async with at_work(Groups(tmp_path)) as world:
         groups = world.groups
         parts = await exported(groups, "b", "a")
         await imported(groups, "b", "a", parts)
@@ -186,7 +230,7 @@ async def test_a_move_that_is_interrupted_is_given_up_by_a_move_to_the_owner(
 
 async def test_a_move_ends_after_the_table_was_written(tmp_path: Path) -> None:
     """The command wrote the file and died: the shim restarts with the new table before the former owner knows of it."""
-    async with at_work(tmp_path) as world:
+    async with at_work(Groups(tmp_path)) as world:
         groups = world.groups
         parts = await exported(groups, "b", "a")
         await imported(groups, "b", "a", parts)
