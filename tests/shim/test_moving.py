@@ -14,6 +14,7 @@ import pytest
 from evenhand.v1 import replication_pb2 as pb
 from evenhand_cli.core_table import read_core_table
 from shim_client.translate import labels
+from tests.cli.run import evenhand
 from tests.replication.engine import Engine
 from tests.rpc.test_following import eventually
 from tests.shim.groups import GPU, Groups, Pairs, RunningShim, two_groups
@@ -119,8 +120,27 @@ async def moved(world: World, to: str) -> None:
     assert await world.groups.stands(other) == "absent"
 
 
+def recorded(folder: Path, name: str) -> list[str]:
+    """Return the options with which a core writes a trace and a decision log."""
+    files = {"--trace": folder / f"{name}.trace", "--decision-log": folder / f"{name}.log"}
+    return [str(word) for pair in files.items() for word in pair]
+
+
+async def replays(folder: Path, name: str) -> None:
+    """Check that the trace of a core that still runs gives the decisions of its log."""
+    log, trace = folder / f"{name}.log.copy", folder / f"{name}.trace.copy"
+    for copy in (log, trace):  # The trace is the longer one.
+        whole = copy.with_suffix("").read_bytes().rpartition(b"\n")[0] + b"\n"
+        copy.write_bytes(whole)
+    assert b'"arrived"' in trace.read_bytes()
+    replayed = await asyncio.to_thread(evenhand, "replay", str(trace), "--compare", str(log))
+    assert replayed.code == 0, replayed.out + replayed.err
+    assert "the same decisions, byte for byte" in replayed.out
+
+
 async def test_a_partition_moves_there_and_back_under_traffic(tmp_path: Path) -> None:
-    async with at_work(Groups(tmp_path)) as world:
+    """The traces of both cores, which have the moves, replay."""
+    async with at_work(Groups(tmp_path, partial(recorded, tmp_path))) as world:
         groups, cluster = world.groups, world.cluster
         key = f"uid-{STAYS}"
         before = await groups.since("b", key)
@@ -135,6 +155,8 @@ async def test_a_partition_moves_there_and_back_under_traffic(tmp_path: Path) ->
         assert revisions == [3, 6]
         assert groups.table.read_text().startswith("# Groups of this test.\ncores:\n- {name: a,")
         assert cluster.bindings[key] == 1
+        for name in "ab":
+            await replays(tmp_path, name)
 
 
 @pytest.mark.parametrize("way", ["follow", "nats"])
