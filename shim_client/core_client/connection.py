@@ -259,7 +259,7 @@ class Connection:
                     cores = await successor_first(cores, ended.successor)
                 longest = PAUSE_SECONDS_MAX_OF_SEVERAL if is_quick else PAUSE_SECONDS_MAX
                 pause = PAUSE_SECONDS_FIRST if ended.heard else min(2 * pause, longest)
-                if not (is_quick and ended.heard):
+                if not (ended.is_own_end or (is_quick and ended.heard)):
                     await self._sleep(pause)
 
     async def _one_round_or_renewal(self, cores: list[Core], listener: Listener) -> _Ended:

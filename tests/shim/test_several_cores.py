@@ -93,6 +93,26 @@ async def test_a_shim_names_the_revision_of_its_table_when_it_registers(
     assert "evenhand-table-revision" not in without
 
 
+async def test_a_session_that_the_shim_ends_begins_again_without_a_pause(
+    cores: tuple[FakeCore, FakeCore],
+) -> None:
+    """A partition moved to the only core of a group, whose other partitions wait for the next session."""
+    one, _ = cores
+
+    async def pause(seconds: float) -> None:
+        raise AssertionError(f"{seconds} s")
+
+    registration = Registration("test", "v", "queues", "", table_revision=6)
+    connection = Connection([CoreAddress(f"127.0.0.1:{one.port}")], registration, sleep=pause)
+    task = asyncio.create_task(connection.run(_Ears()))
+    await until(lambda: one.open_streams == 3)
+    connection.use_table(7)
+    await until(lambda: len(one.registrations) == 2 or task.done())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len(one.registrations) == 2
+
+
 def _is_synced(core: FakeCore) -> bool:
     return core.synced == 1
 
