@@ -155,7 +155,7 @@ async def two_groups(made: Groups) -> AsyncIterator[Groups]:
 
 
 class Pairs(Groups):
-    """The same groups with two cores each. Of the two cores one leads and the other one follows."""
+    """The groups of `Groups` with two cores each, of which one leads and the other one follows."""
 
     names = ("a0", "a1", "b0", "b1")
 
