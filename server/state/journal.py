@@ -167,6 +167,7 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     ask.releasing = releasing
     if releasing:
         lose(ask.application.leaf, ask.ask_class.demand)
+        partition.round.ordered += 1
     partition.columns.changed[ask] = None
     sign = 1 if releasing else -1
     for queue in ask.application.leaf.path_up():
@@ -233,6 +234,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
         pending.kill_class(partition, ask.ask_class)
     partition.leave_class(shared)
     ask.pledge = held
+    partition.round.ordered += 1
     commitment.pledges[ask.key] = held
     commitment.state = DecisionState.ORDERED
     partition.decisions.open[commitment.commitment_id] = commitment
@@ -334,6 +336,7 @@ def order(
         partition.decisions.marked.update(found)
     partition.columns.changed.update(dict.fromkeys(fresh))
     usage.count_releasing(partition, fresh)
+    partition.round.ordered += 1
     for ask in members:
         _count_member(partition, ask.application, ask, -1)
 

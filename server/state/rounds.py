@@ -14,6 +14,7 @@ from server.state.backoff import LiveTries, Tries
 if TYPE_CHECKING:
     from server.model.quota import PartitionSpec
     from server.state.applications import Ask, Group
+    from server.state.queues import Queue
 
 InTurn: TypeAlias = "tuple[tuple[int, int, int, int], Ask]"
 """An ask with its sort key among the claims of its leaf (P4)."""
@@ -57,23 +58,36 @@ class ReservationSearch:
 class ClaimSearch:
     """A search for asks that may claim, which takes several ticks if there are many groups.
 
-    ``spec`` is the configuration when the search began. ``mark`` has the counters of the state at that time. ``groups`` has the
-    groups that are not searched yet. ``found`` has the asks that may claim, by leaf. In each list, the ask that comes first in
-    order is the last element. ``untried`` has, by leaf, the asks that a tick removed from ``found`` but did not try, because
-    the budget of the tick ended. ``again_ms`` is the next instant at which another ask may claim.
+    ``spec`` is the configuration when the search began. ``mark`` has the counters of the state at that time. If one of these
+    counters changes, all groups must be searched again. ``changes`` has the other counters: if one of them changes, only the
+    groups in ``joined`` and ``placeable`` must be searched again. ``queues`` has the queues whose groups are not in ``groups``
+    yet. ``groups`` has the groups that are not searched yet. ``found`` has the asks that may claim, by leaf. In each list, the
+    ask that comes first in order is the last element. ``untried`` has, by leaf, the asks that a tick removed from ``found`` but
+    did not try, because the budget of the tick ended. ``joined`` has the groups that an ask may have joined since they were
+    searched. ``placeable`` has the groups that did not wait for preemption when they were searched. ``again_ms`` is the next
+    instant at which another ask may claim.
     """
 
     spec: "PartitionSpec"
     mark: tuple[int, ...]
-    groups: "list[Group]"
+    changes: tuple[int, ...]
+    queues: "list[Queue]"
+    groups: "list[Group]" = field(default_factory=list)
     found: dict[str, list[InTurn]] = field(default_factory=dict)
     untried: "dict[str, list[Ask]]" = field(default_factory=dict)
+    joined: "dict[Group, None]" = field(default_factory=dict)
+    placeable: "dict[Group, None]" = field(default_factory=dict)
     again_ms: int | None = None
+
+    @property
+    def is_searching(self) -> bool:
+        """Return whether groups are left to search."""
+        return bool(self.queues or self.groups)
 
     @property
     def is_over(self) -> bool:
         """Return whether every group was searched, and every ask that was found was tried."""
-        return not (self.groups or self.found or self.untried)
+        return not (self.is_searching or self.found or self.untried)
 
 
 @dataclass(slots=True)
@@ -121,6 +135,7 @@ class Round:
     - ``reservation_search`` is the latest search for asks that may reserve. ``claim_search`` is the latest search for asks that
       may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of the three
       is None if there is no such search.
+    - ``ordered`` is the number of times that capacity was pledged or the eviction of pods was ordered.
     - ``is_put_off`` says that a configuration has just changed so many queues that ticks only place asks. Plans are made from
       the tick after one that placed all it could, for one partition after the other (design 6.16).
     - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
@@ -145,6 +160,7 @@ class Round:
         "masked",
         "observed",
         "open",
+        "ordered",
         "pledges_ended",
         "released",
         "reservation_search",
@@ -167,6 +183,7 @@ class Round:
         self.hopeless_seen = (0, 0)
         self.ineligible: set[int] = set()
         self.pledges_ended = 0
+        self.ordered = 0
         self.claim_search: ClaimSearch | None = None
         self.group_search: GroupSearch | None = None
         self.claims_ms: int | None = None

@@ -5,7 +5,7 @@ A round reads fewer claims of each leaf where many leaves claim.
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from server.core.core import Core
 from server.core.preemption import claim_chunks, due_claims
 from server.core.preemption.claim_chunks import Claims
+from server.core.preemption.deficits import Shortage
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Noted, Placed
 from server.model.events import (
@@ -235,6 +236,7 @@ def test_a_tick_checks_no_more_groups_than_its_share(monkeypatch: pytest.MonkeyP
         ask(core, f"ask-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
     ticks(core, NOW, 1_000)
     monkeypatch.setattr(claim_chunks, "SEARCH_MOST", share)
+    monkeypatch.setattr(claim_chunks, "SHARE_MOST", share)
     monkeypatch.setattr(due_claims, "is_stuck", counted)
     refused = set[str]()
     for at in range(100):
@@ -268,6 +270,7 @@ def test_looks_of_several_ticks_decide_the_same_at_each_instant(
     """Each round has a budget for all of its claims. Reasons for waiting may be sent while a search continues."""
     whole = story(seed, KINDS[kind], budget=1_000)
     monkeypatch.setattr(claim_chunks, "SEARCH_MOST", share)
+    monkeypatch.setattr(claim_chunks, "SHARE_MOST", share)
     monkeypatch.setattr(claim_chunks, "FIRST_MOST", 1 + seed % 3)
     several = story(seed, KINDS[kind], budget=1_000)
     assert without_reasons(several) == without_reasons(whole)
@@ -297,3 +300,67 @@ def test_rounds_of_the_stories_read_further_claims(monkeypatch: pytest.MonkeyPat
     for seed in range(10):
         story(seed, KINDS[seed % len(KINDS)])
     assert sum(map(bool, read)) >= 10
+
+
+def test_groups_that_were_searched_are_searched_again_only_after_a_change_that_may_add_claims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Asks that come and are placed add no claim of another group. A pod that ends may add claims of all groups."""
+    checked = [0]
+    is_stuck = due_claims.is_stuck
+
+    def counted(group: Group) -> bool:
+        checked[-1] += 1
+        return is_stuck(group)
+
+    core = full(2)
+    core.handle(NodeAdded("rm", "small", resource({"vcore": 1_000})), NOW)
+    for at in range(20 * BUDGET):
+        ask(core, f"ask-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    monkeypatch.setattr(claim_chunks, "SEARCH_MOST", 1)
+    monkeypatch.setattr(claim_chunks, "SHARE_MOST", BUDGET)
+    monkeypatch.setattr(due_claims, "is_stuck", counted)
+    ticks(core, NOW, 1_000)
+    assert sum(checked) >= 20 * BUDGET
+    assert max(checked) <= 20 * BUDGET
+    checked.append(0)
+    for at in range(20):
+        ask(core, f"placed-{at}", "d", AskSpec(resource({"vcore": 1})), NOW)
+        ticks(core, NOW, 1_000)
+        ask(core, f"waits-{at}", "d", AskSpec(resource({"vcore": 9_000 + at})), NOW)
+        ticks(core, NOW, 1_000)
+    assert checked[-1] <= 40
+    checked.append(0)
+    core.handle(ReleaseRequested("rm", "app-d", "placed-0"), NOW)
+    ticks(core, NOW, 1_000)
+    assert checked[-1] >= 20 * BUDGET
+
+
+def test_queues_that_have_their_guarantee_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All asks of a leaf are left out while no queue on its path is below its guarantee."""
+    core = full(10, size=1_000)
+    for at in range(8):
+        core.handle(NodeAdded("rm", f"more-{at}", resource({"vcore": 4_000})), NOW)
+    for at in range(8):
+        ask(core, f"has-{at}", "c", AskSpec(resource({"vcore": 1_000})), NOW)
+    for at in range(6):
+        ask(core, f"lacks-{at}", "b", AskSpec(resource({"vcore": 1_000})), NOW)
+    ticks(core, NOW, 1_000)
+    for leaf in "abcd":
+        for at in range(BUDGET):
+            ask(core, f"waits-{leaf}-{at}", leaf, AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    searched: list[str] = []
+    of_group = due_claims.of_group
+
+    def counted(partition: Partition, group: Group, shortage: Shortage, now: int) -> Iterator[Ask]:
+        searched.append(group.application.application_id)
+        return of_group(partition, group, shortage, now)
+
+    monkeypatch.setattr(due_claims, "of_group", counted)
+    ticks(core, NOW + DELAY_MS, 1_000)
+    assert set(searched) == {"app-a", "app-b"}
+    searched.clear()
+    monkeypatch.setattr(claim_chunks, "SEARCH_MOST", 1)
+    core.handle(ReleaseRequested("rm", "app-d", "runs-0"), NOW + DELAY_MS)
+    ticks(core, NOW + DELAY_MS, 1_000)
+    assert set(searched) == {"app-a", "app-b"}

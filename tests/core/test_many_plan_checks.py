@@ -16,6 +16,7 @@ def test_answers_have_the_same_effects_during_looks_of_several_ticks(
 ) -> None:
     monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
     monkeypatch.setattr(claim_chunks, "SEARCH_MOST", 1)
+    monkeypatch.setattr(claim_chunks, "SHARE_MOST", 1)
     monkeypatch.setattr(beside_claims, "SEARCH_MOST", 0)
     monkeypatch.setattr(beside_claims, "PART_MOST", 1)
     for turn in Player.of(story).turns():

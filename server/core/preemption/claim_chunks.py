@@ -5,6 +5,10 @@ A snapshot has no claims beyond the chunk.
 If at most SEARCH_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *search* of all groups takes
 several ticks. The round plans claims, gangs and the later steps (O6) only after that search. Without this limit, a tenant whose
 asks have many different sizes would make each tick long.
+
+After a search, all groups are searched again only if capacity was freed or promised, or if the delay or back-off of an ask has
+ended. Otherwise, placements and new asks can add claims only of groups that an ask has joined, and of groups that did not wait
+for preemption before. Then only these groups are searched.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +18,19 @@ from server.core.preemption import due, due_claims, pacing
 from server.core.preemption.deficits import Shortage
 from server.preemption.claims import guarantee
 from server.snapshot.waiting import WaitingAsk
-from server.state import pending, snapshotting
+from server.state import pending, sharing, snapshotting
 from server.state.applications import Ask, Group
 from server.state.partition import Partition
+from server.state.queues import Queue
 from server.state.rounds import ClaimSearch, InTurn
 
 SEARCH_MOST: Final = 5_000
-"""The largest number of groups of equal asks that one tick checks before it plans claims.
+"""The largest number of waiting groups of equal asks that are all checked in each tick.
 
-A tick also checks at most this many of the asks that earlier ticks found.
+In a search, a tick also checks at most this many of the asks that earlier ticks found.
 """
+SHARE_MOST: Final = 2_000
+"""The largest number of queues and groups of equal asks that one tick of a search checks."""
 CHUNK_MOST: Final = 256
 """The largest number of claims of one leaf that are read at once. With a thousand nodes, a claim costs several steps."""
 FIRST_MOST: Final = 1_000
@@ -111,18 +118,18 @@ class ClaimsOfSearch(Claims):
 
         The number is read before the tick can begin another round.
         """
-        self._search = search = _current_search(partition, shortage, now)
+        self._search = search = _current_search(partition, now)
         if search.again_ms is not None:
             due_claims.call_again(partition, search.again_ms)
-        if search.groups:
+        if search.is_searching:
             _search_groups(partition, search, shortage, now)
         self._left = SEARCH_MOST
         self._chunks: dict[str, list[Ask]] = {}
-        if not search.groups:
+        if not search.is_searching:
             leaves = {**search.untried, **search.found}
             self._share_out(len(leaves))
             self._chunks = {leaf: self._read(leaf) for leaf in leaves}
-        self.is_searching = bool(search.groups) or (not self._left and any(search.found.values()))
+        self.is_searching = search.is_searching or (not self._left and any(search.found.values()))
         if not self.is_searching:
             self.due = [ask for found in self._chunks.values() for ask in found]
 
@@ -146,7 +153,9 @@ class ClaimsOfSearch(Claims):
         search.untried = untried
         search.found = {leaf: found for leaf, found in search.found.items() if found}
         search.again_ms = state.claims_ms
-        return search.is_over and search.mark != due.marks(self._partition)
+        return search.is_over and (
+            search.mark != _mark(self._partition) or bool(_changed(self._partition, search))
+        )
 
     def _next(self, leaf: str) -> Sequence[Ask]:
         """Return the next claims of a leaf. The round calls this method when the last claim that was read from the leaf has its turn.
@@ -187,6 +196,8 @@ class ClaimsOfSearch(Claims):
 def of_tick(partition: Partition, shortage: Shortage, budget: int, now: int) -> Claims:
     """Return the claims of the live round in this tick, limited by the pace of rounds (P1)."""
     is_looked_for = _are_many(partition) and due_claims.are_claims_on(partition)
+    if partition.round.claim_search is not None:
+        _note_joined(partition, partition.round.claim_search)
     if is_looked_for and not pacing.is_between(partition, now):
         return ClaimsOfSearch(partition, shortage, budget, now)
     if is_looked_for:
@@ -237,21 +248,69 @@ def _mask(ask: Ask) -> tuple[str, str]:
 # The search ------------------------------------------------------------------------------------------------------------
 
 
-def _current_search(partition: Partition, shortage: Shortage, now: int) -> ClaimSearch:
+def _mark(partition: Partition) -> tuple[int, ...]:
+    """Return counters that change with each event after which groups that were searched may have more claims.
+
+    Events after which only the groups of `_changed` may have more claims are left out: placements and new asks. These events
+    lower no deficit of another group's queues, unless shares follow weights.
+    """
+    if sharing.is_shared_out(partition):
+        return due.marks(partition)
+    index, state, checks = partition.index, partition.round, partition.decisions.checks
+    return (
+        *due.counters(partition),
+        index.entered,
+        state.pledges_ended,
+        state.ordered,
+        checks.answers,
+    )
+
+
+def _changes(partition: Partition) -> tuple[int, ...]:
+    return partition.classes.joined, partition.placements
+
+
+def _note_joined(partition: Partition, search: ClaimSearch) -> None:
+    """Record the groups that asks have joined. The reasons of these asks have not been sent yet, because a tick sends them after its round."""
+    search.joined.update((one, None) for one in partition.untold if isinstance(one, Group))
+
+
+def _changed(partition: Partition, search: ClaimSearch) -> list[Group]:
+    """Return the groups that may have more claims since the search, although its mark is the same.
+
+    These are groups that an ask has joined, and groups that did not wait for preemption. The latter may do so after a placement
+    that took the capacity for which they waited.
+    """
+    if search.changes == _changes(partition):
+        return []
+    return [
+        one
+        for one in {**search.joined, **search.placeable}
+        if one.live and due_claims.is_open(one.application.leaf)
+    ]
+
+
+def _current_search(partition: Partition, now: int) -> ClaimSearch:
     """Return the search that is in progress.
 
-    If the last search has ended and something has changed since it began, begin another search.
+    If the last search has ended and something has changed since it began, begin another search: of all groups, or only of those
+    that may have changed.
     """
-    state, mark = partition.round, due.marks(partition)
+    state, mark = partition.round, _mark(partition)
     search = state.claim_search
     if (
         search is None
         or search.spec is not partition.spec
         or (search.is_over and _is_outdated(search, mark, now))
     ):
-        search = state.claim_search = ClaimSearch(
-            partition.spec, mark, _groups(partition, shortage)
-        )
+        queues = [*partition.queues.values()]
+        search = ClaimSearch(partition.spec, mark, _changes(partition), queues)
+        state.claim_search = search
+    elif search.is_over:
+        search.groups = _changed(partition, search)
+        search.changes = _changes(partition)
+        search.joined.clear()
+        search.placeable.clear()
     return search
 
 
@@ -259,24 +318,19 @@ def _is_outdated(search: ClaimSearch, mark: tuple[int, ...], now: int) -> bool:
     return search.mark != mark or (search.again_ms is not None and search.again_ms <= now)
 
 
-def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
-    """Return the groups of all open leaves on whose path a queue has an entitlement."""
-    return [
-        group
-        for leaf in due_claims.open_leaves(partition)
-        if shortage.may_be(leaf)
-        for application in leaf.applications.values()
-        for group in application.groups.values()
-    ]
-
-
 def _search_groups(partition: Partition, search: ClaimSearch, shortage: Shortage, now: int) -> None:
-    """Examine this tick's share of the groups, and add their claims to the claims that earlier ticks found."""
-    left, runs = SEARCH_MOST, dict[str, list[InTurn]]()
-    while search.groups and left > 0:
-        group = search.groups.pop()
+    """Examine this tick's share of the queues and groups, and add their claims to the claims that earlier ticks found."""
+    left, runs = SHARE_MOST, dict[str, list[InTurn]]()
+    while search.is_searching and left > 0:
         left -= 1
-        if not group.live or not due_claims.is_stuck(group):
+        if not search.groups:
+            search.groups = _groups(search.queues.pop(), shortage)
+            continue
+        group = search.groups.pop()
+        if not group.live:
+            continue
+        if not due_claims.is_stuck(group):
+            search.placeable[group] = None
             continue
         for ask in due_claims.of_group(partition, group, shortage, now):
             run = runs.setdefault(ask.application.leaf.path, [])
@@ -286,3 +340,14 @@ def _search_groups(partition: Partition, search: ClaimSearch, shortage: Shortage
         found = search.found.setdefault(path, [])
         found += run
         found.sort(reverse=True)
+
+
+def _groups(queue: Queue, shortage: Shortage) -> list[Group]:
+    """Return the groups of a queue, if it is an open leaf and a queue on its path is below its entitlement."""
+    if not (queue.pending_asks and shortage.may_lack(queue) and due_claims.is_open_leaf(queue)):
+        return []
+    return [
+        group
+        for application in queue.applications.values()
+        for group in application.groups.values()
+    ]

@@ -21,6 +21,7 @@ class Shortage:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._in_proportion = sharing.is_shared_out(partition)
+        self._below: dict[Queue, bool] = {}
 
     @cached_property
     def shares(self) -> Proportion:
@@ -48,6 +49,30 @@ class Shortage:
         Without an entitlement, no queue on the path can have a deficit (G2).
         """
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
+
+    def may_lack(self, leaf: Queue) -> bool:
+        """Return whether a queue that may decide for the leaf is below its entitlement in any type.
+
+        If not, `lacking` is 0 for all asks of the leaf. If shares follow weights, return True.
+        """
+        if self._in_proportion:
+            return True
+        return any(self._is_below(queue) for queue in up_to_fence(leaf.path_up()))
+
+    def _is_below(self, queue: Queue) -> bool:
+        """Return whether a queue holds less than its guarantee in any type. The result is stored for queues with children."""
+        if not queue.spec.guaranteed:
+            return False
+        found = self._below.get(queue)
+        if found is None:
+            index = self._partition.types.index
+            found = any(
+                name in index and self._held(queue, index[name]) < quantity
+                for name, quantity in queue.spec.guaranteed
+            )
+            if queue.children:
+                self._below[queue] = found
+        return found
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
         """Return an upper bound on how many more asks of this demand may claim (G2, W6), 0 if none may.

@@ -29,7 +29,7 @@ def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
         return []
     asks: list[Ask] = []
     for leaf in open_leaves(partition):
-        if shortage.may_be(leaf):
+        if shortage.may_lack(leaf):
             asks += _of_leaf(partition, leaf, shortage, now)
     return asks
 
@@ -42,9 +42,14 @@ def are_claims_on(partition: Partition) -> bool:
 
 def open_leaves(partition: Partition) -> Iterator[Queue]:
     """Yield the leaves that have waiting asks and are open to preemption (see `is_open`)."""
-    for leaf in partition.queues.values():
-        if leaf.leaf and leaf.pending_asks and is_open(leaf):
-            yield leaf
+    for queue in partition.queues.values():
+        if is_open_leaf(queue):
+            yield queue
+
+
+def is_open_leaf(queue: Queue) -> bool:
+    """Return whether a queue is a leaf that has waiting asks and is open to preemption (see `is_open`)."""
+    return queue.leaf and bool(queue.pending_asks) and is_open(queue)
 
 
 def is_open(leaf: Queue) -> bool:
@@ -239,8 +244,9 @@ def _required(partition: Partition) -> list[AskClass]:
     classes = dict.fromkeys(partition.classes.dead.requiring)
     for queue in partition.queues.values():
         if queue.limiter is not None:
-            blocked = queue.limiter.blocked
-            classes |= {one: None for one in blocked if one.constraints.required_node}
+            for ask_class in queue.limiter.blocked:
+                if ask_class.constraints.required_node:
+                    classes[ask_class] = None
     return [one for one in classes if one.pending]
 
 
