@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from server.core.core import Core
-from server.core.preemption import claim_chunks, due_claims
+from server.core.preemption import claim_chunks, due_claims, rounds
 from server.core.preemption.claim_chunks import Claims
 from server.core.preemption.deficits import Shortage
 from server.model.asks import AskSpec
@@ -32,6 +32,7 @@ from server.model.quota import (
     ReservationSettings,
 )
 from server.model.resources import resource
+from server.preemption.claims import candidate_pool
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
 from server.state import snapshotting
@@ -364,3 +365,52 @@ def test_queues_that_have_their_guarantee_are_not_searched(monkeypatch: pytest.M
     core.handle(ReleaseRequested("rm", "app-d", "runs-0"), NOW + DELAY_MS)
     ticks(core, NOW + DELAY_MS, 1_000)
     assert set(searched) == {"app-a", "app-b"}
+
+
+@pytest.mark.parametrize("seed", range(cases(10)))
+def test_claims_cost_steps_for_the_leaves_that_they_examine(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many leaves have pods, a tick tries fewer claims, and the decisions of each instant are the same."""
+    kind = KINDS[seed % len(KINDS)]
+    cheap, tried = story(seed, kind, budget=4), attempts(monkeypatch)
+    few = story(seed, kind, budget=4)
+    most, tried[:] = max(tried), []
+    monkeypatch.setattr(candidate_pool, "LEAVES_A_STEP", 1)
+    costly = story(seed, kind, budget=4)
+    assert without_reasons(few) == without_reasons(cheap) == without_reasons(costly)
+    assert len(tried) > 0
+    assert max(tried) <= most
+
+
+@pytest.mark.parametrize(("leaves", "most"), [(1, 2), (100, 4)])
+def test_a_tick_tries_fewer_claims_where_each_examines_many_leaves(
+    leaves: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods run in one leaf. A claim without a node costs one step, and one for every ``leaves`` leaves."""
+    core = full(8)
+    for at in range(6):
+        ask(core, f"a-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    ticks(core, NOW, 1_000)
+    monkeypatch.setattr(candidate_pool, "LEAVES_A_STEP", leaves)
+    tried = attempts(monkeypatch)
+    core.tick(NOW + DELAY_MS, 4)
+    assert tried == [most]
+
+
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of intents that each round tries."""
+    tried: list[int] = []
+    run, attempt = rounds.decide, rounds._attempt
+
+    def decide(*given: object, **named: object) -> None:
+        tried.append(0)
+        run(*given, **named)  # type: ignore[arg-type]
+
+    def counted(*given: object) -> object:
+        tried[-1] += 1
+        return attempt(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rounds, "decide", decide)
+    monkeypatch.setattr(rounds, "_attempt", counted)
+    return tried

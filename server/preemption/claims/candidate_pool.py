@@ -75,6 +75,8 @@ POOLS: Final = "pools"
 """The key under which a Trial stores its pools, by class."""
 KEPT: Final = 4
 """The largest number of pools that are stored for one class. Each search is compared with every stored pool."""
+LEAVES_A_STEP: Final = 16
+"""The number of leaves whose eligibility takes as much time as one placement."""
 ByLeaf = Mapping[int, LeafEligibility]
 Least = tuple[tuple[int, int], ...]
 """The amounts that must be freed whichever node is chosen, by type index."""
@@ -200,6 +202,7 @@ def find_pool(
     kin = eligibility.kin(trial)
     preferred = preferred_now(trial)
     by_leaf = dict(eligibility.by_leaf(trial))
+    trial.steps += len(by_leaf) // LEAVES_A_STEP
     known: list[CandidatePool] = (
         trial.kept.setdefault((POOLS, kind.number), []) if kin is None else []
     )
