@@ -2,7 +2,7 @@
 
 A page is read at intervals, and at once when an event wakes it. An interval has at least REST_FACTOR times the time that a
 read takes in addition to the read. In the long run a page is read once in an interval, however many events come: events
-may begin up to BURST reads earlier.
+may begin up to BURST reads earlier. A page that no browser shows is not read.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ TOGETHER_S: Final = 0.5
 REFUSED_S: Final = 30.0
 """Seconds between two reads of a page that asks to log in."""
 LINGER_S: Final = 5.0
-"""The seconds for which a page is still read after its last user left. A page and its stream thus share one read."""
+"""The seconds for which the latest fragment of a page is kept after its last user left. A page and its stream thus share one read."""
 _REFUSED: Final = 401
 
 
@@ -141,7 +141,7 @@ class Readers:
             self._entries[key] = entry
         if key in self._idle:
             self._idle.pop(key).cancel()
-        entry.users += 1
+        entry.enter()
         return entry
 
     def _is_good(self, key: Key) -> None:
@@ -171,7 +171,7 @@ class Readers:
         return next(key for key in self._entries if key.token == most)
 
     def _leave(self, key: Key, entry: "_Entry") -> None:
-        entry.users -= 1
+        entry.leave()
         if entry.users or self._entries.get(key) is not entry:
             return
         if entry.failed or entry.refused:
@@ -190,7 +190,7 @@ class Readers:
 
 
 class _Entry:
-    """The reader of one page: a task that reads as long as the page has users."""
+    """The reader of one page: a task that reads the page while the page has users."""
 
     def __init__(
         self,
@@ -204,6 +204,9 @@ class _Entry:
         self._latest: Fragment | None = None
         self._good: Fragment | None = None
         self._woken = asyncio.Event()
+        self._used = asyncio.Event()
+        self._outdated = False
+        """Whether the page was due to be read while it had no user. Its latest fragment is then no longer shown."""
         self._changed = asyncio.Condition()
         self._task = asyncio.create_task(self._run())
         self._stopped = False
@@ -224,6 +227,17 @@ class _Entry:
         """Whether the core has answered the page."""
         return self._good is not None
 
+    def enter(self) -> None:
+        """Count a user."""
+        self.users += 1
+        self._used.set()
+
+    def leave(self) -> None:
+        """Forget a user."""
+        self.users -= 1
+        if not self.users:
+            self._used.clear()
+
     def wake(self) -> None:
         """Read the page as soon as its reader has rested."""
         self._woken.set()
@@ -243,7 +257,7 @@ class _Entry:
 
     async def _when(self, wanted: Callable[[Fragment], bool]) -> Fragment:
         async with self._changed:
-            while self._latest is None or not wanted(self._latest):
+            while self._latest is None or self._outdated or not wanted(self._latest):
                 if self._stopped:
                     raise TooManyError
                 if self._task.done():
@@ -261,6 +275,8 @@ class _Entry:
                 interval_s = max(self._pause_s, (1 + REST_FACTOR) * took)
                 next_s = max(next_s, loop.time() - took) + interval_s
                 await self._rest(REST_FACTOR * took, next_s - BURST * interval_s)
+                self._outdated = not self.users
+                await self._used.wait()
         finally:
             async with self._changed:
                 self._changed.notify_all()
@@ -275,7 +291,7 @@ class _Entry:
                 self._on_good()
             self._good = fragment
         async with self._changed:
-            self._latest = fragment
+            self._latest, self._outdated = fragment, False
             self._changed.notify_all()
         return loop.time() - started
 

@@ -43,6 +43,24 @@ async def test_fifty_pages_make_one_read() -> None:
     readers.close()
 
 
+async def test_a_page_without_users_is_not_read_and_is_read_when_a_user_comes() -> None:
+    made: list[Key] = []
+
+    async def make(key: Key, latest: Fragment | None) -> Fragment:
+        del latest
+        made.append(key)
+        return Fragment(str(len(made)))
+
+    readers = Readers(make, lambda _: 0.0)
+    assert (await readers.latest(_key())).html == "1"
+    for _ in range(100):
+        readers.wake("", lambda _: True)
+        await asyncio.sleep(0)  # Lets the reader run.
+    assert len(made) == 1
+    assert (await readers.latest(_key())).html == "2"
+    readers.close()
+
+
 async def test_visitors_with_different_tokens_share_nothing() -> None:
     reads = _Reads()
     readers = Readers(reads.make, lambda _: 60.0)
