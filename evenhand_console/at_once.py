@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
-CALLS_MAX: Final = 10
+CALLS_MAX: Final = 20
 """Largest number of such calls at a time, of all views together; further ones wait."""
 
 Answer = TypeVar("Answer")

@@ -1,6 +1,7 @@
 """One queue: its amounts, waits and settings, the last hour, and the work that it took from other queues or lost to them."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,28 +97,49 @@ def read(core: Core, query: Query) -> Read:
     Raises Fault if there is no such queue, or if the core does not answer or refuses.
     """
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    partition, path = query["partition"], query["queue"]
+    asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
+    listed = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
+    of_tree = begin(lambda: core.ask(inspect.GetQueueTree, asked))
+    about = _begin_about(core, partition, path) if path else None
+    tree = of_tree.result().tree
+    known = at_path(tree.root, {}, path).queue.path
+    about = about or _begin_about(core, partition, known)
+    return Read(
+        tree,
+        listed.result().partitions,
+        about.settings.result().queues,
+        about.lost.result(),
+        about.decisions.result(),
+        about.history.result(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """The reads that concern one queue alone."""
+
+    settings: Future[inspect_pb2.ListQueueSettingsResponse]
+    lost: Future[reports_pb2.GetLostWorkResponse | None]
+    decisions: Future[list[decisions_pb2.Decision]]
+    history: Future[history_pb2.GetQueueHistoryResponse | None]
+
+
+def _begin_about(core: Core, partition: str, path: str) -> _About:
+    """Begin the reads that concern the queue at a path."""
+    inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     reports = reports_pb2_grpc.ReportServiceStub(core.channel)
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     history = history_pb2_grpc.HistoryServiceStub(core.channel)
-    partition, path = query["partition"], query["queue"]
-    listed = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
-    tree = core.ask(inspect.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
-    path = at_path(tree.root, {}, path).queue.path
     settings = inspect_pb2.ListQueueSettingsRequest(partition=partition, queue=path, page_size=1)
     lost = reports_pb2.GetLostWorkRequest(partition=partition, queue=path)
     decided = decisions_pb2.ListDecisionsRequest(partition=partition, queue=path)
     past = history_pb2.GetQueueHistoryRequest(partition=partition, queue=path)
-    set_here = begin(lambda: core.ask(inspect.ListQueueSettings, settings))
-    exchanged = begin(lambda: unless_absent(lambda: core.ask(reports.GetLostWork, lost)))
-    made = begin(lambda: every(core, decisions.ListDecisions, decided, lambda page: page.decisions))
-    earlier = begin(lambda: unless_absent(lambda: core.ask(history.GetQueueHistory, past)))
-    return Read(
-        tree,
-        listed.result().partitions,
-        set_here.result().queues,
-        exchanged.result(),
-        made.result(),
-        earlier.result(),
+    return _About(
+        begin(lambda: core.ask(inspect.ListQueueSettings, settings)),
+        begin(lambda: unless_absent(lambda: core.ask(reports.GetLostWork, lost))),
+        begin(lambda: every(core, decisions.ListDecisions, decided, lambda page: page.decisions)),
+        begin(lambda: unless_absent(lambda: core.ask(history.GetQueueHistory, past))),
     )
 
 

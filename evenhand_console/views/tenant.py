@@ -1,7 +1,9 @@
 """A tenant's page: the usage of the queue, its entitlement, and the queues that may claim from it."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from evenhand.v1 import (
@@ -18,6 +20,7 @@ from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import (
+    DEFAULT,
     Numbers,
     Placed,
     at_path,
@@ -110,26 +113,51 @@ def read(core: Core, query: Query) -> Read:
     """
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     partition = query["partition"]
-    of_tree = inspect_pb2.GetQueueTreeRequest(partition=partition)
+    asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
     of_info = begin(lambda: core.ask(inspect.ServerInfo, inspect_pb2.ServerInfoRequest()))
     of_list = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
-    tree = core.ask(inspect.GetQueueTree, of_tree).tree
-    info, listed = of_info.result(), of_list.result().partitions
+    of_tree = begin(lambda: core.ask(inspect.GetQueueTree, asked))
+    about = _begin_about(core, partition, query["queue"]) if query["queue"] else None
+    tree, info, listed = of_tree.result().tree, of_info.result(), of_list.result().partitions
     wanted = query["queue"] or info.visible_queue
     if not wanted:
         return Read(info, tree, listed, None, (), None)
     path = at_path(tree.root, {}, wanted).queue.path
+    about = about or _begin_about(core, partition, path)
+    return Read(
+        info,
+        tree,
+        listed,
+        about.explained.result(),
+        about.applications.result(),
+        about.lost.result(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """The reads that concern one queue alone."""
+
+    explained: Future[explain_pb2.ExplainResponse]
+    applications: Future[list[inspect_pb2.Application]]
+    lost: Future[reports_pb2.GetLostWorkResponse | None]
+
+
+def _begin_about(core: Core, partition: str, path: str) -> _About:
+    """Begin the reads that concern the queue at a path."""
+    inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     explain = explain_pb2_grpc.ExplainServiceStub(core.channel)
     reports = reports_pb2_grpc.ReportServiceStub(core.channel)
-    asked = explain_pb2.ExplainRequest(partition=tree.partition, key=path)
+    name = (partition or DEFAULT).lower()
+    asked = explain_pb2.ExplainRequest(partition=name, key=path)
     apps = inspect_pb2.ListApplicationsRequest(partition=partition, queue=path)
     lost = reports_pb2.GetLostWorkRequest(partition=partition, queue=path)
-    explained = begin(lambda: core.ask(explain.Explain, asked))
-    taken = begin(lambda: unless_absent(lambda: core.ask(reports.GetLostWork, lost)))
-    found = every(
-        core, inspect.ListApplications, apps, lambda page: page.applications, PAGE_SIZE_MAX
+    listed = partial(every, core, inspect.ListApplications, apps)
+    return _About(
+        begin(lambda: core.ask(explain.Explain, asked)),
+        begin(lambda: listed(lambda page: page.applications, PAGE_SIZE_MAX)),
+        begin(lambda: unless_absent(lambda: core.ask(reports.GetLostWork, lost))),
     )
-    return Read(info, tree, listed, explained.result(), found, taken.result())
 
 
 def shape(found: Read, query: Query) -> Page:

@@ -1,7 +1,8 @@
 """Timers and promises: the instants at which maxima are enforced, and the capacity that is promised or kept for pods."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from evenhand.v1 import (
@@ -19,7 +20,7 @@ from evenhand_cli.render.explanation import decision_of
 from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import every_queue, partition_named
+from evenhand_console.queue_numbers import DEFAULT, every_queue, partition_named
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 from evenhand_console.views.decisions import state_of
@@ -106,16 +107,19 @@ def read(core: Core, query: Query) -> Read:
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     partition = query["partition"]
     of_tree = inspect_pb2.GetQueueTreeRequest(partition=partition)
+    name = (partition or DEFAULT).lower()
+    opened = decisions_pb2.ListDecisionsRequest(partition=name, open_only=True)
     of_list = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
-    tree = core.ask(inspect.GetQueueTree, of_tree).tree
-    opened = decisions_pb2.ListDecisionsRequest(partition=tree.partition, open_only=True)
-    decided = every(core, decisions.ListDecisions, opened, lambda page: page.decisions)
-    partitions = of_list.result().partitions
+    read_tree = begin(lambda: core.ask(inspect.GetQueueTree, of_tree))
+    decided = begin(
+        lambda: every(core, decisions.ListDecisions, opened, lambda page: page.decisions)
+    )
+    tree, partitions = read_tree.result().tree, of_list.result().partitions
     nodes = _keeping_nodes(core, partition_named(partitions, tree.partition))
     return Read(
         tree,
         partitions,
-        decided,
+        decided.result(),
         nodes,
         _kept_for(core, tree.partition, [one.node_id for one in nodes or () if one.reservations]),
     )
@@ -136,13 +140,14 @@ def _kept_for(
     core: Core, partition: str, nodes: Sequence[str]
 ) -> list[explain_pb2.ExplainResponse]:
     stub = explain_pb2_grpc.ExplainServiceStub(core.channel)
-    found: list[explain_pb2.ExplainResponse] = []
-    for node in nodes[:KEPT_MAX]:
-        request = explain_pb2.ExplainRequest(partition=partition, key=node)
-        for key in core.ask(stub.Explain, request).node.pledged_to[: KEPT_MAX - len(found)]:
-            asked = explain_pb2.ExplainRequest(partition=partition, key=key)
-            found.append(core.ask(stub.Explain, asked))
-    return found
+
+    def explained(keys: Iterable[str]) -> list[explain_pb2.ExplainResponse]:
+        asked = [explain_pb2.ExplainRequest(partition=partition, key=key) for key in keys]
+        answers = [begin(partial(core.ask, stub.Explain, one)) for one in asked]
+        return [one.result() for one in answers]
+
+    keys = [key for one in explained(nodes[:KEPT_MAX]) for key in one.node.pledged_to]
+    return explained(keys[:KEPT_MAX])
 
 
 def shape(found: Read, query: Query) -> Page:

@@ -27,6 +27,7 @@ from evenhand_cli.render.history import ENDS, life
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.verdicts import brief, protected
 from evenhand_cli.render.words import plural
+from evenhand_console.at_once import begin
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import every_queue
 from evenhand_console.reading import status_of, unless_absent
@@ -160,15 +161,22 @@ def read(core: Core, query: Query) -> Read:
     blocked = {one.queue for one in waiting.levels if one.blocks or one.short_types}
     blocked |= {one.queue for one in waiting.gang.limits}
     node = inspect_pb2.ListAllocationsRequest(partition=partition, node_id=waiting.nearest_node)
-    tree, applications = None, list[inspect_pb2.Application]()
-    if blocked:
-        asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
-        tree = core.ask(inspect.GetQueueTree, asked).tree
-    if waiting.queue in blocked:
-        of_leaf = inspect_pb2.ListApplicationsRequest(partition=partition, queue=waiting.queue)
-        applications = every(core, inspect.ListApplications, of_leaf, lambda it: it.applications)
+    asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
+    of_leaf = inspect_pb2.ListApplicationsRequest(partition=partition, queue=waiting.queue)
+    tree = begin(lambda: core.ask(inspect.GetQueueTree, asked)) if blocked else None
+    applications = (
+        begin(lambda: every(core, inspect.ListApplications, of_leaf, lambda it: it.applications))
+        if waiting.queue in blocked
+        else None
+    )
     on_node = unless_absent(lambda: _allocations(core, node)) if waiting.nearest_node else ()
-    return Read(answer, found, tree, applications, on_node)
+    return Read(
+        answer,
+        found,
+        None if tree is None else tree.result().tree,
+        () if applications is None else applications.result(),
+        on_node,
+    )
 
 
 def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainResponse:
