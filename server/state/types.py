@@ -54,12 +54,10 @@ class ResourceTypes:
 
     def named(self, amounts: Iterable[int]) -> dict[str, int]:
         """Return the amounts above or below zero by type name, in name order, without synthetic types."""
-        pairs = (
-            (name, amount)
-            for name, amount, capacity in zip(self.names, amounts, self.synthetic, strict=False)
-            if amount and not capacity
-        )
-        return dict(sorted(pairs))
+        known = zip(self.names, amounts, self.synthetic, strict=False)
+        pairs = [(name, amount) for name, amount, capacity in known if amount and not capacity]
+        pairs.sort()
+        return dict(pairs)
 
     def amounts(self, quantities: Mapping[str, int], missing: int = 0) -> Amounts:
         """Return the quantities as a list of amounts by type index.

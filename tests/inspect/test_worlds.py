@@ -1,5 +1,7 @@
 """Small random clusters: the state is consistent after every event and tick, no limit is exceeded, queries change nothing."""
 
+from collections import Counter
+
 import pytest
 
 from server.core.core import Core
@@ -22,6 +24,15 @@ def drawn(core: Core) -> dict[str, int]:
     }
 
 
+def used(core: Core, partition: str) -> dict[str, dict[str, int]]:
+    """Return the usage of every node, added up from the pods on it."""
+    found = {node: Counter[str]() for node in core.state.partitions[partition].index.nodes}
+    for one in inspect.allocations(core, partition):
+        if not one.foreign and one.node_id in found:
+            found[one.node_id].update(one.resource)
+    return {node: dict(+amounts) for node, amounts in found.items()}
+
+
 def tick(core: Core, now: int) -> None:
     """Tick by small slices to the end; none may overdraw anything further."""
     before = drawn(core)
@@ -29,6 +40,8 @@ def tick(core: Core, now: int) -> None:
     while more:
         more = core.tick(now, BUDGET).more
         core.validate()
+        for name in core.state.partitions:
+            assert {one.node_id: one.usage for one in inspect.nodes(core, name)} == used(core, name)
     worse = {key: amount for key, amount in drawn(core).items() if amount > before.get(key, 0)}
     assert worse == {}
 

@@ -34,6 +34,7 @@ from server.model.reports import (
 from server.state.applications import Application, Ask
 from server.state.nodes import Foreign, Node
 from server.state.partition import Partition
+from server.state.types import ResourceTypes
 
 __all__ = [
     "allocations",
@@ -181,10 +182,7 @@ def _below(partition: Partition, path: str) -> Iterable[Application]:
 
 def _application(partition: Partition, application: Application) -> ApplicationReport:
     types = partition.types
-    pending = types.zeros()
-    for ask in application.asks.values():
-        for index, quantity in ask.ask_class.demand:
-            pending[index] += quantity
+    pending = _sum(types, (one.ask_class.demand for one in application.asks.values()))
     return ApplicationReport(
         application_id=application.application_id,
         queue=application.leaf.path,
@@ -218,16 +216,20 @@ def nodes(
 
 def _node(partition: Partition, node: Node) -> NodeReport:
     types = partition.types
-    foreign = _sum(types.zeros(), (one.demand for one in node.foreign.values()))
-    usage = _sum(types.zeros(), (one.ask_class.demand for one in node.allocations.values()))
-    pledged = _sum(types.zeros(), (one.demand for one in node.pledges.values()))
+    none = types.zeros()
+    foreign = _sum(types, (one.demand for one in node.foreign.values())) if node.foreign else none
+    held = node.pledges.values()
+    pledged = _sum(types, (one.demand for one in held)) if held else none
+    kept = _sum(types, (one.node_demand for one in held)) if held else none
+    # The usage follows from the other amounts, so that a listing of all nodes does not examine every pod.
+    usage = map(_used, node.capacity, node.free, foreign, kept)
     return NodeReport(
         node_id=node.node_id,
         schedulable=node.schedulable,
         capacity=types.named(node.capacity),
         usage=types.named(usage),
-        foreign=types.named(foreign),
-        pledged=types.named(pledged),
+        foreign={} if foreign is none else types.named(foreign),
+        pledged={} if pledged is none else types.named(pledged),
         free=types.named(node.free),
         allocations=len(node.allocations),
         labels=dict(node.labels),
@@ -239,7 +241,14 @@ def _node(partition: Partition, node: Node) -> NodeReport:
     )
 
 
-def _sum(amounts: Amounts, demands: Iterable[Iterable[tuple[int, int]]]) -> Amounts:
+def _used(capacity: int, free: int, foreign: int, kept: int) -> int:
+    """Return the amount of a type that the allocations of a node use. ``kept`` is the amount that pledges keep."""
+    return capacity - free - foreign - kept
+
+
+def _sum(types: ResourceTypes, demands: Iterable[Iterable[tuple[int, int]]]) -> Amounts:
+    """Return the sum of demands by type."""
+    amounts = types.zeros()
     for demand in demands:
         for index, quantity in demand:
             amounts[index] += quantity
