@@ -75,7 +75,10 @@ def test_the_books_hold(seed: int) -> None:
             *partition.foreign.pods,
         ):
             assert inspect.explain(core, key, now, name).kind != "unknown"
-        inspect.queue_tree(core, name)
+        whole = [inspect.queue_tree(core, name)]
+        for one in whole:
+            whole += one.children
+            assert inspect.queue_tree(core, name, one.path) == one
         inspect.nodes(core, name)
         inspect.allocations(core, name, asks=True)
     findings = inspect.doctor(core, now)

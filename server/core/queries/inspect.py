@@ -21,7 +21,7 @@ from server.core.wait_reasons.obstacles import Obstacles
 from server.model.asks import Taint
 from server.model.fit import Amounts
 from server.model.queue_settings import ReachReport, SettingsReport
-from server.model.quota import is_below
+from server.model.quota import ROOT, is_below
 from server.model.reports import (
     AllocationReport,
     ApplicationReport,
@@ -121,10 +121,10 @@ def _waiting(core: Core, partition: Partition) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-def queue_tree(core: Core, partition: str) -> QueueReport:
-    """Return the queues of a partition from its root down. Raise KeyError for an unknown partition."""
+def queue_tree(core: Core, partition: str, path: str = ROOT) -> QueueReport:
+    """Return a queue of a partition with all queues below it. Raise KeyError for an unknown partition or queue."""
     one_partition = core.state.partitions[partition]
-    return queue_report(one_partition)
+    return queue_report(one_partition, one_partition.queues[path])
 
 
 def user_limits(core: Core, partition: str) -> Reports:

@@ -18,9 +18,13 @@ UNBOUNDED_PPM = -1
 """The reported share of a queue that uses a type of which it is entitled to nothing."""
 
 
-def queue_report(partition: Partition) -> QueueReport:
-    """Return the report of the root queue, which contains the reports of all queues below it."""
-    return _queue_report(partition, partition.root, None, share_reports(partition))
+def queue_report(partition: Partition, queue: Queue | None = None) -> QueueReport:
+    """Return the report of a queue, by default of the root. The report contains those of all queues below the queue."""
+    top = queue or partition.root
+    above: Amounts | None = None
+    for one in reversed(list(top.path_up())[1:]):
+        above = _path_headroom(partition, one, above)
+    return _queue_report(partition, top, above, share_reports(partition))
 
 
 def _queue_report(

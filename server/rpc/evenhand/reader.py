@@ -97,10 +97,7 @@ class Reader:
 
         Raise CallError NOT_FOUND if there are none.
         """
-        root = inspect.queue_tree(self._core, self.partition_name(partition))
-        found = _find(root, self._caller.queue)
-        if found is None:
-            raise not_found(_NO_QUEUE, self._caller.queue)
+        found = self._report(self.partition_name(partition), self._caller.queue)
         return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)
 
     def queue(self, partition: str, path: str) -> QueueReport:
@@ -108,10 +105,17 @@ class Reader:
 
         Raise CallError NOT_FOUND if the caller may not see the queue.
         """
+        if self._caller.queue == ROOT:
+            return self._report(self.partition_name(partition), path)
         found = _find(self.tree(partition), path)
         if found is None:
             raise not_found(_NO_QUEUE, path)
         return found
+
+    def _report(self, partition: str, path: str) -> QueueReport:
+        if path not in self._core.state.partitions[partition].queues:
+            raise not_found(_NO_QUEUE, path)
+        return inspect.queue_tree(self._core, partition, path)
 
     def limits(self, partition: str) -> Mapping[str, Sequence[UserLimitReport]]:
         """Return the user and group limits of each queue that the caller sees.
@@ -127,7 +131,10 @@ class Reader:
         Raise CallError NOT_FOUND if there is no such queue.
         """
         name = self.partition_name(partition)
-        path = self.queue(name, queue.lower()).path if queue else self.tree(name).path
+        path = queue.lower() or self._caller.queue
+        known = self._core.state.partitions[name].queues
+        if path not in known or not self._caller.sees(path):
+            raise not_found(_NO_QUEUE, path)
         return page.read(
             lambda start, size: inspect.queue_settings(
                 self._core, name, path, start=start, size=size
