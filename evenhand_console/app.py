@@ -201,8 +201,9 @@ class Console:
         return proven(self._secret, seen, self.options.clock(), given)
 
     async def stale(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Return the page on which a form with an old mark can be sent again."""
-        page = page_of(request.url.path, fields, own_path(fields.get("next", "")))
+        """Return the page on which a form with an old mark can be sent again. A thread examines its text, which may be long."""
+        back = own_path(fields.get("next", ""))
+        page = await anyio.to_thread.run_sync(page_of, request.url.path, fields, back)
         return await self.own_page(request, TITLE, "stale", 409, page=page)
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
