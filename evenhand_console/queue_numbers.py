@@ -161,6 +161,8 @@ def numbers(one: Placed, kind: str) -> Numbers:
 
 def unmet_of(queue: inspect_pb2.Queue) -> dict[str, int]:
     """Return, by resource type, the amount that a queue lacks of its entitlement, at most the amount for which asks wait."""
+    if not queue.pending:
+        return {}
     found = {kind: _unmet(queue, kind) for kind in queue.pending}
     return {kind: found[kind] for kind in in_order(kind for kind, value in found.items() if value)}
 

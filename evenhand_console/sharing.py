@@ -2,7 +2,8 @@
 
 A page is read at intervals, and at once when an event wakes it. An interval has at least REST_FACTOR times the time that a
 read takes in addition to the read. In the long run a page is read once in an interval, however many events come: events
-may begin up to BURST reads earlier. A page that no browser shows is not read.
+may begin up to BURST reads earlier. While fewer than FEW pages are open, events may begin as many reads as for FEW pages: the
+interval of a page is shorter then. A page that no browser shows is not read.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from evenhand_console.query import Query
 
@@ -22,6 +23,8 @@ REST_FACTOR: Final = 4
 """An interval is a read and this many times as much rest, if that is longer, so that slow answers do not load the core more."""
 BURST: Final = 3
 """The number of reads that events may begin before the interval allows them."""
+FEW: Final = 10
+"""The number of open pages below which events may begin more reads of each page."""
 TOGETHER_S: Final = 0.5
 """Readers that have to wait begin at whole multiples of this time, because the core answers together what it is asked together."""
 REFUSED_S: Final = 30.0
@@ -135,7 +138,7 @@ class Readers:
                 self._drop(key)
             entry = _Entry(
                 lambda latest: self._make(key, latest),
-                self._pause(key),
+                _Pace(self._pause(key), self._share),
                 lambda: self._is_good(key),
             )
             self._entries[key] = entry
@@ -143,6 +146,10 @@ class Readers:
             self._idle.pop(key).cancel()
         entry.enter()
         return entry
+
+    def _share(self) -> float:
+        """Return the part of the pause that an interval has, because few pages are open."""
+        return min(1.0, (len(self._entries) - len(self._idle)) / FEW)
 
     def _is_good(self, key: Key) -> None:
         if self.tokens is not None:
@@ -189,17 +196,24 @@ class Readers:
             self._idle.pop(key).cancel()
 
 
+class _Pace(NamedTuple):
+    """The pause of a page in seconds, and a function that returns the part of the pause that an interval has."""
+
+    pause_s: float
+    share: Callable[[], float]
+
+
 class _Entry:
     """The reader of one page: a task that reads the page while the page has users."""
 
     def __init__(
         self,
         make: Callable[[Fragment | None], Awaitable[Fragment]],
-        pause_s: float,
+        pace: _Pace,
         on_good: Callable[[], None],
     ) -> None:
         self._make = make
-        self._pause_s = pause_s
+        self._pause_s, self._share = pace
         self._on_good = on_good
         self._latest: Fragment | None = None
         self._good: Fragment | None = None
@@ -272,7 +286,7 @@ class _Entry:
             while True:
                 self._woken.clear()
                 took = await self._read()
-                interval_s = max(self._pause_s, (1 + REST_FACTOR) * took)
+                interval_s = max(self._share() * self._pause_s, (1 + REST_FACTOR) * took)
                 next_s = max(next_s, loop.time() - took) + interval_s
                 await self._rest(REST_FACTOR * took, next_s - BURST * interval_s)
                 self._outdated = not self.users

@@ -165,6 +165,7 @@ def _fits(one: inspect_pb2.Node, average: Mapping[str, int]) -> bool:
 
 
 def _free(one: inspect_pb2.Node, kind: str) -> int:
+    """Return the amount of a resource type that is free on a node for pods."""
     return max(0, one.available.get(kind, 0)) if one.schedulable else 0
 
 
@@ -193,6 +194,7 @@ def _sum(
     name: str, nodes: Sequence[inspect_pb2.Node], kind: str, average: Mapping[str, int]
 ) -> Sum:
     capacity = sum(one.capacity.get(kind, 0) for one in nodes)
+    free = [(one, left) for one in nodes if (left := _free(one, kind))]
     used = sum(_used(one, kind) for one in nodes)
     pledged = sum(one.pledged.get(kind, 0) for one in nodes)
     return Sum(
@@ -202,9 +204,9 @@ def _sum(
         capacity=capacity,
         used=used,
         pledged=pledged,
-        free=sum(_free(one, kind) for one in nodes),
-        largest=max((_free(one, kind) for one in nodes), default=0),
-        fragmented=sum(_free(one, kind) for one in nodes if not _fits(one, average)),
+        free=sum(left for _, left in free),
+        largest=max((left for _, left in free), default=0),
+        fragmented=sum(left for one, left in free if not _fits(one, average)),
         bar=_bar(kind, capacity, used, pledged),
     )
 

@@ -19,7 +19,7 @@ from evenhand_console.at_once import begin
 from evenhand_console.connection import Connection
 from evenhand_console.query import query_of
 from evenhand_console.reading import LogInFault, Source, status_of
-from evenhand_console.sharing import BURST, REST_FACTOR, TOGETHER_S, Fragment, Key, Readers
+from evenhand_console.sharing import BURST, FEW, REST_FACTOR, TOGETHER_S, Fragment, Key, Readers
 from evenhand_console.views import VIEWS
 from evenhand_console.waking import Cancellable, Kinds, Waking
 from server.rpc.event_buffer import KINDS
@@ -126,14 +126,33 @@ def test_events_without_end_make_no_more_reads_than_the_interval(took_s: float) 
     async def events() -> None:
         reads = _Reads(took_s)
         readers = Readers(reads.make, lambda _: 2.0)
-        stream = readers.follow(_key())
-        await anext(stream)
+        streams = [readers.follow(_key("", f"{number}")) for number in range(FEW)]
+        await asyncio.gather(*map(anext, streams))
         for _ in range(6000):
             readers.wake("", _all)
             await asyncio.sleep(0.01)
         interval_s = max(2.0, (1 + REST_FACTOR) * took_s)
         most = 60 / interval_s + BURST + 1
-        assert 60 / (interval_s + TOGETHER_S) <= len(reads.begun) <= most
+        assert 60 / (interval_s + TOGETHER_S) <= len(reads.begun) / FEW <= most
+        for one in streams:
+            await one.aclose()
+        readers.close()
+
+    _in_skipped_time(events())
+
+
+def test_events_begin_reads_of_a_few_pages_more_often() -> None:
+    async def events() -> None:
+        reads = _Reads()
+        readers = Readers(reads.make, lambda _: 2.0)
+        stream = readers.follow(_key())
+        await anext(stream)
+        for _ in range(60):
+            await asyncio.sleep(0.9)
+            before = len(reads.begun)
+            readers.wake("", _all)
+            await asyncio.sleep(0.1)
+            assert len(reads.begun) == before + 1
         await stream.aclose()
         readers.close()
 
@@ -163,13 +182,17 @@ def test_pages_that_wait_are_read_together() -> None:
 async def test_an_event_wakes_only_the_pages_that_it_concerns() -> None:
     reads = _Reads(0.0)
     readers = Readers(reads.make, lambda _: 600.0)
-    for key in (_key("ada"), _key("bob"), _key("ada", "decisions")):
-        await readers.latest(key)
+    keys = (_key("ada"), _key("bob"), _key("ada", "decisions"))
+    streams = [readers.follow(key) for key in keys]
+    for one in streams:
+        await anext(one)
     reads.begun.clear()
     reads.more.clear()
     readers.wake("ada", lambda key: key.view == "queues")
     await asyncio.wait_for(reads.more.wait(), PATIENCE_S)
     assert [token for _, token in reads.begun] == ["ada"]
+    for one in streams:
+        await one.aclose()
     readers.close()
 
 
