@@ -9,10 +9,12 @@ interval of a page is shorter then. A page that no browser shows is not read.
 import asyncio
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple, Protocol
 
 from evenhand_console.query import Query
@@ -32,6 +34,8 @@ REFUSED_S: Final = 30.0
 LINGER_S: Final = 5.0
 """The seconds for which the latest fragment of a page is kept after its last user left. A page and its stream thus share one read."""
 _REFUSED: Final = 401
+_STATE_OF: Final = re.compile(r'State of <time datetime="([^"]{16})[^"]*">[^<]*</time>')
+"""The instant of the state that a page shows, up to its minute. No text of the core contains an element, because texts are escaped."""
 
 
 class TooManyError(Exception):
@@ -47,17 +51,20 @@ class Key:
     token: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fragment:
     """The part of a page that changes, as HTML, with the status of the read. Its id depends on the HTML alone."""
 
     html: str
     status: int = 200
 
-    @property
+    @cached_property
     def id(self) -> str:
-        """The id of the fragment in a stream. A client that already has the fragment with this id gets the next fragment only."""
-        return hashlib.sha256(self.html.encode()).hexdigest()[:16]
+        """The id of the fragment in a stream. A client that already has the fragment with this id gets the next fragment only.
+
+        Fragments that differ only in the seconds of the instant of their state have the same id.
+        """
+        return hashlib.sha256(_STATE_OF.sub(r"\1", self.html).encode()).hexdigest()[:16]
 
 
 Make = Callable[[Key, Fragment | None], Awaitable[Fragment]]

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from evenhand_cli.faults import Fault
-from evenhand_console import app, forms, what_if
+from evenhand_console import app, forms, stale_forms, what_if
 from evenhand_console.pages import Pages
 from evenhand_console.protection import (
     TRIED_S,
@@ -161,7 +161,7 @@ def test_long_texts_keep_no_other_page_waiting(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Pages, "fragment", noted("rendered", Pages.fragment))
     monkeypatch.setattr(forms, "parse_qsl", noted("parsed", parse_qsl))
-    monkeypatch.setattr(app, "page_of", noted("examined", app.page_of))
+    monkeypatch.setattr(app, "page_of", noted("examined", stale_forms.page_of))
     with console(_core()) as client:
         mark = _field(client.get("/what-if").text, "mark")
         client.post("/what-if/configuration", data={"mark": mark, "yaml": TEXT})

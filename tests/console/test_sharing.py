@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from evenhand_console.pages import instant
 from evenhand_console.query import query_of
 from evenhand_console.sharing import Fragment, Key, Readers, TooManyError
 from evenhand_console.streams import event
@@ -118,6 +119,17 @@ async def test_a_defect_of_a_view_reaches_its_page_alone() -> None:
         await readers.latest(_key("bad"))
     assert (await readers.latest(_key())).html == "good"
     readers.close()
+
+
+def _state_of(now_ms: int, more: str = "") -> Fragment:
+    return Fragment(f"<p>State of {instant(now_ms)}.</p>{more}")
+
+
+def test_a_page_with_no_other_change_than_the_seconds_of_its_instant_is_not_sent() -> None:
+    minute = 60_000
+    assert _state_of(minute).id == _state_of(2 * minute - 1).id
+    assert _state_of(minute).id != _state_of(2 * minute).id
+    assert _state_of(minute).id != _state_of(minute, "x").id
 
 
 def test_an_event_has_one_data_line_for_each_line() -> None:
