@@ -34,8 +34,8 @@ REFUSED_S: Final = 30.0
 LINGER_S: Final = 5.0
 """The seconds for which the latest fragment of a page is kept after its last user left. A page and its stream thus share one read."""
 _REFUSED: Final = 401
-_STATE_OF: Final = re.compile(r'State of <time datetime="([^"]{16})[^"]*">[^<]*</time>')
-"""The instant of the state that a page shows, up to its minute. No text of the core contains an element, because texts are escaped."""
+_STATE_OF: Final = re.compile(r'State of <time datetime="([^"]{18})[^"]*">[^<]*</time>')
+"""The instant of the state that a page shows, up to ten seconds. No text of the core contains an element, because texts are escaped."""
 
 
 class TooManyError(Exception):
@@ -62,7 +62,7 @@ class Fragment:
     def id(self) -> str:
         """The id of the fragment in a stream. A client that already has the fragment with this id gets the next fragment only.
 
-        Fragments that differ only in the seconds of the instant of their state have the same id.
+        Fragments that differ only by less than ten seconds in the instant of their state have the same id.
         """
         return hashlib.sha256(_STATE_OF.sub(r"\1", self.html).encode()).hexdigest()[:16]
 

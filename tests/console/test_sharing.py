@@ -125,11 +125,10 @@ def _state_of(now_ms: int, more: str = "") -> Fragment:
     return Fragment(f"<p>State of {instant(now_ms)}.</p>{more}")
 
 
-def test_a_page_with_no_other_change_than_the_seconds_of_its_instant_is_not_sent() -> None:
-    minute = 60_000
-    assert _state_of(minute).id == _state_of(2 * minute - 1).id
-    assert _state_of(minute).id != _state_of(2 * minute).id
-    assert _state_of(minute).id != _state_of(minute, "x").id
+def test_a_page_of_which_only_the_instant_changed_is_sent_every_ten_seconds() -> None:
+    assert _state_of(10_000).id == _state_of(19_999).id
+    assert _state_of(10_000).id != _state_of(20_000).id
+    assert _state_of(10_000).id != _state_of(10_000, "x").id
 
 
 def test_an_event_has_one_data_line_for_each_line() -> None:
