@@ -86,7 +86,9 @@ async def test_a_stream_goes_on_after_what_the_client_has() -> None:
     await reads.found.put(Fragment("new"))
     assert (await waiting).html == "new"
     await resumed.aclose()
-    await reads.found.put(Fragment("new"))  # The page may be due: no browser showed it for a moment.
+    await reads.found.put(
+        Fragment("new")
+    )  # The page may be due: no browser showed it for a moment.
     fresh = readers.follow(_key(), "unknown")
     assert (await _next(fresh)).html == "new"
     await fresh.aclose()
