@@ -22,7 +22,6 @@ from evenhand_cli.signatures import joined
 from evenhand_cli.terminal import line
 
 INTERVAL_S = 2.0
-PANEL = "Output"
 Command = Callable[Concatenate[Core, ...], Listing[Any]]
 
 NoHeaders = Annotated[

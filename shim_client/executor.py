@@ -71,15 +71,12 @@ class Writer(PodWriter, EventWriter, OwnerReader, Protocol):
 
 @dataclass(slots=True)
 class Progress:
-    """Counts of the actions so far."""
+    """Counts of the actions that are not done yet."""
 
-    done: int = 0
-    failed: int = 0
     waiting: int = 0
     """Number of actions that are queued or being carried out."""
     events_waiting: int = 0
     """Number of events among the waiting actions."""
-    events_dropped: int = 0
 
 
 class Gate:
@@ -160,7 +157,6 @@ class Applier:
         """
         for action in actions:
             if not self._accepts(action):
-                self.progress.events_dropped += 1
                 continue
             key = _lane_of(action)
             lane = self._lanes.get(key)
@@ -207,8 +203,6 @@ class Applier:
     async def _finish(self, action: Action) -> None:
         error = await self._tried(action)
         self._count(action, -1)
-        self.progress.done += 1
-        self.progress.failed += error is not None
         if error is not None or isinstance(action, Bind | CreatePod | DeletePod | ReleasePod):
             await self._told(action, error)
 

@@ -68,7 +68,6 @@ class ShimProgress:
 
     tally: Tally
     actions_waiting: int
-    actions_failed: int
     news_waiting: int
     sessions: int
     """Number of times that the shim registered at the core."""
@@ -253,7 +252,6 @@ class Shim:
         return ShimProgress(
             tally=self._mirror.tally(),
             actions_waiting=self._applier.progress.waiting,
-            actions_failed=self._applier.progress.failed,
             news_waiting=self._inbox.qsize(),
             sessions=self._sessions,
         )

@@ -21,7 +21,6 @@ REASONS_MAX: Final = 2
 """Largest number of reasons of victims that a row names."""
 ALL: Final = "all"
 OPEN: Final = "open"
-STATES: Final = (ALL, OPEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,11 +115,6 @@ class Feeder:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="history", daemon=True)
 
-    @property
-    def place(self) -> Address:
-        """The place of the history."""
-        return self._place
-
     def start(self) -> None:
         """Start the thread and the process."""
         self._thread.start()

@@ -86,18 +86,3 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
         return -1
     tied = rows[ranks == ranks.min()]
     return int(tied[numbers[tied].argmin()])
-
-
-def first_short(free: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
-    """Return how many candidates are too small, as pairs of a column and a number of candidates, in the order of the demand.
-
-    A candidate counts only in the first column in which it is too small.
-    """
-    counts = []
-    left = candidates
-    for column, quantity in demand:
-        short = free[left, column] < quantity
-        if short.any():
-            counts.append((column, int(short.sum())))
-            left = left[~short]
-    return counts

@@ -5,7 +5,7 @@ tuples. ``vcore`` is in millicores, ``memory`` is in bytes, and all other types 
 zeros, because ``max: {gpu: 0}`` forbids the type, whereas a missing type has no limit.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 Resource = tuple[tuple[str, int], ...]
@@ -41,12 +41,3 @@ def limit(quantities: Mapping[str, int]) -> Limit:
                 f"quantity of {name!r} is {quantity}, allowed are 0 to {QUANTITY_LIMIT - 1}"
             )
     return tuple(sorted(quantities.items()))
-
-
-def total(parts: Iterable[Resource]) -> Resource:
-    """Return the sum of several resources, type by type."""
-    sums: dict[str, int] = {}
-    for part in parts:
-        for name, quantity in part:
-            sums[name] = sums.get(name, 0) + quantity
-    return tuple(sorted((name, quantity) for name, quantity in sums.items() if quantity))

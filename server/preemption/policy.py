@@ -247,12 +247,12 @@ class Refusal:
     shrink: Shrink | None = None
 
 
-class Policy(Protocol):
-    """A preemption policy. Its intents name the asks that want capacity, and the policy makes a plan for each intent.
+class PlanMaker(Protocol):
+    """A module that makes a plan for each intent that carries its name.
 
-    A policy has no memory. It reads all facts from the snapshot. It never reads other policies or the live state. Quota
-    enforcement and surplus reclaim are not policies of this kind, because no ask gets the capacity that they free. They answer
-    a `ShrinkIntent`.
+    Such a module has no memory. It reads all facts from the snapshot. It never reads other policies or the live state. Quota
+    enforcement and surplus reclaim are not of this kind, because no ask gets the capacity that they free. They answer a
+    `ShrinkIntent`.
     """
 
     @property
@@ -260,13 +260,20 @@ class Policy(Protocol):
         """Return the name of the policy in commitments, explanations and metrics."""
         ...
 
+    def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:
+        """Return a plan for an intent, given the plans so far, or the reason why there is none. The trial stays unchanged."""
+        ...
+
+
+class Policy(PlanMaker, Protocol):
+    """A preemption policy. Its intents name the asks that want capacity.
+
+    An intent can carry the name of another module, which then makes the plan: policy `guaranteed` names gangs among its claims.
+    """
+
     def intents(self, trial: "Trial") -> Iterator[Intent]:
         """Yield the policy's intents, most important first.
 
         Each intent is made only when it is requested, after the plans for earlier intents.
         """
-        ...
-
-    def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:
-        """Return a plan for an intent, given the plans so far, or the reason why there is none. The trial stays unchanged."""
         ...

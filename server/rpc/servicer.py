@@ -55,8 +55,6 @@ from si.v1 import si_pb2
 
 _log = structlog.get_logger(__name__)
 
-SERVICE: Final = "si.v1.Scheduler"
-
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
 """The seconds after which an absence is checked.
 

@@ -100,39 +100,3 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
     """
     large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
-
-
-class NodeCounts(NamedTuple):
-    """The number of nodes that take an ask (``fitting``), and for each reason the number of nodes that do not.
-
-    Each node that does not take the ask is counted under the first reason that applies.
-
-    ``too_small`` and ``too_full`` have (type index, number of nodes) pairs, for nodes whose capacity, or whose free capacity,
-    is too small.
-    """
-
-    fitting: int
-    closed: int
-    barred: int
-    too_small: tuple[tuple[int, int], ...]
-    too_full: tuple[tuple[int, int], ...]
-
-
-def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> NodeCounts:
-    """Return how many nodes take the ask and, for each reason, how many nodes do not.
-
-    The reasons apply in this order: takes no placements, constraints, capacity, free capacity.
-    """
-    present = nodes.numbers > 0
-    closed = present & ~nodes.open
-    barred = nodes.open & ~kind.allowed
-    rows = np.flatnonzero(nodes.open & kind.allowed)
-    small = scan.first_short(nodes.capacity, rows, kind.node_demand)
-    large = rows[scan.holding(nodes.capacity.take(rows, axis=0), kind.node_demand)]
-    full = scan.first_short(free, large, kind.node_demand)
-    left = len(large) - _total(full)
-    return NodeCounts(left, int(closed.sum()), int(barred.sum()), tuple(small), tuple(full))
-
-
-def _total(pairs: Iterable[tuple[int, int]]) -> int:
-    return sum(count for _, count in pairs)

@@ -11,17 +11,15 @@ import numpy as np
 from server.kernels import cover
 from server.kernels.fit import Mask
 from server.model.asks import AskSpec
-from server.model.fit import Demand
 from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.model.thrashing import Pair, TemplateInQueue
-from server.snapshot import node_search
 from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
-from server.snapshot.node_search import NodeCounts, NodeRanking
+from server.snapshot.node_search import NodeRanking
 from server.snapshot.pace import AT_REST, Pace
-from server.snapshot.queues import Bounds, FrozenAmounts, QueueFacts, has_headroom
-from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingGang
+from server.snapshot.queues import FrozenAmounts, QueueFacts
+from server.snapshot.waiting import FirmUse, OpenCommitment, WaitingAsk, WaitingGang
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,24 +118,6 @@ class Snapshot:
         """Return whether no queue on the path is stopped."""
         return not any(queue.stopped for queue in self.path_up(path))
 
-    def headroom(self, path: str) -> Bounds:
-        """Return the smallest headroom of the queue and its ancestors, by type: bound - usage - promised.
-
-        The headroom of a type that no queue limits is None.
-        """
-        bounds: list[int | None] = [None] * len(self.types)
-        for queue in self.path_up(path):
-            for index, most in enumerate(queue.bound):
-                if most is not None:
-                    left = most - queue.usage[index] - queue.promised[index]
-                    before = bounds[index]
-                    bounds[index] = left if before is None else min(left, before)
-        return tuple(bounds)
-
-    def has_headroom(self, path: str, demand: Demand) -> bool:
-        """Return whether this queue and all its ancestors have headroom for one more ask of this demand."""
-        return all(has_headroom(queue, queue.promised, demand) for queue in self.path_up(path))
-
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
         """Return whether the thrashing monitor stopped claims for asks like this one on victims of this leaf."""
         if not self.frozen:
@@ -153,10 +133,6 @@ class Snapshot:
             return self.nodes.ids.index(node_id)
         except ValueError:
             return -1
-
-    def tally(self, kind: ClassFacts) -> NodeCounts:
-        """Return, for each reason, how many nodes do not take the ask."""
-        return node_search.tally(self.nodes, self.nodes.free, kind)
 
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:
         """Return a mask of the rows in a disruption group that allows no more evictions. Return None if no row is in any group."""

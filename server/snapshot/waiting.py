@@ -106,11 +106,6 @@ class WaitingGang:
         return self.members[0].application_id
 
     @property
-    def order(self) -> tuple[int, int, int]:
-        """Return the sort key of the gang among waiting asks, which is the key of its first member."""
-        return self.members[0].order
-
-    @property
     def turn(self) -> tuple[int, int, int, int]:
         """Return the sort key of the gang among asks that claim (P4), which is the key of its first member."""
         return self.members[0].turn

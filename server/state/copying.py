@@ -70,11 +70,6 @@ class Captured(Generic[_Root]):
                     _note_copied(line, known, beyond)
             found = {cls: objects for cls, objects in beyond.items() if objects}
 
-    @property
-    def count(self) -> int:
-        """Return the number of objects that were read. Most tuples that contain only shared values are not counted."""
-        return sum(len(batch.objects) for batch in self._batches)
-
     def rebuild(self) -> _Root:
         """Create the copy, and return its root."""
         made: dict[int, Any] = {}

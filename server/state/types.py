@@ -59,15 +59,6 @@ class ResourceTypes:
         pairs.sort()
         return dict(pairs)
 
-    def amounts(self, quantities: Mapping[str, int], missing: int = 0) -> Amounts:
-        """Return the quantities as a list of amounts by type index.
-
-        New types are registered, and types without a quantity get ``missing``.
-        """
-        for name in quantities:
-            self.intern(name)
-        return [quantities.get(name, missing) for name in self.names]
-
 
 def replaced(
     amounts: Amounts, quantities: Iterable[tuple[str, int]] | None, index: Mapping[str, int]

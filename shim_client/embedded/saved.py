@@ -51,10 +51,6 @@ class Saved:
     directory: str = ""
     """The path of the cluster's manifests; empty when nothing was saved."""
 
-    def is_empty(self) -> bool:
-        """Return whether nothing was saved."""
-        return not (self.objects or self.manifests)
-
 
 def id_of(item: KubeObject) -> Id:
     """Return the id of a stored object."""

@@ -97,15 +97,3 @@ def test_the_first_row_has_the_least_rank_then_number(
     ranks = np.array([ranked[at][0] for at in rows], dtype=np.int64)
     expected = min(rows, key=lambda at: (ranked[at][0], numbers[at]), default=-1)
     assert scan.first(np.array(rows, dtype=np.int64), ranks, np.array(numbers)) == expected
-
-
-@given(rows_of(free_amounts), demands)
-def test_a_row_is_short_first_in_one_column(free: list[list[int]], demand: scan.Sparse) -> None:
-    expected: dict[int, int] = {}
-    for row in free:
-        short = [column for column, quantity in demand if row[column] < quantity]
-        if short:
-            expected[short[0]] = expected.get(short[0], 0) + 1
-    found = scan.first_short(table(free), np.arange(len(free)), demand)
-    assert dict(found) == expected
-    assert [column for column, _ in found] == [column for column, _ in demand if column in expected]

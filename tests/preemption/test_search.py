@@ -1,8 +1,7 @@
-"""The scan and the heaps find equal nodes, and the reasons why other nodes do not take an ask."""
+"""The scan and the heaps find equal nodes."""
 
 import pytest
 
-from server.model.asks import AskSpec, Constraints
 from server.model.quota import NodeSort
 from server.scheduling.placement import pick_node
 from server.snapshot import node_search
@@ -13,7 +12,6 @@ from server.state.equivalence import AskClass
 from server.state.nodes import NodeIndex
 from server.state.partition import Partition
 from tests.effort import TRIES_ALL, cases
-from tests.preemption.clusters import Cluster
 from tests.preemption.lives import partitions_after_each_tick
 
 BATCHES = 5
@@ -66,39 +64,3 @@ def test_heaps_and_scan_agree_after_the_order_of_nodes_changed(sort: NodeSort) -
         for ask_class in classes_of(partition):
             best = scanned(snapshot, snapshotting.class_facts(partition, ask_class))
             assert picked(index, ask_class) == best, where
-
-
-def test_a_tally_counts_each_node_under_the_first_reason() -> None:
-    cluster = Cluster()
-    cluster.nodes("drained", memory=100, vcore=100)
-    cluster.drain("drained")
-    cluster.nodes("wrong", memory=100, vcore=100)
-    cluster.nodes("small", memory=1, vcore=1)
-    cluster.nodes("narrow", memory=100, vcore=1)
-    cluster.nodes("full", "fuller", memory=20, vcore=20)
-    for name in ("small", "narrow", "full", "fuller"):
-        cluster.relabel(name, zone="a")
-    cluster.foreign("f1", "full", memory=15)
-    cluster.foreign("f2", "fuller", vcore=15)
-    cluster.application("x")
-    spec = AskSpec(resource=(), constraints=Constraints(node_selector=(("zone", "a"),)))
-    cluster.ask("p", spec=spec, memory=10, vcore=10)
-    snapshot = cluster.snapshot()
-    names = dict(enumerate(snapshot.types))
-    tally = snapshot.tally(snapshot.waiting[0].kind)
-    assert (tally.fitting, tally.closed, tally.barred) == (0, 1, 1)
-    assert {names[at]: count for at, count in tally.too_small} == {"memory": 1, "vcore": 1}
-    assert {names[at]: count for at, count in tally.too_full} == {"memory": 1, "vcore": 1}
-
-
-def test_a_tally_accounts_for_every_node() -> None:
-    for where, partition, now in partitions_after_each_tick(range(BATCH)):
-        snapshot = snapshotting.take(partition, now)
-        for ask_class in classes_of(partition):
-            kind = snapshotting.class_facts(partition, ask_class)
-            tally = snapshot.tally(kind)
-            parts = [tally.fitting, tally.closed, tally.barred]
-            parts += [count for _, count in (*tally.too_small, *tally.too_full)]
-            assert sum(parts) == snapshot.node_count, where
-            fitting = node_search.fitting(snapshot.nodes, snapshot.nodes.free, kind)
-            assert tally.fitting == int(fitting.sum()), where

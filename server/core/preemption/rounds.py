@@ -36,7 +36,7 @@ from server.preemption.claims import guarantee, in_queue
 from server.preemption.gangs import gang_policy
 from server.preemption.nodes import required_node, reservation
 from server.preemption.pace import Account
-from server.preemption.policy import Intent, Plan, Policy, Refusal, Rule, ShrinkIntent
+from server.preemption.policy import Intent, Plan, PlanMaker, Policy, Refusal, Rule, ShrinkIntent
 from server.preemption.quota import enforcement, reclaim
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
@@ -48,7 +48,8 @@ from server.state.partition import Partition
 
 POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
 """The policies in the order in which they plan. Gangs and claims are planned in one step (P3)."""
-PLANNERS: Final[dict[str, Policy]] = {one.NAME: one for one in (*POLICIES, gang_policy)}
+_PLAN_MAKERS: Final[tuple[PlanMaker, ...]] = (*POLICIES, gang_policy)
+PLANNERS: Final[dict[str, PlanMaker]] = {one.NAME: one for one in _PLAN_MAKERS}
 
 ROWS_PER_STEP: Final = 256
 """The number of rows that a plan may examine for one step of the budget. A step takes about the time of one placement."""

@@ -11,10 +11,10 @@
   is evicted.
 - J12. A gang that would fall below its minimum is evicted whole or not at all.
 
-A single ask counts as a gang of one member (J4).
+A single ask counts as a gang of one member (J4). The intents of gangs are among those of policy `guaranteed`, because claims and
+gangs take turns in one order (P3).
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from server.model.asks import UNSIZED, JobClass
@@ -37,19 +37,6 @@ OTHER: Final = (
     "it is lendable, its queue is over its guarantee and stays at or above it (G4), "
     "and its priority is not higher than the job's (J7, G5)"
 )
-
-
-# The intents --------------------------------------------------------------------------------------------------------
-
-
-def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the gangs of the snapshot in the order in which asks wait. The round merges them with claims into one order (P3)."""
-    for job in sorted(trial.snapshot.jobs, key=_order):
-        yield Intent(NAME, job.members[0], job)
-
-
-def _order(job: WaitingGang) -> tuple[int, int, int]:
-    return job.order
 
 
 def of_one(ask: WaitingAsk) -> WaitingGang:

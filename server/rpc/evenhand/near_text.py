@@ -1,6 +1,6 @@
 """The reason why others in the queue or on the node of an allocation were evicted, but not this allocation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from evenhand.v1 import explain_pb2 as pb
@@ -9,7 +9,6 @@ from server.model.phrases import count, span
 from server.model.ranking import NOT_CHOSEN, NOT_NEEDED, Rank
 from server.rpc.evenhand.rule_text import words
 
-Names = Callable[[str], str]
 OTHERS: Final = "the pods that were evicted"
 """The text in place of the name of a victim that the caller may not read."""
 
