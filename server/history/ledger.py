@@ -68,11 +68,6 @@ class Ledger:
         self._item = 0
         self._now = 0
 
-    @property
-    def now(self) -> int:
-        """The instant of the latest frame."""
-        return self._now
-
     def next_number(self) -> int:
         """Return the next identifier."""
         self._counter += 1

@@ -1,7 +1,7 @@
 """The keys by which victims are compared, and the list of keys of each policy (V1, V2)."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from server.model.policies import ORDERS
 
@@ -21,8 +21,6 @@ Key = Literal[
     "job",
 ]
 """The name of a key in the list of a policy. `server.preemption.victim_order` defines each key."""
-
-KEYS: Final[tuple[str, ...]] = get_args(Key)
 
 FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in ORDERS}
 """The keys with which the list of each policy begins. A partition cannot change these keys."""

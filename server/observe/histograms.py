@@ -66,14 +66,11 @@ class Histogram:
         self.folded = 0
         """The number of values that were added to a line of `OTHER` since the start."""
         self._description = description
-        self._names = ("partition", "queue", label) if label else ("partition", "queue")
+        self.labels: Final[tuple[str, ...]] = (
+            ("partition", "queue", label) if label else ("partition", "queue")
+        )
         self._lines: dict[Labels, _Line] = {}
         self._others: dict[Labels, _Line] = {}
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Return the names of the labels."""
-        return self._names
 
     def __len__(self) -> int:
         """Return the number of lines, without the lines of `OTHER`."""
@@ -111,7 +108,7 @@ class Histogram:
         return head + "".join(line.text for _, line in lines)
 
     def _format(self, labels: Labels, line: _Line) -> Iterator[str]:
-        told = ",".join(_pairs(self._names, labels))
+        told = ",".join(_pairs(self.labels, labels))
         total = 0
         for bound, count in zip(_BOUNDS, line.buckets, strict=True):
             total += count

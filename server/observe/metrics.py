@@ -166,7 +166,7 @@ class Metrics:
 
     @property
     def histograms(self) -> Sequence[Histogram]:
-        """Return the histograms by queue."""
+        """The histograms by queue."""
         return self._durations.histograms
 
     def add(self, source: Callable[[], Iterable[tuple[str, float, Labels]]]) -> Self:
@@ -306,7 +306,7 @@ class Metrics:
         for partition, queue, since_ms in islice(self._durations.unmet(), QUEUES_MAX):
             labels = {"partition": partition, "queue": queue}
             yield "guarantee_unmet_since_timestamp_seconds", since_ms / 1_000, labels
-        for one in self._durations.histograms:
+        for one in self.histograms:
             yield "metric_lines", len(one), {"metric": one.name}
             yield "metric_folded", one.folded, {"metric": one.name}
 

@@ -304,11 +304,6 @@ class Trial:
         """Return whether the allocation in this row runs and its release is not ordered."""
         return bool(self.standing[row])
 
-    def planned_free(self, row: int) -> FrozenAmounts:
-        """Return the amounts that a node will have free once all pods that were ordered to end are gone."""
-        coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
-        return tuple((self._free_now[row] + coming[row]).tolist())
-
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
         """Return the usage beyond each node's capacity once all terminating pods have ended, by node row and type index.
 

@@ -92,10 +92,6 @@ class Access:
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
-    def identities(self) -> Identities:
-        """Return all identities that the files name. Raise BadOptionError if a file cannot be used."""
-        return known(self, self.roles(), self.tokens())
-
     def roles(self) -> Roles:
         """Return the roles of the roles file, or no roles if no file is given.
 

@@ -127,16 +127,6 @@ class Readings:
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._callers: list[Caller] = []
 
-    @property
-    def waiting(self) -> int:
-        """The number of readings that are in progress or wait for their turn."""
-        return len(self._callers)
-
-    @property
-    def processes(self) -> list[asyncio.subprocess.Process]:
-        """The processes that are running; none before the first long text."""
-        return [one.process for one in (self._first, self._second) if one.process is not None]
-
     async def read(self, text: str, source: str, field: str = "yaml", order: str = "") -> Loaded:
         """Return the result of reading a text.
 

@@ -134,11 +134,6 @@ class Pump:
         self.version = 0
         """The version of the state. It rises each time watchers are woken, which is whenever something may have changed."""
 
-    @property
-    def waiting(self) -> int:
-        """The number of events that wait for the core."""
-        return self._waiting
-
     def now(self) -> int:
         """Return the time in Unix milliseconds."""
         return self._time.now()

@@ -47,11 +47,3 @@ class EventBook:
     def all(self) -> Iterator[KeptEvent]:
         """Yield all events, in the order of their first appearance."""
         return iter(list(self._events.values()))
-
-    def of(self, name: str, kind: str = "Pod") -> list[KeptEvent]:
-        """Return the events of the objects of a kind that have this name, in any namespace."""
-        return [
-            kept
-            for kept in self._events.values()
-            if kept.about.name == name and kept.about.kind == kind
-        ]

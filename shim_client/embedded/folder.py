@@ -138,11 +138,7 @@ class Folder:
         """
         while True:
             await sleep(LOOK_SECONDS)
-            if not self._is_due():
-                continue
-            # Large files take seconds; the cluster works meanwhile.
-            found = await asyncio.to_thread(self._read)
-            if self._take(found, say):
+            if await self.look(say):
                 await self._configure(say, configure)
 
     async def _configure(self, say: Say, configure: Configure | None) -> None:
@@ -153,9 +149,12 @@ class Folder:
         say(f"{file} has changed: sent to the core")
         await configure(self._queues, QUEUES)
 
-    def look(self, say: Say) -> bool:
+    async def look(self, say: Say) -> bool:
         """Apply the changes of the files, once they are complete; return whether the queue configuration has changed."""
-        return self._is_due() and self._take(self._read(), say)
+        if not self._is_due():
+            return False
+        # Large files take seconds; the cluster works meanwhile.
+        return self._take(await asyncio.to_thread(self._read), say)
 
     def _is_due(self) -> bool:
         """Return whether files have changed and the change is complete: two checks in succession found equal files."""

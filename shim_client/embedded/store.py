@@ -56,10 +56,6 @@ class Store:
         for kind in list(self._objects):
             yield from self.all(kind)
 
-    def count(self, kind: str) -> int:
-        """Return how many objects of a kind there are."""
-        return len(self._objects.get(kind, {}))
-
     def listing(self, kind: str) -> Listing:
         """Return all objects of a kind with the version to watch from."""
         return Listing(kind, list(self.all(kind)), self.version)

@@ -118,7 +118,6 @@ class Tally:
     """Asks whose condition says why they wait; refused asks are included."""
     held: int
     """Pods that are not asks now, for example because of scheduling gates, device claims or missing volume claims."""
-    orphans: int
 
 
 class Mirror:
@@ -323,7 +322,7 @@ def _compare(state: State, listing: Listing) -> None:
 
 
 def _tally(state: State) -> Tally:
-    bound = binding = leaving = marked = waiting = explained = held = orphans = 0
+    bound = binding = leaving = marked = waiting = explained = held = 0
     for pod in state.pods.values():
         if not pod.facts.ours:
             continue
@@ -333,7 +332,6 @@ def _tally(state: State) -> Tally:
             leaving += not soft
         elif pod.facts.report.node:
             bound += 1
-            orphans += pod.sent is None
         elif pod.node:
             binding += 1
         elif pod.sent is None and pod.refused is None:
@@ -343,4 +341,4 @@ def _tally(state: State) -> Tally:
         else:
             waiting += 1
     live = state.is_open()
-    return Tally(live, bound, binding, leaving, marked, waiting, explained, held, orphans)
+    return Tally(live, bound, binding, leaving, marked, waiting, explained, held)

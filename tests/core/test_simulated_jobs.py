@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from server.core.queries.simulate import simulate_asks
+from server.core.queries.simulate import prepared
 from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec
 from server.model.events import AllocationAdded, ApplicationAdded
@@ -31,7 +31,7 @@ def asked(nodes: int, running: int, asks: list[SimulatedAsk]) -> list[AskSimulat
         [(f"y-{name}", "root.b", name, {"vcore": 4 * CPU}) for name in names[nodes - running :]],
     )
     before = core.digest()
-    found = simulate_asks(core, "default", asks, START)
+    found = list(prepared(core, "default", asks, START).answers())
     assert core.digest() == before
     return found
 
@@ -96,5 +96,5 @@ def test_members_without_a_size_join_the_job_that_is_there(
     for at in range(placed):
         spec = member(2, 3 if placed == 1 else 2).spec
         core.handle(AllocationAdded(RM, f"x{at}", "new", "n1", spec), START)
-    found = simulate_asks(core, "default", [member(2, 0)], START)
+    found = list(prepared(core, "default", [member(2, 0)], START).answers())
     assert [one.outcome for one in found] == outcomes

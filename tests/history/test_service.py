@@ -50,11 +50,11 @@ def written(place: Address) -> Told:
     driver = Driver(5, one.tap)
     driver.live(40)
     one.pass_on()
-    for at in (ledger.now, ledger.now + 10_000):
+    for at in (ledger._now, ledger._now + 10_000):
         one.give(Item(0, Kind.SAMPLE, at, [sampling.usage(one.core, at)]))
     ledger.settle()
     one.kept = {table.name: list(rows.values()) for table, rows in ledger.pending.items()}
-    writer.write(ledger.now)
+    writer.write(ledger._now)
     assert writer.failing == ""
     writer.close()
     return one
@@ -72,7 +72,7 @@ async def asked(place: Address, method: str, request: Any, who: str = "operator"
 
 async def test_usage_and_waits_of_a_queue(place: Address) -> None:
     one = written(place)
-    end = one.ledger.now
+    end = one.ledger._now
     request = pb.GetQueueHistoryRequest(queue="root.low", since_ms=end - 20_000, until_ms=end)
     answer = await asked(place, "GetQueueHistory", request)
     cores = next(each for each in answer.series if each.resource_type == "vcore")

@@ -121,12 +121,12 @@ def test_what_is_written_is_read(place: Address) -> None:
     with opened(place) as writer:
         one = story(ledger_of(writer))
         expected = {each["id"]: each for each in one.rows(schema.PODS)}
-        writer.write(one.ledger.now)
+        writer.write(one.ledger._now)
         assert writer.failing == ""
         with read_only(place) as connection:
             rows = connection.execute(select(schema.PODS)).mappings()
             assert {each["id"]: dict(each) for each in rows} == expected
-            when = reading.period(connection, 1, one.ledger.now)
+            when = reading.period(connection, 1, one.ledger._now)
             made = list(records.decisions(connection, records.Which(when), 7))
             assert made
             for place_, record, names in made:
@@ -151,7 +151,7 @@ def test_each_write_replaces_all_that_changed(place: Address) -> None:
             one.pass_on()
             for table in (schema.PODS, schema.WAITS):
                 expected[table.name] |= {each["id"]: each for each in one.rows(table)}
-            writer.write(one.ledger.now)
+            writer.write(one.ledger._now)
             assert not one.ledger.pending
         with read_only(place) as connection:
             for table in (schema.PODS, schema.WAITS):
@@ -162,10 +162,10 @@ def test_each_write_replaces_all_that_changed(place: Address) -> None:
 def test_a_run_takes_up_what_the_run_before_left(place: Address) -> None:
     with opened(place) as writer:
         one = story(ledger_of(writer))
-        writer.write(one.ledger.now)
+        writer.write(one.ledger._now)
         before = {each.key: each.row() for each in one.ledger.pods.of_partition("default")}
         assert before
-    with opened(place, one.ledger.now + 60_000) as writer:
+    with opened(place, one.ledger._now + 60_000) as writer:
         ledger = ledger_of(writer)
         assert {each.key: each.row() for each in ledger.pods.of_partition("default")} == before
         waiting = [each for each in ledger.pods.of_partition("default") if each.placed_ms is None]
@@ -190,11 +190,11 @@ def test_the_end_of_a_run_is_known_to_the_next(place: Address) -> None:
 def test_readers_do_not_wait_for_an_open_transaction(place: Address) -> None:
     with opened(place) as writer:
         one = story(ledger_of(writer))
-        writer.write(one.ledger.now)
+        writer.write(one.ledger._now)
         with writer._store.engine.begin() as connection:
             runs.seen(connection, 1, T0 + 77)
             with read_only(place) as other:
-                assert reading.period(other, 0, T0).written_to_ms == one.ledger.now
+                assert reading.period(other, 0, T0).written_to_ms == one.ledger._now
 
 
 def test_a_reader_cannot_write(place: Address) -> None:
@@ -241,13 +241,13 @@ def test_a_locked_file_keeps_rows_pending(tmp_path: Path, monkeypatch: pytest.Mo
         one = story(ledger_of(writer))
         other = sqlite3.connect(str(place))
         other.execute("BEGIN IMMEDIATE")
-        writer.write(one.ledger.now)
+        writer.write(one.ledger._now)
         assert "locked" in writer.failing
         pods = len(one.ledger.pending[schema.PODS])
         assert pods
         other.rollback()
         other.close()
-        writer.write(one.ledger.now)
+        writer.write(one.ledger._now)
         assert writer.failing == ""
         with read_only(place) as connection:
             rows = connection.execute(text("SELECT count(*) FROM pods")).scalar_one()

@@ -12,7 +12,7 @@ from server.core.core import Core
 from server.core.queries import explain, inspect, known_decisions, verdicts
 from server.core.queries.doctor import doctor
 from server.core.queries.forecast import forecast
-from server.core.queries.simulate import simulate_asks
+from server.core.queries.simulate import prepared
 from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
 from server.model.decisions import Decision, Noted, PlanCheckRequested, Termination
@@ -713,7 +713,7 @@ class Attack:
             verdicts.verdict(self.core, key, self.now)
         spec = self.spec(state)
         asks = [SimulatedAsk(self.dice.choice(self.leaves(name)), "nobody", spec)] * 2
-        simulate_asks(self.core, name, asks, self.now)
+        list(prepared(self.core, name, asks, self.now).answers())
         forecast(self.core, self.first, self.now)
         known_decisions.decisions(self.core)
         doctor(self.core, self.now)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from server.core.queries.simulate import simulate_asks
+from server.core.queries.simulate import prepared
 from server.model.asks import AskSpec, Constraints, Protection
 from server.model.decisions import Decided, Decision, Noted
 from server.model.events import AllocationAdded, AskAdded
@@ -95,7 +95,7 @@ def test_all_applications_that_are_refused_alike_hear_of_it_and_rest() -> None:
 def looking(cluster: Cluster, looks: bool) -> None:  # noqa: FBT001
     """Somebody asks what would happen, perhaps."""
     if looks:
-        simulate_asks(cluster.core, "default", [], cluster.now)
+        list(prepared(cluster.core, "default", [], cluster.now).answers())
 
 
 @pytest.mark.parametrize("looks", [False, True])

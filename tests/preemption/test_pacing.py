@@ -1,14 +1,14 @@
 """Rounds over several ticks, what a core forgets, and the order among equal asks (P1, P2, P4, P5)."""
 
 import random
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 
 from server.config import load
 from server.core.core import Core
 from server.model.asks import AskSpec
-from server.model.comparing import FIXED, KEYS, PROPORTIONAL, TAILS
+from server.model.comparing import FIXED, PROPORTIONAL, TAILS, Key
 from server.model.decisions import Decided, Decision, Released, Termination
 from server.model.events import (
     AllocationAdded,
@@ -203,7 +203,7 @@ def test_every_list_is_made_of_known_words_and_begins_with_what_is_fixed() -> No
     assert victim_order.order(settings, "required-node") == ("kind", "priority", "lost-work")
     for what, fixed in FIXED.items():
         assert victim_order.order(PreemptionSettings(), what) == (*fixed, *TAILS[what])
-        assert {*fixed, *TAILS[what]} <= {*KEYS}
+        assert {*fixed, *TAILS[what]} <= {*get_args(Key)}
 
 
 def test_claims_in_proportion_spare_what_runs_longest() -> None:
@@ -214,7 +214,7 @@ def test_claims_in_proportion_spare_what_runs_longest() -> None:
 
 def test_the_words_of_the_configuration_are_those_of_the_comparator() -> None:
     for what, fixed in FIXED.items():
-        free = [key for key in KEYS if key not in fixed]
+        free = [key for key in get_args(Key) if key not in fixed]
         text = f"{{order: {{{what}: [{', '.join(free)}]}}}}"
         found, problems = load(QUEUES.replace("{PREEMPTION}", text))
         assert found is not None, problems

@@ -439,4 +439,4 @@ def test_a_file_that_everybody_may_write_to_gives_nobody_a_role(tmp_path: Path, 
     access, _ = files(tmp_path, clients=True, tokens=True)
     (tmp_path / name).chmod(0o666)
     with pytest.raises(BadOptionError, match=r"everybody may write to it \(mode 0666\)"):
-        access.tls(), access.identities()
+        access.tls(), access.roles(), access.tokens()

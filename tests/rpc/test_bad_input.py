@@ -11,10 +11,11 @@ from google.protobuf.message import DecodeError
 
 from evenhand.v1 import explain_pb2, inspect_pb2
 from server.core.core import Core
+from server.model.parts import whole
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.allocations_fast import AllocationCodec, MalformedError
 from server.rpc.translate.applications import application_batch, registration
-from server.rpc.translate.nodes import node_batch
+from server.rpc.translate.nodes import node_batching
 from si.v1 import si_pb2 as si
 from tests.effort import cases
 from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving
@@ -107,10 +108,13 @@ class Receiver:
 
     def __init__(self) -> None:
         reader = Reader()
+        codec = AllocationCodec(reader)
         self.core = Core()
         self._decode: dict[str, Callable[[bytes], Batch]] = {
-            "UpdateAllocation": AllocationCodec(reader).decode,
-            "UpdateNode": lambda data: node_batch(si.NodeRequest.FromString(data), reader),
+            "UpdateAllocation": lambda data: whole(codec.decoding(data)),
+            "UpdateNode": lambda data: whole(
+                node_batching(si.NodeRequest.FromString(data), reader)
+            ),
             "UpdateApplication": lambda data: application_batch(
                 si.ApplicationRequest.FromString(data)
             ),
@@ -235,15 +239,15 @@ HOSTILE = ("\x1b[2J", "a\nb", "a\x7f", "\x9bm", "a\u202eb", "a\u2066b")
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_with_control_characters_are_refused(name: str) -> None:
-    nodes = node_batch(si.NodeRequest(rmID=RM, nodes=[node(name)]), Reader())
+    nodes = whole(node_batching(si.NodeRequest(rmID=RM, nodes=[node(name)]), Reader()))
     queue = si.AddApplicationRequest(applicationID="app", queueName=f"root.{name}")
     user = si.AddApplicationRequest(applicationID="app", ugi=si.UserGroupInformation(user=name))
     own = si.AddApplicationRequest(applicationID=name)
     applications = application_batch(si.ApplicationRequest(rmID=RM, new=[queue, user, own]))
     codec = AllocationCodec(Reader())
     message = si.AllocationRequest(rmID=RM, allocations=[ask("plain"), ask(name)])
-    asked = codec.decode(message.SerializeToString())
-    again = codec.decode(message.SerializeToString())
+    asked = whole(codec.decoding(message.SerializeToString()))
+    again = whole(codec.decoding(message.SerializeToString()))
     assert not nodes.events
     assert not applications.events
     assert len(asked.events) == len(again.events) == 1
@@ -254,5 +258,6 @@ def test_names_with_control_characters_are_refused(name: str) -> None:
 
 
 def test_names_of_other_scripts_are_taken() -> None:
-    batch = node_batch(si.NodeRequest(rmID=RM, nodes=[node("nœud-漢\u00a0é")]), Reader())
+    request = si.NodeRequest(rmID=RM, nodes=[node("nœud-漢\u00a0é")])
+    batch = whole(node_batching(request, Reader()))
     assert len(batch.events) == 1

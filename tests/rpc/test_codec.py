@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from server.model.asks import AskSpec, Generation
 from server.model.decisions import Placed, Released, Termination
 from server.model.events import AskAdded
+from server.model.parts import whole
 from server.model.resources import resource
 from server.rpc.limits import OBJECTS_MAX
 from server.rpc.tags import decoded
@@ -23,6 +24,13 @@ from tests.rpc import plainly
 from tests.rpc.messages import allocation_requests, broken, shaken, tags
 
 CODEC = AllocationCodec(Reader())
+
+
+def batch_of(data: bytes) -> Batch:
+    """Return the batch of a message."""
+    return whole(CODEC.decoding(data))
+
+
 """One for all examples, so that its caches are warm with other examples' templates."""
 
 
@@ -32,10 +40,10 @@ def agree(data: bytes) -> None:
         expected = plainly.read(data)
     except DecodeError:
         with pytest.raises(MalformedError):
-            CODEC.decode(data)
+            batch_of(data)
         return
-    assert plainly.meaning_of(CODEC.decode(data)) == expected
-    assert plainly.meaning_of(CODEC.decode(data)) == expected
+    assert plainly.meaning_of(batch_of(data)) == expected
+    assert plainly.meaning_of(batch_of(data)) == expected
 
 
 @given(allocation_requests)
@@ -92,22 +100,22 @@ def _specs(batch: Batch) -> list[AskSpec]:
 def test_asks_of_one_template_share_one_spec_in_whatever_order_their_maps_are() -> None:
     forward = si.AllocationRequest(allocations=[_ask("a", "vcore", "memory", "pods")])
     backward = si.AllocationRequest(allocations=[_ask("b", "pods", "memory", "vcore")])
-    specs = _specs(CODEC.decode(forward.SerializeToString()))
-    specs += _specs(CODEC.decode(backward.SerializeToString()))
+    specs = _specs(batch_of(forward.SerializeToString()))
+    specs += _specs(batch_of(backward.SerializeToString()))
     assert specs[0] is specs[1]
 
 
 def test_more_objects_than_allowed_are_no_message() -> None:
     message = si.AllocationRequest(allocations=[_ask("a", "vcore")] * (OBJECTS_MAX + 1))
     with pytest.raises(MalformedError, match="10001 objects"):
-        CODEC.decode(message.SerializeToString())
+        batch_of(message.SerializeToString())
 
 
 def test_a_sub_message_in_two_parts_is_merged() -> None:
     first, second = _ask("a", "vcore"), _ask("a", "memory")
     data = si.AllocationRequest(allocations=[first]).allocations[0].SerializeToString()
     data += second.SerializeToString()
-    (spec,) = _specs(CODEC.decode(bytes([0x22, len(data)]) + data))
+    (spec,) = _specs(batch_of(bytes([0x22, len(data)]) + data))
     assert spec.resource == (("memory", 5), ("vcore", 5))
 
 

@@ -373,7 +373,7 @@ async def test_a_stream_that_never_pauses_does_not_delay_the_end(
     end(pump)
     await asyncio.wait_for(running, PATIENCE_S)
     taken = len([one for one in core.seen if one != "tick 1"])
-    assert pump.waiting == 1, "the message that arrived last waits"
+    assert pump._waiting == 1, "the message that arrived last waits"
     again = asyncio.create_task(pump.run())
     await until(lambda: str(taken) in core.seen)
     pump.rest()

@@ -49,13 +49,14 @@ from server.model.events import (
     SyncCompleted,
     VictimVetoed,
 )
+from server.model.parts import whole
 from server.model.reasons import Code
 from server.rpc import limits
 from server.rpc.translate import answers
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.allocations_fast import AllocationCodec
 from server.rpc.translate.applications import application_batch
-from server.rpc.translate.nodes import OCCUPIED_KEY, node_batch
+from server.rpc.translate.nodes import OCCUPIED_KEY, node_batching
 from server.rpc.wire_pieces import varint
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, ask, resource, soft_mark
@@ -67,7 +68,7 @@ UNKNOWN: Any = 77
 
 def read(*allocations: si.Allocation, **more: Any) -> Batch:
     message = si.AllocationRequest(rmID=RM, allocations=allocations, **more)
-    return AllocationCodec(Reader()).decode(message.SerializeToString())
+    return whole(AllocationCodec(Reader()).decoding(message.SerializeToString()))
 
 
 def spec_of(**more: Any) -> AskSpec:
@@ -576,7 +577,7 @@ def test_a_victims_release_goes_out_whole() -> None:
 
 
 def nodes(*found: si.NodeInfo, **more: Any) -> Batch:
-    return node_batch(si.NodeRequest(rmID=RM, nodes=found, **more), Reader())
+    return whole(node_batching(si.NodeRequest(rmID=RM, nodes=found, **more), Reader()))
 
 
 def test_the_life_of_a_node() -> None:

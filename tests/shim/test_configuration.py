@@ -18,6 +18,7 @@ from shim_client.config import CONFIG_BYTES_MAX, Settings, settings_from, unclea
 from shim_client.messages import ConfigurationAnswer, ConfigurationReport
 from shim_client.state_machine.objects.configuration import QueuesChanged
 from shim_client.translate.config_map import merged
+from tests.shim.kept import events_of
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import SECONDS_MAX, until
 from tests.shim.rig import QUEUES, WatchedCluster, core_here, free_port, shim_at_work, waiting
@@ -216,7 +217,7 @@ def test_another_time_to_wait_for_volumes_needs_a_restart() -> None:
 
 
 def said(cluster: WatchedCluster) -> list[str]:
-    return [kept.reason for kept in cluster.events.of("yunikorn-configs", "ConfigMap")]
+    return [kept.reason for kept in events_of(cluster, "yunikorn-configs", "ConfigMap")]
 
 
 def settled(text: str) -> Item:
@@ -236,13 +237,13 @@ async def test_a_core_takes_good_ones_and_refuses_bad_ones() -> None:
         await until(lambda: "ConfigurationRefused" in said(cluster))
         more = QUEUES.replace("[{name: a}, {name: b}]", "[{name: a}, {name: new}]")
         cluster.store.put(settled(more))
-        await until(lambda: cluster.events.of("yunikorn-configs", "ConfigMap")[0].count == 2)
+        await until(lambda: events_of(cluster, "yunikorn-configs", "ConfigMap")[0].count == 2)
         cluster.create(pod("b", labels={"queue": "root.new", "applicationId": "other"}))
         await until(lambda: not waiting(cluster))
 
 
 def words(cluster: WatchedCluster) -> list[str]:
-    return [kept.message for kept in cluster.events.of("yunikorn-configs", "ConfigMap")]
+    return [kept.message for kept in events_of(cluster, "yunikorn-configs", "ConfigMap")]
 
 
 def named(leaf: str) -> str:
@@ -360,7 +361,7 @@ async def test_changed_queues_of_a_file_come_into_force_and_bad_ones_do_not() ->
         await until(lambda: len(told) == 3)
     assert [one.applied for one in told] == [True, False, True]
     assert any("nonsense" in problem for problem in told[1].problems)
-    reasons = [kept.reason for kept in cluster.events.of("queues.yaml", "File")]
+    reasons = [kept.reason for kept in events_of(cluster, "queues.yaml", "File")]
     assert reasons == ["ConfigurationApplied", "ConfigurationRefused"]
 
 
@@ -378,7 +379,7 @@ async def test_a_core_without_a_state_gets_the_last_good_queues_with_the_registr
             await until_in_force(address, named("new"))
             if not last_is_good:
                 await shim.configure(bad, FILE)
-                await until(lambda: len(cluster.events.of("queues.yaml", "File")) == 2)
+                await until(lambda: len(events_of(cluster, "queues.yaml", "File")) == 2)
         async with core_here(port) as address:
             await until(lambda: shim.progress().sessions == 2)
             assert await in_force(address) == named("new")

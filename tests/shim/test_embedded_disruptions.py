@@ -6,6 +6,7 @@ import pytest
 
 from shim_client.cluster import Bind, BudgetError, EvictPod, MissingError, ObjectRef, PatchPod
 from shim_client.embedded.cluster import EmbeddedCluster
+from tests.shim.kept import events_of
 from tests.shim.objects import Item, node, pod
 
 NOW = 1_767_225_600_000
@@ -130,7 +131,7 @@ async def test_a_budget_that_cannot_be_counted_allows_nothing_and_says_so(
     assert status(cluster) == {"disruptionsAllowed": 0}
     with pytest.raises(BudgetError):
         await cluster.evict_pod(EvictPod(ref("a")))
-    [said] = cluster.events.of("web", "PodDisruptionBudget")
+    [said] = events_of(cluster, "web", "PodDisruptionBudget")
     assert said.reason == "CalculateExpectedPodCountFailed"
 
 

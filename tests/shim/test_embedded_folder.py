@@ -1,5 +1,6 @@
 """The directory of an embedded cluster: changes of its files, the saved state, and what stays over a restart."""
 
+import asyncio
 import json
 import random
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from shim_client.embedded.folder import Folder
 from shim_client.embedded.keeping import NoStateError, StateFile, StateInUseError, default_folder
 from shim_client.embedded.loading import read_directory
 from shim_client.embedded.saved import BadStateError, Saved, fold, line, records
+from tests.shim.kept import events_of
 from tests.shim.objects import Item, node, pod
 from tests.shim.test_embedded_store import Clock
 from tests.shim.test_embedded_workloads import workload
@@ -47,7 +49,7 @@ class Rig:
         """Look twice, because a change counts when it is complete; return what was said."""
         self.said.clear()
         for _ in range(2):
-            self.folder.look(self.said.append)
+            asyncio.run(self.folder.look(self.said.append))
         return list(self.said)
 
     def names(self, kind: str) -> list[str]:
@@ -97,7 +99,7 @@ def test_a_broken_file_keeps_its_objects_and_says_so_once(tmp_path: Path) -> Non
     assert "its objects stay as they are" in said[0]
     assert rig.names("Pod") == ["a"]
     assert rig.names("Node") == ["n1", "n2"]
-    (event,) = rig.cluster.events.of("pods.json", kind="File")
+    (event,) = events_of(rig.cluster, "pods.json", kind="File")
     assert (event.reason, event.warning, event.count) == ("FileNotReadable", True, 1)
     write(tmp_path, "nodes.json", node("n1"))
     assert len(rig.look()) == 1
@@ -180,7 +182,7 @@ async def test_lost_queues_stay_in_force_and_are_said_once(
     more = partial(write, tmp_path, "n.json", node("n1"), node("n2"))
     same, other = queues_file(tmp_path, "one"), queues_file(tmp_path, "two")
     assert await followed(queued, lose, more, same, other) == ["two"]
-    (event,) = queued.cluster.events.of("queues.yaml", kind="File")
+    (event,) = events_of(queued.cluster, "queues.yaml", kind="File")
     assert (event.reason, event.warning, event.count) == ("ConfigurationNotApplied", True, 1)
     assert "stay in force" in event.message
 
@@ -190,7 +192,7 @@ async def test_queues_that_cannot_be_read_are_not_lost_ones(queued: Rig, tmp_pat
         (tmp_path / "queues.yaml").write_bytes(b"\xff\xfe")
 
     assert await followed(queued, unreadable, queues_file(tmp_path, "one")) == []
-    (event,) = queued.cluster.events.of("queues.yaml", kind="File")
+    (event,) = events_of(queued.cluster, "queues.yaml", kind="File")
     assert event.reason == "FileNotReadable"
 
 
@@ -235,7 +237,7 @@ def test_a_change_that_needs_a_new_pod_is_refused_and_says_how(tmp_path: Path) -
     write(tmp_path, "p.json", node("n1"), pod("a", cpu="2"))
     (said,) = rig.look()
     assert "spec.containers: cannot be changed; delete Pod a, then apply" in said
-    (event,) = rig.cluster.events.of("a")
+    (event,) = events_of(rig.cluster, "a")
     assert event.reason == "Refused"
 
 
@@ -354,7 +356,7 @@ def test_a_state_that_cannot_be_written_any_more_is_an_event(tmp_path: Path) -> 
         kept, rig.state._file = rig.state._file, full.fileno()
         requests.cordon(rig.cluster, "n1", unschedulable=True)
         rig.state._file = kept
-    (event,) = rig.cluster.events.of(str(rig.state.path), kind="File")
+    (event,) = events_of(rig.cluster, str(rig.state.path), kind="File")
     assert event.reason == "StateNotSaved"
     requests.cordon(rig.cluster, "n1", unschedulable=False)
     assert event.count == 1

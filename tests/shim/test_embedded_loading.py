@@ -9,6 +9,7 @@ from shim_client.bootstrap import open_directory
 from shim_client.config import BadSettingError
 from shim_client.embedded import loading
 from shim_client.embedded.loading import BadFileError, read_directory
+from tests.shim.kept import events_of
 
 NODE = "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 4}}\n"
 
@@ -121,7 +122,7 @@ def test_a_refused_object_is_an_event_and_the_rest_goes_on(tmp_path: Path) -> No
     assert [item["metadata"]["name"] for item in opened.cluster.pods()] == ["good"]
     said = [(kept.about.name, kept.reason) for kept in opened.cluster.events.all()]
     assert said == [("bad", "Refused"), ("good", "Refused")]
-    assert "all.yaml" in opened.cluster.events.of("bad")[0].message
+    assert "all.yaml" in events_of(opened.cluster, "bad")[0].message
 
 
 def test_settings_come_from_config_maps_and_the_second_one_wins(tmp_path: Path) -> None:

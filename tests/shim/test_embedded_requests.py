@@ -13,6 +13,7 @@ from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.saved import Saved, fold, id_of, line, records
 from tests.effort import cases
+from tests.shim.kept import events_of, number_of
 from tests.shim.objects import Item, named, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import WatchedCluster, core_here, shim_at_work
@@ -66,7 +67,7 @@ def test_ephemeral_volumes_are_said_to_be_ignored_and_hold_no_pod(
     wants = pod("wants", spec={"volumes": [scratch, {"name": "e", "emptyDir": {}}]})
     for _ in range(2):
         requests.apply(cluster, wants)
-    (event,) = cluster.events.of("wants")
+    (event,) = events_of(cluster, "wants")
     assert (event.reason, event.warning) == ("VolumeClaimsIgnored", True)
     (made,) = cluster.pods()
     assert made["spec"]["volumes"] == [{"name": "e", "emptyDir": {}}]
@@ -139,7 +140,7 @@ def test_a_namespace_takes_its_objects_along(cluster: EmbeddedCluster) -> None:
     requests.delete(cluster, ("Namespace", "", "work"))
     cluster.step()
     assert [item["metadata"]["name"] for item in cluster.pods()] == ["elsewhere"]
-    assert cluster.store.count("Deployment") == 0
+    assert number_of(cluster, "Deployment") == 0
     with pytest.raises(ConflictError, match="belongs to the system"):
         requests.delete(cluster, ("PriorityClass", "", "system-node-critical"))
 

@@ -11,6 +11,7 @@ from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.stateful import POD_INDEX, POD_NAME
 from tests.effort import cases
+from tests.shim.kept import events_of
 from tests.shim.objects import Item, node
 from tests.shim.test_embedded_store import Clock
 from tests.shim.test_embedded_workloads import TEMPLATE, workload
@@ -127,7 +128,7 @@ async def test_pods_of_an_old_template_are_replaced_one_by_one(
 def test_volume_claims_are_said_to_be_ignored(cluster: EmbeddedCluster) -> None:
     requests.apply(cluster, stateful(1, volumeClaimTemplates=[{"metadata": {"name": "data"}}]))
     cluster.step()
-    (event,) = cluster.events.of("db", kind="StatefulSet")
+    (event,) = events_of(cluster, "db", kind="StatefulSet")
     assert (event.reason, event.warning) == ("VolumeClaimsIgnored", True)
     assert names(cluster) == ["db-0"]
 
@@ -156,7 +157,7 @@ def test_a_pod_that_has_the_name_already_is_an_event(cluster: EmbeddedCluster) -
     cluster.create({"kind": "Pod", "metadata": {"name": "db-0", "namespace": "work"}, **BARE})
     requests.apply(cluster, stateful(1))
     cluster.step()
-    (event,) = cluster.events.of("db", kind="StatefulSet")
+    (event,) = events_of(cluster, "db", kind="StatefulSet")
     assert event.reason == "FailedCreate"
     assert "db-0 exists already" in event.message
 

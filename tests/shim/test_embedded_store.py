@@ -19,6 +19,7 @@ from shim_client.cluster import (
     WatchEvent,
 )
 from shim_client.embedded.cluster import EmbeddedCluster
+from tests.shim.kept import events_of
 from tests.shim.objects import Item, node, pod
 
 
@@ -236,8 +237,8 @@ async def test_equal_events_are_counted(cluster: EmbeddedCluster, clock: Clock) 
         await cluster.record_event(RecordEvent(about, "Scheduled", "on n1"))
         clock.now += 1
     await cluster.record_event(RecordEvent(about, "Scheduled", "on n2"))
-    assert [(event.message, event.count) for event in cluster.events.of("a")] == [
+    assert [(event.message, event.count) for event in events_of(cluster, "a")] == [
         ("on n1", 3),
         ("on n2", 1),
     ]
-    assert cluster.events.of("a")[0].last_ms == cluster.events.of("a")[0].first_ms + 2
+    assert events_of(cluster, "a")[0].last_ms == events_of(cluster, "a")[0].first_ms + 2

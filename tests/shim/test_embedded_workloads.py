@@ -7,6 +7,7 @@ import pytest
 from shim_client.cluster import ConflictError
 from shim_client.embedded.admission import InvalidError
 from shim_client.embedded.cluster import EmbeddedCluster
+from tests.shim.kept import number_of
 from tests.shim.objects import Item, node, pod
 
 LABELS = {"applicationId": "web"}
@@ -55,7 +56,7 @@ def test_a_deployment_has_a_replica_set_with_pods(cluster: EmbeddedCluster) -> N
     owner = pods[0]["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["controller"]) == ("ReplicaSet", True)
     assert pods[0]["metadata"]["labels"].keys() == {"applicationId", "pod-template-hash"}
-    assert cluster.store.count("ReplicaSet") == 1
+    assert number_of(cluster, "ReplicaSet") == 1
 
 
 def test_a_deployment_scales_and_rolls_over(cluster: EmbeddedCluster) -> None:
@@ -64,7 +65,7 @@ def test_a_deployment_scales_and_rolls_over(cluster: EmbeddedCluster) -> None:
     assert known is not None
     cluster.replace({**known, "spec": {**known["spec"], "replicas": 5}})
     cluster.step()
-    assert cluster.store.count("Pod") == 5
+    assert number_of(cluster, "Pod") == 5
     cluster.replace({**known, "spec": {**known["spec"], "replicas": 1}})
     cluster.step()
     before = [item["metadata"]["uid"] for item in cluster.pods()]
@@ -89,14 +90,14 @@ def test_a_failed_pod_is_not(cluster: EmbeddedCluster) -> None:
     first = grown(cluster, workload("ReplicaSet", "rs"))[0]
     cluster.replace({**first, "status": {"phase": "Failed"}})
     cluster.step()
-    assert cluster.store.count("Pod") == 1
+    assert number_of(cluster, "Pod") == 1
 
 
 def test_what_a_deleted_workload_made_goes_with_it(cluster: EmbeddedCluster) -> None:
     grown(cluster, workload("Deployment", "web", replicas=2))
     cluster.delete("Deployment", ("work", "web"))
     cluster.step()
-    assert (cluster.store.count("ReplicaSet"), cluster.store.count("Pod")) == (0, 0)
+    assert (number_of(cluster, "ReplicaSet"), number_of(cluster, "Pod")) == (0, 0)
 
 
 def finish(cluster: EmbeddedCluster, phase: str = "Succeeded") -> None:
@@ -112,7 +113,7 @@ def test_a_job_runs_its_completions_beside_each_other(cluster: EmbeddedCluster) 
     assert pods[0]["spec"]["restartPolicy"] == "Never"
     assert pods[0]["metadata"]["labels"]["job-name"] == "sum"
     finish(cluster)
-    assert cluster.store.count("Pod") == 3
+    assert number_of(cluster, "Pod") == 3
     finish(cluster)
     job = cluster.store.get("Job", ("work", "sum"))
     assert job is not None
@@ -125,9 +126,9 @@ def test_a_job_runs_its_completions_beside_each_other(cluster: EmbeddedCluster) 
 def test_a_job_is_given_up_after_its_failures(cluster: EmbeddedCluster) -> None:
     grown(cluster, workload("Job", "sum", backoffLimit=1))
     finish(cluster, "Failed")
-    assert cluster.store.count("Pod") == 2
+    assert number_of(cluster, "Pod") == 2
     finish(cluster, "Failed")
-    assert cluster.store.count("Pod") == 2
+    assert number_of(cluster, "Pod") == 2
     job = cluster.store.get("Job", ("work", "sum"))
     assert job is not None
     assert job["status"]["conditions"][0]["type"] == "Failed"
@@ -191,7 +192,7 @@ def test_a_workload_that_makes_no_sense_is_said_on_it(cluster: EmbeddedCluster, 
     grown(cluster, bad)
     reasons = {(kept.about.kind, kept.reason) for kept in cluster.events.all()}
     assert any(reason == "FailedCreate" for _, reason in reasons)
-    assert cluster.store.count("Pod") == 0
+    assert number_of(cluster, "Pod") == 0
 
 
 # Admission.

@@ -11,6 +11,7 @@ from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.errors import CoreRefusedError
 from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.cluster import EmbeddedCluster
+from tests.shim.kept import events_of
 from tests.shim.objects import foreign, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import (
@@ -64,7 +65,7 @@ async def test_every_pod_of_the_small_example_is_bound_or_has_a_true_reason() ->
     for name, (reason, _) in reasons.items():
         by_owner.setdefault(name.rsplit("-", 1)[0] if "-" in name else name, []).append(reason)
     assert by_owner.pop("gated") == [""]
-    assert [kept.reason for kept in cluster.events.of("gated")] == ["SchedulingGated"]
+    assert [kept.reason for kept in events_of(cluster, "gated")] == ["SchedulingGated"]
     assert by_owner.pop("too") == ["Unschedulable"]
     assert by_owner.pop("train-vision") == ["SchedulingSkipped"]
     red = [name for name in by_owner if name.startswith("api-")]

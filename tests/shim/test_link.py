@@ -17,6 +17,7 @@ from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.shim import Shim
 from si.v1 import si_pb2
 from tests.shim.fake_core import FakeCore
+from tests.shim.kept import events_of
 from tests.shim.objects import foreign, node, pod
 from tests.shim.polling import until
 from tests.shim.test_embedded_store import Clock
@@ -87,7 +88,7 @@ async def test_everything_is_told_in_few_messages_and_pods_are_bound(
     assert told[:3] == ["uid-f", "uid-a", "uid-b"]
     assert core.synced == 1
     assert bound(cluster) == {"a": "n1", "b": "n1", "f": "n2"}
-    assert {kept.reason for kept in cluster.events.of("a")} == {"Scheduled"}
+    assert {kept.reason for kept in events_of(cluster, "a")} == {"Scheduled"}
 
 
 async def test_a_session_that_ends_is_told_anew_in_full(

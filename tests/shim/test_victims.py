@@ -11,6 +11,7 @@ from shim_client.cluster import DeletePod
 from shim_client.embedded.cluster import EmbeddedCluster
 from si.v1 import si_pb2
 from tests.shim.fake_core import FakeCore
+from tests.shim.kept import events_of
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import SETTINGS, ShimTask, shim_at_work
@@ -136,9 +137,9 @@ async def test_a_budget_that_refuses_makes_a_veto_and_another_goes(
         await until(lambda: ends(core) == [("uid-b", "g-1-2")])
     assert found(cluster, "a") is not None
     assert found(cluster, "b") is None
-    messages = [kept.message for kept in cluster.events.of("w")]
+    messages = [kept.message for kept in events_of(cluster, "w")]
     assert "capacity is being freed on node n1 by decision g-1-2: 1 pod is evicted" in messages
-    [said] = [kept for kept in cluster.events.of("b") if kept.reason == "Preempted"]
+    [said] = [kept for kept in events_of(cluster, "b") if kept.reason == "Preempted"]
     assert said.message == "queue root.b claims its guarantee, decision g-1-2"
 
 

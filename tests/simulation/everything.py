@@ -8,9 +8,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from server.model.comparing import FIXED, KEYS
+from server.model.comparing import FIXED, Key
 
 POLICIES: Final = ("required-node", "guaranteed", "job", "in-queue")
 DEPTH_MOST: Final = 4
@@ -214,7 +214,7 @@ def order(dice: random.Random) -> Section:
     found = {}
     for name, fixed in FIXED.items():
         if dice.random() < 0.25:
-            rest = [key for key in KEYS if key not in fixed]
+            rest = [key for key in get_args(Key) if key not in fixed]
             found[name] = dice.sample(rest, dice.randint(1, 3))
     return found
 

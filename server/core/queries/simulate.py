@@ -15,7 +15,6 @@ from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec, HostPort, job_class
 from server.model.fit import Demand, fits
 from server.model.reasons import Code
-from server.model.records import AskSimulation
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import ClassFacts, WaitingAsk
@@ -24,16 +23,6 @@ from server.state.constraints import port_units
 from server.state.partition import Partition
 
 # Asks ---------------------------------------------------------------------------------------------------------------
-
-
-def simulate_asks(
-    core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
-) -> list[AskSimulation]:
-    """Return for each ask what would happen if it were submitted now, after the asks before it in the list.
-
-    The preemption delay of each ask counts as over. Raise KeyError for an unknown partition.
-    """
-    return list(prepared(core, partition, asks, now).answers())
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:

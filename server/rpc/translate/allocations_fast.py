@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from server.model.asks import NO_TAGS, AskSpec, Generation
 from server.model.events import AskAdded
-from server.model.parts import Parts, whole
+from server.model.parts import Parts
 from server.rpc.limits import (
     NAME_CHARACTERS_MAX,
     OBJECTS_MAX,
@@ -102,13 +102,6 @@ class AllocationCodec:
             reader.add_allocation,
         )
         self._created: dict[bytes, int] = {}
-
-    def decode(self, data: bytes) -> Batch:
-        """Return the batch of a message.
-
-        Raise MalformedError for malformed bytes.
-        """
-        return whole(self.decoding(data))
 
     def decoding(self, data: bytes) -> Parts[Batch]:
         """Decode a message in steps, because many new templates take long.

@@ -15,7 +15,7 @@ from server.model.events import (
     NodeUpdated,
     SyncCompleted,
 )
-from server.model.parts import Parts, whole
+from server.model.parts import Parts
 from server.rpc.limits import NAME_CHARACTERS_MAX, STEP_OBJECTS
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.constraints import taints
@@ -30,11 +30,6 @@ _ATTRIBUTES_OF_AN_OBJECT: Final = 20
 """The number of attributes of a node that take about as long to translate as one object."""
 
 _Translate = Callable[[str, si_pb2.NodeInfo, str], Event]
-
-
-def node_batch(message: si_pb2.NodeRequest, reader: Reader) -> Batch:
-    """Return events and refusals of a NodeRequest, in the order of its nodes."""
-    return whole(node_batching(message, reader))
 
 
 def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Parts[Batch]:
