@@ -7,11 +7,17 @@ from typing import Final
 from server.config import shape
 from server.config.preemption import FIELDS
 from server.config.problems import Path, Reporter
-from server.config.properties import PREEMPTION_DELAY, QUOTA_DELAY
 from server.config.quantities import PERMYRIAD
 from server.config.tree import Draft
 from server.model.policies import IN_QUEUE, JOB, REQUIRED_NODE, PolicyFacts, Scope, facts
-from server.model.quota import NOBODY, WILDCARD, PlacementRule, PreemptionSettings
+from server.model.quota import (
+    NOBODY,
+    PREEMPTION_DELAY,
+    QUOTA_DELAY,
+    WILDCARD,
+    PlacementRule,
+    PreemptionSettings,
+)
 from server.model.shadow import NO_EFFECT, is_on
 from server.model.spelling import duration_text, quantity_text
 

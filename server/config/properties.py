@@ -13,15 +13,15 @@ from typing import Any, Final
 from server.config.problems import Path, Reporter
 from server.config.quantities import duration_ms, share_permyriad, whole
 from server.model.quota import (
+    PREEMPTION_DELAY,
     PROPERTY_FIELDS,
+    QUOTA_DELAY,
     PreemptionPolicy,
     PriorityPolicy,
     QueueProperties,
     SortPolicy,
 )
 
-QUOTA_DELAY: Final = "quota.preemption.delay"
-PREEMPTION_DELAY: Final = "preemption.delay"
 STATEAWARE: Final = "stateaware"
 INT32: Final = 1 << 31
 

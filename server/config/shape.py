@@ -13,7 +13,7 @@ from server.config import names, quantities
 from server.config.document import Written
 from server.model.comparing import Key
 from server.model.policies import LISTED
-from server.model.quota import NOBODY, Acl
+from server.model.quota import NOBODY, QUOTA_DELAY, Acl
 
 COUNT_MAX: Final = (1 << 31) - 1
 
@@ -94,7 +94,7 @@ class Resources(Section):
 
     guaranteed: Quantities = {}
     max: Quantities = {}
-    quota_delay_s: Count | None = Field(default=None, alias="quota.preemption.delay")
+    quota_delay_s: Count | None = Field(default=None, alias=QUOTA_DELAY)
 
 
 NO_RESOURCES: Final = Resources.model_validate({})

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from server.config import shape
 from server.config.problems import Path, Reporter
-from server.config.properties import QUOTA_DELAY, own_values
+from server.config.properties import own_values
 from server.config.quantities import quantity
 from server.model.quota import (
     PROPERTY_FIELDS,
+    QUOTA_DELAY,
     ROOT,
     ChildTemplate,
     PreemptionPolicy,

@@ -108,15 +108,19 @@ class QueueProperties:
     quota_shortfall: str = "proceed"
 
 
+QUOTA_DELAY: Final = "quota.preemption.delay"
+PREEMPTION_DELAY: Final = "preemption.delay"
+"""The names of the two delays in `queues.yaml`. In answers the settings have the same names."""
+
 PROPERTY_FIELDS: Final[Mapping[str, str]] = {
     "application.sort.policy": "sort_policy",
     "application.sort.priority": "priority_sort",
     "priority.policy": "priority_policy",
     "priority.offset": "priority_offset",
     "preemption.policy": "preemption_policy",
-    "preemption.delay": "preemption_delay_ms",
+    PREEMPTION_DELAY: "preemption_delay_ms",
     "preemption.minruntime": "preemption_minruntime_ms",
-    "quota.preemption.delay": "quota_delay_ms",
+    QUOTA_DELAY: "quota_delay_ms",
     "quota.preemption.miss": "quota_miss_permyriad",
     "quota.preemption.overshoot": "quota_overshoot",
     "quota.preemption.timer": "quota_timer",

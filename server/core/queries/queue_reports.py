@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from server.core.preemption.deficits import Shortage
 from server.model.fit import SHARE_ONE, SHARE_UNBOUNDED, Amounts, share
-from server.model.quota import QueueProperties
+from server.model.quota import PREEMPTION_DELAY, QUOTA_DELAY, QueueProperties
 from server.model.reports import QueueReport, ShareReport
 from server.preemption.proportion import QueueStanding, Share, ShareLevel
 from server.state import quota_timers, reranking, sharing
@@ -181,12 +181,12 @@ def _effective(own: QueueProperties) -> dict[str, str]:
         "priority.policy": own.priority_policy.value,
         "priority.offset": str(own.priority_offset),
         "preemption.policy": own.preemption_policy.value,
-        "preemption.delay": duration_text(own.preemption_delay_ms),
+        PREEMPTION_DELAY: duration_text(own.preemption_delay_ms),
     }
     if own.preemption_minruntime_ms:
         found["preemption.minruntime"] = duration_text(own.preemption_minruntime_ms)
     if own.quota_delay_ms:
-        found["quota.preemption.delay"] = duration_text(own.quota_delay_ms)
+        found[QUOTA_DELAY] = duration_text(own.quota_delay_ms)
     return found
 
 

@@ -7,7 +7,9 @@ from server.core.queries.reach import is_disabled
 from server.model.queue_settings import Origin, SettingReport, SettingsReport
 from server.model.quota import (
     NOBODY,
+    PREEMPTION_DELAY,
     PROPERTY_FIELDS,
+    QUOTA_DELAY,
     ROOT,
     Acl,
     ChildTemplate,
@@ -18,8 +20,6 @@ from server.model.spelling import acl_text, quantity_text, user_limit_text, valu
 from server.state.partition import Partition
 from server.state.queues import Queue
 
-QUOTA_DELAY: Final = "quota.preemption.delay"
-PREEMPTION_DELAY: Final = "preemption.delay"
 PREEMPTION_POLICY: Final = "preemption.policy"
 OWN_ALONE: Final = frozenset({"priority.policy", "priority.offset", PREEMPTION_DELAY})
 """The properties that queues do not inherit (see `inherited`)."""
