@@ -13,6 +13,7 @@ import numpy.typing as npt
 from server.kernels.fit import Array, Mask
 
 PRIORITY_BASE: Final = 1 << 31
+"""The number that is added to priorities in sort keys: the sum is not negative, and less than 2^32."""
 _ORIGINATOR: Final = 33
 _OPTED: Final = 34
 _HUGE: Final = 1 << 62

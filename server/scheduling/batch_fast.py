@@ -1,6 +1,6 @@
 """The placement, in one batch, of many plain asks that arrived since the last tick.
 
-The result equals that of placement one by one (design 6.3). The cycle looks for the next ask before each placement, and updates
+The plain twin is `cycle`, which places asks one by one. The result is the same (design 6.3). The cycle looks for the next ask before each placement, and updates
 the changed shares up to the root. The order follows from the asks alone under three conditions: nothing else can be placed, all
 asks have the same priority, and no limit can be reached. `kernels.turns` then sorts the asks, nodes are taken in that order,
 and the sums are charged as usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then places them,

@@ -9,7 +9,6 @@ from server.kernels import cover
 from server.kernels.cover import Rows
 from server.kernels.distinct import distinct
 from server.kernels.fit import Array, Mask
-from server.model.asks import PRIORITY_MIN
 from server.snapshot.columns import ORIGINATOR, AllocationColumns
 from server.snapshot.eligibility_filter import PASSED, FilteredRows
 
@@ -150,7 +149,7 @@ def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
     """
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
-    found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator
+    found: Array = protection + (columns.priorities + cover.PRIORITY_BASE << 1) + originator
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from server.kernels import order
+from server.kernels.cover import PRIORITY_BASE
 from server.kernels.distinct import as_column, counted
 from server.kernels.fit import Array, Mask
 from server.model.ranking import RANKED_MAX, around
@@ -21,7 +22,6 @@ from server.snapshot.snapshot import Snapshot
 CHUNK: Final = 1_024
 CANDIDATE: Final = -1
 """The value of ``barred`` for a candidate, which no reason excludes."""
-_PRIORITY_BITS: Final = 33
 
 
 class CandidatePlace(NamedTuple):
@@ -366,9 +366,8 @@ def _ranks(priorities: Array, flags: Array) -> Array:
     The key is one number, made of the originator flag, the priority and the opted-out flag. The opted-out flag is the lowest
     bit.
     """
-    shifted = priorities + (1 << (_PRIORITY_BITS - 2))
-    originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
-    return originator + (shifted << 1) + ((flags & OPTED_OUT) > 0)
+    originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << 33
+    return originator + (priorities + PRIORITY_BASE << 1) + ((flags & OPTED_OUT) > 0)
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:

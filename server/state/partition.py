@@ -29,9 +29,11 @@ from server.state.types import NO_LIMIT, ResourceTypes
 class Partition:
     """The state of one partition. Amounts are lists by type index.
 
-    State that belongs together is an object of its own: ``classes``, ``gangs``, ``decisions``, ``limits``, ``lost``, ``foreign``,
-    ``node_slots``, ``ended``, ``columns`` and ``round``.
+    State that belongs together is an object of its own: ``types``, ``index``, ``constraint_index``, ``classes``, ``gangs``,
+    ``decisions``, ``limits``, ``lost``, ``foreign``, ``node_slots``, ``ended``, ``columns``, ``round``, ``thrashing``, ``shadow`` and
+    ``resumption``.
 
+    - ``index`` has the nodes, and finds a node for an ask.
     - ``class_settings`` are the settings by which asks get their job classes, None if these are the settings in force.
       ``unclassed`` are the asks that may still have a class of earlier settings, the oldest last (see `reclassing`).
     - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.

@@ -121,7 +121,7 @@ def on_configuration(
     if not partition.spec.preemption.quota_enabled:
         return _disarm_all(partition)  # Q1, Q3
     if not before.preemption.quota_enabled:
-        return _arm_all(partition, now)  # Q3: turning it on
+        return arm_all(partition, now)  # Q3: turning it on
     known = dict(specs(before))
     yield
     configured = dict(specs(partition.spec))
@@ -147,13 +147,18 @@ def _change(
         yield QuotaNote(path, move, instant, beyond)
 
 
-def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
-    """Arm the timer of each configured queue over its max with the full delay, because all pods are known now (Q7).
+def arm_all(partition: Partition, now: int) -> list[QuotaNote]:
+    """Arm the timer of each configured queue over its max with the full delay.
 
-    A new timer replaces a timer that was set before. A queue without a delay gets no timer. If quota preemption is off, no
-    queue gets a timer.
+    This is done when the sync is complete, because all pods are known then (Q7), and when quota preemption is turned on (Q3). A
+    new timer replaces a timer that was set before. A queue without a delay gets no timer. If quota preemption is off, no queue
+    gets a timer.
     """
-    return _arm_all(partition, now)
+    partition.quota_due.clear()
+    if not partition.spec.preemption.quota_enabled:
+        return []
+    configured = [partition.queues[path] for path, _ in specs(partition.spec)]
+    return [note for queue in configured for note in _arm(partition, queue, now)]
 
 
 def on_restart(partition: Partition) -> None:
@@ -174,14 +179,6 @@ def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int)
         if names.intersection(beyond) and queue.path not in partition.quota_due:
             notes += _arm(partition, queue, now)
     return notes
-
-
-def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
-    partition.quota_due.clear()
-    if not partition.spec.preemption.quota_enabled:
-        return []
-    configured = [partition.queues[path] for path, _ in specs(partition.spec)]
-    return [note for queue in configured for note in _arm(partition, queue, now)]
 
 
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
@@ -217,6 +214,12 @@ def specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
 def next_due(partition: Partition) -> int | None:
     """Return the next instant at which a run may be due. Return None if no timer is set."""
     return min(partition.quota_due.values(), default=None)
+
+
+def is_due(partition: Partition, now: int) -> bool:
+    """Return whether the timer of at least one queue is due."""
+    instant = next_due(partition)
+    return instant is not None and instant <= now
 
 
 def due(partition: Partition, now: int) -> list[str]:

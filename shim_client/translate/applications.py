@@ -18,6 +18,7 @@ from shim_client.translate.fields import (
     text,
     texts,
 )
+from shim_client.translate.jobs import job_key
 
 APP_ID_LENGTH_MAX = 63
 _NAMESPACE_CUT = 26
@@ -113,8 +114,8 @@ def _application_id(written: str, marked: Marked, *, unique: bool) -> str:
 
 
 def _job_key(marked: Marked) -> str:
-    marks = marked.labels
-    return marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN) or marked.group
+    """Return the key of the pod's job, "" if there is none. `job_marks` reports labels that contradict each other."""
+    return job_key(marked.labels, []) or marked.group
 
 
 def _user(written: str | None, problems: list[str]) -> tuple[str, tuple[str, ...]]:

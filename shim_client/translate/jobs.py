@@ -44,10 +44,15 @@ def job_marks(marks: Mapping[str, str], problems: list[str]) -> GangMarks:
 
     The published labels take precedence over Evenhand's own; contradictions are added to `problems`.
     """
-    key = _first(marks, labels.JOB_KEY, labels.JOB_KEY_OWN, problems)
+    key = job_key(marks, problems)
     may = truth(marks, labels.CAN_PREEMPT, problems)
     triggers = {None: JobTrigger.UNSPECIFIED, True: JobTrigger.YES, False: JobTrigger.NO}
     return GangMarks(key, _members(marks, problems) if key else 0, triggers[may])
+
+
+def job_key(marks: Mapping[str, str], problems: list[str]) -> str:
+    """Return the key of the job that labels declare, "" if there is none; a contradiction is added to `problems`."""
+    return _first(marks, labels.JOB_KEY, labels.JOB_KEY_OWN, problems)
 
 
 def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | None:

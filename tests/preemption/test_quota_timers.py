@@ -313,7 +313,7 @@ def test_turning_the_switch_off_disarms_all() -> None:
 def test_while_it_is_off_nothing_is_armed() -> None:
     clock = Clock.of(queue(most={"memory": 100}), on=False, memory=80)
     assert clock.configure(queue(most={"memory": 50}), on=False) == []
-    assert quota_timers.on_sync(clock.cluster.partition, LATER) == []
+    assert quota_timers.arm_all(clock.cluster.partition, LATER) == []
     assert clock.due == {}
 
 
@@ -333,7 +333,7 @@ def test_after_the_sync_whoever_is_over_waits_the_full_delay() -> None:
     clock.run("f", "root.b", memory=60)
     clock.run("g", "root.c", memory=90)
     clock.cluster.partition.quota_due["root.c"] = START
-    assert moves(quota_timers.on_sync(clock.cluster.partition, LATER)) == [("root.a", "armed")]
+    assert moves(quota_timers.arm_all(clock.cluster.partition, LATER)) == [("root.a", "armed")]
     assert clock.due == {"root.a": 1_000 + DELAY}
 
 
@@ -385,7 +385,7 @@ def test_dynamic_queues_are_never_armed() -> None:
     partition = clock.cluster.partition
     leaf = partition.queues["root.a.u"]
     assert quota_timers.on_forced(partition, leaf, [partition.types.index["memory"]], START) == []
-    assert quota_timers.on_sync(partition, START) == []
+    assert quota_timers.arm_all(partition, START) == []
     lower = replace(template, max=limit({"memory": 10}))
     assert clock.configure(replace(parent, template=lower)) == []
     assert clock.due == {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from server.core.preemption import due_claims, due_gangs, pacing
 from server.core.preemption.deficits import Shortage
-from server.state import sharing, snapshotting
+from server.state import quota_timers, sharing, snapshotting
 from server.state.applications import Group
 from server.state.partition import Partition
 
@@ -48,7 +48,7 @@ def is_called_for(partition: Partition, now: int) -> bool:
         or bool(partition.untold)
         or state.seen != counters(partition)
         or bool(partition.decisions.suspended)
-        or (partition.quota_due and min(partition.quota_due.values()) <= now)
+        or quota_timers.is_due(partition, now)
         or any(instant is not None and instant <= now for instant in instants(partition))
     )
 

@@ -57,7 +57,7 @@ def configured(
 
 def synced(partition: Partition, now: int) -> list[Decision]:
     """Start the full delay for queues over their maximum, because the sync is now complete (Q7). Return notes about these queues."""
-    return _told(partition, quota_timers.on_sync(partition, now), now)
+    return _told(partition, quota_timers.arm_all(partition, now), now)
 
 
 def forced(
@@ -116,8 +116,7 @@ def _not_enforced(partition: Partition, told: Collection[str]) -> Parts[list[Not
 
 def is_due(partition: Partition, now: int) -> bool:
     """Return whether there is a run to start, or a run that continues after a veto."""
-    instant = quota_timers.next_due(partition)
-    return (instant is not None and instant <= now) or any(
+    return quota_timers.is_due(partition, now) or any(
         one.facts.shrinks is Shrinks.QUEUE for one in partition.decisions.suspended.values()
     )
 
