@@ -7,12 +7,13 @@ append to a bounded queue. When the queue is full, the core does not wait: recor
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from server.core.decider import Decider
 from server.history import rows_fast
 from server.model.decisions import Decision, Tick
 from server.model.events import Event, LeadershipTaken
-from server.model.parts import Parts, whole
+from server.model.parts import Parts
 from server.model.revisions import Revision
 
 SLOW_WHY: Final = "the history could not keep up"
@@ -163,42 +164,26 @@ def _size(kind: Kind, values: Sequence[object], records: int) -> int:
     return sum(1 + len(one) // OBJECT_BYTES for one in values if isinstance(one, bytes))
 
 
-class Scheduler(Protocol):
-    """The part of the core, or of its recording, that the pump calls."""
-
-    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events and return the decisions that follow from them at once, before the next tick."""
-
-    def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
-        """Take one event as `take` does, in parts if it may take long."""
-
-    def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
-        """Decide in parts what can be decided, within a budget of steps."""
-
-    def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event. Return None if there is none."""
-
-
 class Tap:
-    """A scheduler that also queues everything for the history. ``in_force`` returns the configuration in force."""
+    """A decider that also queues everything for the history. ``in_force`` returns the configuration in force."""
 
-    def __init__(self, scheduler: Scheduler, queue: Queue, in_force: Callable[[], InForce]) -> None:
-        self._scheduler = scheduler
+    def __init__(self, decider: Decider, queue: Queue, in_force: Callable[[], InForce]) -> None:
+        self._decider = decider
         self._queue = queue
         self._in_force = in_force
         self._noted: tuple[Revision, int] | None = None
-        self.next_due = scheduler.next_due
+        self.next_due = decider.next_due
         self.deciding = False
-        """Whether the scheduler is at work. After an exception of the scheduler this stays True."""
+        """Whether the decider is at work. After an exception of the decider this stays True."""
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """Take events as the scheduler does. Queue the events and the replies to them."""
+        """Take events as the decider does. Queue the events and the replies to them."""
         if events:
             if type(events[0]) is LeadershipTaken:
                 self._queue.reset()  # The state came from the previous leader, not through this tap.
             self._queue.put(Kind.EVENTS, now, events)
         self.deciding = True
-        replies = self._scheduler.take(events, now)
+        replies = self._decider.take(events, now)
         self.deciding = False
         if replies:
             self._queue.put(Kind.DECISIONS, now, replies)
@@ -206,24 +191,20 @@ class Tap:
         return replies
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
-        """Take an event in parts as the scheduler does. Queue the event and the replies to it."""
+        """Take an event in parts as the decider does. Queue the event and the replies to it."""
         self._queue.put(Kind.EVENTS, now, [event])
         self.deciding = True
-        replies = yield from self._scheduler.take_in_parts(event, now)
+        replies = yield from self._decider.take_in_parts(event, now)
         self.deciding = False
         if replies:
             self._queue.put(Kind.DECISIONS, now, replies)
         self.note_configuration(now)
         return replies
 
-    def tick(self, now: int, budget: int) -> Tick:
-        """Tick as the scheduler does, and queue the decisions."""
-        return whole(self.tick_in_parts(now, budget))
-
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
-        """Tick in parts as the scheduler does, and queue the decisions."""
+        """Tick in parts as the decider does, and queue the decisions."""
         self.deciding = True
-        tick = yield from self._scheduler.tick_in_parts(now, budget)
+        tick = yield from self._decider.tick_in_parts(now, budget)
         self.deciding = False
         if tick.decisions:
             self._queue.put(Kind.DECISIONS, now, tick.decisions)

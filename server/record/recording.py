@@ -6,11 +6,12 @@ its own, so that a slow disk delays no decision. Failures there are logged and c
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from server.core.decider import Decider
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
-from server.model.parts import Parts, whole
+from server.model.parts import Parts
 from server.model.phrases import count
 from server.model.reports import Finding
 from server.model.revisions import Revision
@@ -53,28 +54,6 @@ class Health(NamedTuple):
     gaps: int = 0
 
 
-class Scheduler(Protocol):
-    """The part of the core that the pump uses. The recorder and the feed of followers have the same methods, and call the core."""
-
-    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events and return the decisions that follow from them at once, before the next tick."""
-
-    def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
-        """Take one event as `take` does, in parts if it may take long."""
-
-    def tick(self, now: int, budget: int, /) -> Tick:
-        """Decide what can be decided, within a budget of steps."""
-
-    def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
-        """Tick as `tick` does, in parts."""
-
-    def next_due(self) -> int | None:
-        """Return the next instant at which the core could decide something without an event.
-
-        Return None if there is none.
-        """
-
-
 def at_once(job: Job) -> None:
     """Run a job at once."""
     job()
@@ -83,12 +62,12 @@ def at_once(job: Job) -> None:
 class Recording:
     """The recorder of a core, which begins with the first event. ``in_force`` returns the revision of the core's configuration.
 
-    The pump uses the recorder as its Scheduler.
+    The pump uses the recorder as its `Decider`.
     """
 
     def __init__(
         self,
-        core: Scheduler,
+        core: Decider,
         in_force: Callable[[], Revision],
         run: Callable[[Job], None] = at_once,
     ) -> None:
@@ -145,10 +124,6 @@ class Recording:
         if replies:
             self._note(replies, now)
         return replies
-
-    def tick(self, now: int, budget: int) -> Tick:
-        """Tick as the core does, and record it."""
-        return whole(self.tick_in_parts(now, budget))
 
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick in parts as the core does, and record it.

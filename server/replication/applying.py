@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from server.core.core import TAKEN_IN_PARTS
+from server.core.decider import Decider
 from server.core.state import State
 from server.model.assignment import Assignment
 from server.model.decisions import Decision
 from server.model.events import Event
 from server.model.parts import Parts, whole
 from server.model.phrases import count
-from server.record.recording import Scheduler
 from server.replication import checkpoint
 from server.replication.checkpoint import Header
 from server.replication.feed import Feed, Slice, digest_of
@@ -37,11 +37,11 @@ class Applied(NamedTuple):
 
 
 class Applier:
-    """A follower's core. ``scheduler`` is the feed itself, or an object that records the input and calls the feed."""
+    """A follower's core. ``decider`` is the feed itself, or an object that records the input and calls the feed."""
 
-    def __init__(self, feed: Feed, scheduler: Scheduler) -> None:
+    def __init__(self, feed: Feed, decider: Decider) -> None:
         self._feed = feed
-        self._scheduler = scheduler
+        self._decider = decider
         self._reader: InputReader | None = None
         self._assignment = feed.assignment
         """The table of cores with which this core was started."""
@@ -100,7 +100,7 @@ class Applier:
             raise LostError(f"input {self._feed.position} to {begins} is missing")
         if have >= len(steps):
             return None
-        decisions = yield from _give(self._scheduler, steps[have:])
+        decisions = yield from _give(self._decider, steps[have:])
         if not have:
             self._compare(one, decisions)
         events = sum(isinstance(step, Given) for step in steps[have:])
@@ -143,23 +143,23 @@ def _check_first(mine: Assignment, state: State) -> None:
     )
 
 
-def _give(scheduler: Scheduler, steps: Sequence[Given | Ticked]) -> Parts[list[Decision]]:
+def _give(decider: Decider, steps: Sequence[Given | Ticked]) -> Parts[list[Decision]]:
     """Give a core events and ticks as the leader's core got them, in parts, and return the decisions."""
     decisions: list[Decision] = []
     events: list[Event] = []
     at = 0
     for step in steps:
         if isinstance(step, Ticked):
-            decisions += yield from _take(scheduler, events, at)
-            tick = yield from scheduler.tick_in_parts(step.now, step.budget)
+            decisions += yield from _take(decider, events, at)
+            tick = yield from decider.tick_in_parts(step.now, step.budget)
             decisions += tick.decisions
         else:
             if step.now != at or len(events) >= PIECE_EVENTS or _is_long(step.event):
-                decisions += yield from _take(scheduler, events, at)
+                decisions += yield from _take(decider, events, at)
             at = step.now
             events.append(step.event)
             if _is_long(step.event):
-                decisions += yield from _take(scheduler, events, at)
+                decisions += yield from _take(decider, events, at)
     return decisions
 
 
@@ -167,14 +167,14 @@ def _is_long(event: Event) -> bool:
     return type(event) in TAKEN_IN_PARTS
 
 
-def _take(scheduler: Scheduler, events: list[Event], now: int) -> Parts[list[Decision]]:
+def _take(decider: Decider, events: list[Event], now: int) -> Parts[list[Decision]]:
     """Give a core these events, and empty the list. An event that may take long is the only one."""
     if not events:
         return []
     if _is_long(events[0]):
-        found = yield from scheduler.take_in_parts(events[0], now)
+        found = yield from decider.take_in_parts(events[0], now)
     else:
-        found = scheduler.take(events, now)
+        found = decider.take(events, now)
     events.clear()
     yield
     return found

@@ -17,7 +17,7 @@ from server.core.state import Manager
 from server.model.assignment import Assignment
 from server.model.decisions import Decided, Decision, Decisions, Placed, ShadowDecided, Tick
 from server.model.events import Event
-from server.model.parts import Parts, whole
+from server.model.parts import Parts
 from server.replication.checkpoint import Header as CheckpointHeader
 from server.replication.checkpoint import layout, written
 from server.replication.input_form import InputWriter
@@ -215,10 +215,6 @@ class Feed:
         self.decided += len(replies)
         if self._writer is not None:
             self._new += replies
-
-    def tick(self, now: int, budget: int) -> Tick:
-        """Tick as the core does, and pass the slice on to the followers."""
-        return whole(self.tick_in_parts(now, budget))
 
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick in parts as the core does, and pass the slice on to the followers."""

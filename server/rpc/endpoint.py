@@ -23,10 +23,10 @@ from evenhand.v1 import (
     watch_pb2,
 )
 from server.core.core import Core
+from server.core.decider import Decider
 from server.history.address import Address
 from server.model.events import LeadershipTaken
 from server.record.keeper import NotKept
-from server.record.recording import Scheduler as Scheduled
 from server.replication.applying import Applier
 from server.replication.feed import Feed
 from server.rpc.acknowledged import Acknowledged
@@ -112,7 +112,7 @@ class Holding(Protocol):
 class Setting:
     """The settings of an endpoint, made by bootstrap. ``configured`` says that a file, not registrations, configures the core.
 
-    If inputs are recorded, ``scheduler`` gets them first, and passes them on to ``feed``. Decisions wait for ``holding`` before
+    If inputs are recorded, ``decider`` gets them first, and passes them on to ``feed``. Decisions wait for ``holding`` before
     they are sent. ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
@@ -121,7 +121,7 @@ class Setting:
     received: Received
     configured: bool = False
     called: Called = unheard
-    scheduler: Scheduled | None = None
+    decider: Decider | None = None
     holding: Holding | None = None
     reads: Reads = field(default_factory=InPlace)
     keeping: Keeping = field(default_factory=NotKept)
@@ -164,12 +164,12 @@ class Endpoint:
         feed = setting.feed or Feed(core, setting.about.version)
         self.feed, self.replica = feed, setting.replica
         self.replica.streams = lambda: len(self.sessions)
-        self._scheduler = setting.scheduler or feed
+        self._decider = setting.decider or feed
         self._following: Following | None = None
         steady = Time(
             lambda: max(time.now(), feed.now), time.seconds
         )  # a leader's clock may be ahead
-        self.pump = Pump(self._scheduler, sessions, steady, observing, setting.reads)
+        self.pump = Pump(self._decider, sessions, steady, observing, setting.reads)
         if setting.holding is not None:
             self.pump.before_leaving = setting.holding.before_leaving
             setting.holding.tell = self._hold
@@ -209,7 +209,7 @@ class Endpoint:
         """
         if self.replica.state is not State.LEADER:
             self._leadership = LeadershipTaken(assignment=self.feed.assignment)
-            applier = Applier(self.feed, self._scheduler)
+            applier = Applier(self.feed, self._decider)
             followed = Followed(
                 self.replica, applier, self.pump, self.sessions, lambda: self.feed.managers
             )
@@ -243,7 +243,7 @@ class Endpoint:
             await following.run()
             if not self.pump.stopping:
                 self.feed.begin_term(self.replica.process)
-                self._scheduler.take([self._leadership], self.pump.now())
+                self._decider.take([self._leadership], self.pump.now())
                 self.replica.leads.set()
                 following.watch(self.sessions.fail)
             await self.pump.run()

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from server.core.decider import Decider
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import Event
 from server.model.parts import Parts, whole
-from server.record.recording import Scheduler
 from server.rpc.allowance import Allowance
 from server.rpc.dispatch import Dispatch
 from server.rpc.errors import CallError
@@ -97,7 +97,7 @@ class Pump:
 
     def __init__(
         self,
-        core: Scheduler,
+        core: Decider,
         sessions: Sessions,
         time: Time,
         observers: Sequence[Observer] = (),

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from server.core.core import Core
+from server.core.decider import Decider
 from server.history import sampling
 from server.history.address import FILE, Address, HistoryError, address
 from server.history.feeder import Feeder, Health
 from server.history.settings import SECOND_MS, Beginning, Settings
-from server.history.tap import InForce, Kind, Queue, Scheduler, Tap
+from server.history.tap import InForce, Kind, Queue, Tap
 from server.model.reports import Finding
 from server.rpc.access import BadOptionError
 from server.rpc.errors import CallError
@@ -66,11 +67,11 @@ class Remembering:
         self.place = place
         replica.rested = self._rested
 
-    def tap(self, scheduler: Scheduler) -> Tap:
-        """Return the scheduler that the pump has to call in place of this one."""
+    def tap(self, decider: Decider) -> Tap:
+        """Return the decider that the pump has to call in place of this one."""
         core = self._core  # `core.state` is replaced when the core joins a leader.
         self._tap = Tap(
-            scheduler,
+            decider,
             self._queue,
             lambda: InForce(core.state.revision, core.state.configuration.text),
         )

@@ -9,6 +9,7 @@ from server.history.rows import Frame, rows_of
 from server.history.tap import InForce, Item, Queue, Tap
 from server.model.events import Event
 from server.rpc.pod_names import pod_name
+from tests.ticks import ticked
 
 RUN = 1
 T0 = 1_800_000_000_000
@@ -36,7 +37,7 @@ class Told:
         """Give the core events at an instant after `T0`, then let it decide; pass everything on."""
         self.now = T0 + now
         self.tap.take(events, self.now)
-        while self.tap.tick(self.now, 20_000).more:
+        while ticked(self.tap, self.now, 20_000).more:
             pass
         self.pass_on()
 

@@ -9,6 +9,7 @@ from server.model.decisions import Decision, ShadowDecided, Tick
 from server.model.events import ConfigurationApplied, Event
 from server.model.quota import Configuration, PreemptionSettings
 from server.model.shadow import ShadowRecord
+from tests.one_part import OnePart
 
 BUDGET: Final = 500
 
@@ -25,7 +26,7 @@ def with_shadow(configuration: Configuration, shadow: dict[str, Any], **live: An
     return replace(configuration, partitions=tuple(partitions))
 
 
-class Shadowed:
+class Shadowed(OnePart):
     """A core that is called at each instant that it requests; `live` has its decisions, and `beside` those of its shadow.
 
     It has the interface of a core for a driver or a pump.

@@ -5,12 +5,12 @@ themselves.
 """
 
 import random
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
 from server.config import load
+from server.core.decider import Decider
 from server.model.asks import AskSpec, Constraints
-from server.model.decisions import Decision, Placed, Released, Termination, Tick
+from server.model.decisions import Decision, Placed, Released, Termination
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -24,6 +24,7 @@ from server.model.events import (
 )
 from server.model.quota import Configuration
 from tests.record.values import START
+from tests.ticks import ticked
 
 QUEUES = """\
 partitions:
@@ -49,20 +50,10 @@ def configuration(mid_max: int) -> Configuration:
     return found
 
 
-class Scheduler(Protocol):
-    """The part of a core, or of its recorder, that a driver uses."""
-
-    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events."""
-
-    def tick(self, now: int, budget: int, /) -> Tick:
-        """Decide."""
-
-
 class Driver:
     """The driver of a random story; an equal seed and an equal core give an equal story."""
 
-    def __init__(self, seed: int, core: Scheduler) -> None:
+    def __init__(self, seed: int, core: Decider) -> None:
         self.dice = random.Random(seed)
         self.core = core
         self.now = START
@@ -98,7 +89,7 @@ class Driver:
     def _tick(self) -> None:
         more = True
         while more:
-            tick = self.core.tick(self.now, 500)
+            tick = ticked(self.core, self.now, 500)
             self._hear(tick.decisions)
             more = tick.more
 

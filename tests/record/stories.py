@@ -10,6 +10,7 @@ from server.record.recording import Recording
 from server.record.start import Start, begin
 from tests.record.values import decided
 from tests.simulation.worlds import World
+from tests.ticks import ticked
 
 DECIDING = "decide-"
 """Beginning of the names of nodes whose draining makes a decision, whether or not the node exists."""
@@ -36,7 +37,7 @@ def record(world: World, folder: Path, core: Core | None = None) -> None:
         if event is not None:
             recording.take([event], now)
             continue
-        while recording.tick(now, 50).more:
+        while ticked(recording, now, 50).more:
             pass
     recording.close()
 

@@ -30,6 +30,7 @@ from tests.record.test_ending import gaps, start_again, verified
 from tests.record.test_log import BIG, Disk, disk, kinds
 from tests.record.test_recording import BEGINNING, Scripted
 from tests.record.values import START, decided
+from tests.ticks import ticked
 
 __all__ = ["disk"]
 
@@ -73,7 +74,7 @@ def recorded(file: Path, run: Callable[[Any], None] = lambda job: job()) -> Reco
 
 def decide(recording: Recording, number: int) -> None:
     recording.take([NodeDrained("rm", str(number))], START + number)
-    recording.tick(START + number, 1)
+    ticked(recording, START + number, 1)
 
 
 async def here(job: Callable[[], bool]) -> bool:
@@ -105,7 +106,7 @@ async def test_a_sync_that_fails_takes_the_beginning_of_a_run_back_no_more(
 
 async def test_a_slice_without_lines_waits_for_nothing(file: Path, syncs: Syncs) -> None:
     recording = recorded(file)
-    recording.tick(START, 1)
+    ticked(recording, START, 1)
     before = syncs.count
     await Holding(recording, here).before_leaving()
     assert syncs.count == before

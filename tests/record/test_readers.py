@@ -3,9 +3,10 @@
 import pytest
 
 from evenhand_cli.story.play import run
-from server.core.core import BUDGET, Core
+from server.core.core import Core
 from server.core.queries import doctor, inspect, known_decisions
 from server.model.decisions import Decision, Tick
+from server.model.parts import Parts
 from tests.record.preempting import Driver, configuration
 from tests.simulation.worlds import World, make_world
 
@@ -49,9 +50,9 @@ def test_a_core_that_is_watched_decides_the_same(seed: int) -> None:
 class Watched(Core):
     """A core that is read after every tick."""
 
-    def tick(self, now: int, budget: int = BUDGET) -> Tick:
+    def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick as the core does."""
-        tick = super().tick(now, budget)
+        tick = yield from super().tick_in_parts(now, budget)
         look(self, now)
         return tick
 

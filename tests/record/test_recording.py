@@ -33,6 +33,7 @@ from server.record.writer import Scribe
 from tests.one_part import OnePart
 from tests.record.test_log import BIG, Disk, kinds, lines
 from tests.record.values import START, decided, moved
+from tests.ticks import ticked
 
 BEGINNING = Start(START, "1.2.3", None)
 
@@ -79,7 +80,7 @@ def test_decisions_of_events_and_ticks_are_in_the_log_in_their_order(tmp_path: P
     replies = recorded.take([NodeDrained("rm", "3")], START + 1)
     recorded.take([ConfigurationApplied(DEFAULT_CONFIGURATION, "me")], START + 2)
     assert replies == [decided(3)]
-    assert recorded.tick(START + 3, 10).decisions == [moved(1), moved(2)]
+    assert ticked(recorded, START + 3, 10).decisions == [moved(1), moved(2)]
     assert recorded.next_due() == 17
     recorded.close()
     told = lines(tmp_path / "log")
@@ -100,7 +101,7 @@ def test_a_slice_is_in_the_log_when_its_tick_is_over(tmp_path: Path) -> None:
     recorded = recording(Scripted(), tmp_path)
     recorded.take([NodeDrained("rm", "3")], START)
     assert kinds(tmp_path / "log") == ["started"]
-    recorded.tick(START, 10)
+    ticked(recorded, START, 10)
     assert kinds(tmp_path / "log") == ["started", "decided"]
     recorded.close()
 
@@ -114,8 +115,8 @@ def test_the_trace_holds_what_the_core_was_given(tmp_path: Path) -> None:
         AskAdded("rm", "k", "app", AskSpec((("vcore", 1),))),
     ]
     count = len(recorded.take(told, START))
-    count += len(recorded.tick(START + 5, 2_000).decisions)
-    recorded.tick(START + 6, 2_000)
+    count += len(ticked(recorded, START + 5, 2_000).decisions)
+    ticked(recorded, START + 6, 2_000)
     recorded.close()
     found = steps(tmp_path / "trace")
     assert [type(one) for one in found] == [*[Given] * 4, Ticked, Ticked, Ended]
@@ -143,7 +144,7 @@ def test_the_trace_knows_the_place_in_the_log(tmp_path: Path) -> None:
     for _ in range(2):
         recorded = recording(Scripted(), tmp_path)
         recorded.take([NodeDrained("rm", "3")], START)
-        recorded.tick(START, 1)
+        ticked(recorded, START, 1)
         recorded.close()
     header = TraceReader(io.BytesIO((tmp_path / "trace").read_bytes())).header
     beginning = lines(tmp_path / "log")[3]
@@ -187,7 +188,7 @@ def test_the_doctor_hears_of_a_full_disk(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(recorded.findings()) == []
     disk.space = 0
     recorded.take([NodeDrained("rm", "3")], START)
-    recorded.tick(START, 1)
+    ticked(recorded, START, 1)
     assert {one.subject: one.code for one in recorded.findings()} == {
         "decision-log": "record-failing",
         "trace": "record-failing",
@@ -214,7 +215,7 @@ def test_a_disk_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     begin(recorded, BEGINNING, tmp_path / "log", tmp_path / "trace")
     for number in range(30):
         recorded.take([NodeDrained("rm", str(number))], START + number)
-        recorded.tick(START + number, 1)
+        ticked(recorded, START + number, 1)
     recorded.sync()
     recorded.sync()
     recorded.close()
@@ -246,7 +247,7 @@ def test_writing_is_done_by_one_thread_in_order(tmp_path: Path) -> None:
     begin(recorded, BEGINNING, tmp_path / "log", None)
     for number in range(200):
         recorded.take([NodeDrained("rm", str(number))], START + number)
-        recorded.tick(START + number, 1)
+        ticked(recorded, START + number, 1)
     recorded.close()
     scribe.close()
     assert [one["at"] - START for one in lines(tmp_path / "log")[1:-1]] == list(range(200))

@@ -16,6 +16,7 @@ from server.model.events import (
 from server.record.recording import Recording
 from server.record.start import Start, begin
 from tests.cli.run import evenhand
+from tests.ticks import ticked
 
 START = 1_700_000_000_000
 QUOTA, GUARANTEE = "namespace.resourcequota", "namespace.resourceguaranteed"
@@ -51,7 +52,7 @@ def record(folder: Path) -> list[Decision]:
         made += recording.take(events, now)
         more = True
         while more:
-            tick = recording.tick(now, 50)
+            tick = ticked(recording, now, 50)
             made, more = [*made, *tick.decisions], tick.more
     recording.close()
     return made

@@ -24,6 +24,7 @@ from server.replication.applying import PIECE_EVENTS, Applier, LostError
 from server.replication.feed import Feed, Follower
 from tests.effort import cases
 from tests.stories.story import stories
+from tests.ticks import ticked
 
 STORIES = list(stories())
 REGISTERED = ManagerRegistered("rm", configuration=DEFAULT_CONFIGURATION)
@@ -66,7 +67,7 @@ class Fed:
 
     def tick(self, now: int, budget: int = 20_000) -> Tick:
         """Tick through the feed."""
-        return self.feed.tick(now, budget)
+        return ticked(self.feed, now, budget)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._core, name)
@@ -106,7 +107,7 @@ def started() -> Feed:
     """Return the feed of a core with a manager and a node."""
     one = Feed(Core(), "v")
     one.take([ManagerRegistered("rm"), node(0)], 1)
-    one.tick(1, 100)
+    ticked(one, 1, 100)
     return one
 
 
@@ -115,9 +116,9 @@ def test_a_follower_that_joins_amid_a_slice_gets_the_next_one_whole() -> None:
     leader.take([node(1)], 2)
     found = pair(leader)
     leader.take([node(2)], 2)
-    leader.tick(2, 100)
+    ticked(leader, 2, 100)
     leader.take([node(3)], 3)
-    leader.tick(3, 100)
+    ticked(leader, 3, 100)
     with pytest.raises(LostError):
         # Its checkpoint is from amid the slice that it does not get: the caller joins between two slices.
         found.pass_on()
@@ -128,13 +129,13 @@ def test_a_slice_from_before_the_checkpoint_changes_nothing() -> None:
     follower = Follower("f", lambda: None)
     leader.join(follower)
     leader.take([node(1)], 2)
-    leader.tick(2, 100)
+    ticked(leader, 2, 100)
     mine = Feed(Core(), "v")
     applier = Applier(mine, mine)
     applier.begin(b"".join(leader.checkpoint()))
     assert [applier.apply(one) for one in follower.take()] == [None]
     leader.take([node(2)], 3)
-    leader.tick(3, 100)
+    ticked(leader, 3, 100)
     assert [applied.events for one in follower.take() if (applied := applier.apply(one))] == [1]
     assert mine.position == leader.position
 
@@ -144,7 +145,7 @@ def test_missing_input_is_noticed() -> None:
     found = pair(leader)
     for number in (1, 2):
         leader.take([node(number)], number)
-        leader.tick(number, 100)
+        ticked(leader, number, 100)
     first, second = found.follower.take()
     found.applier.apply(first)
     third = replace_input(second, second.input[:-10])
@@ -161,7 +162,7 @@ def test_another_decision_is_named_with_its_place() -> None:
     leader = started()
     found = pair(leader)
     leader.take([node(1)], 2)
-    leader.tick(2, 100)
+    ticked(leader, 2, 100)
     (one,) = found.follower.take()
     found.applier.apply(one._replace(decided=one.decided + 1))
     assert found.applier.difference.startswith(f"after input {one.position}: ")
@@ -179,7 +180,7 @@ def test_a_follower_that_joins_in_a_pause_is_fed_from_the_next_slice_on(*, in_ti
     assert not leader.followers
     assert not any(pauses)
     if not in_tick:
-        leader.tick(3, 100)
+        ticked(leader, 3, 100)
     assert leader.followers == [follower]
     assert follower.position == leader.position
     assert not follower.take()
@@ -191,7 +192,7 @@ def test_a_follower_that_is_too_slow_has_to_join_again(monkeypatch: pytest.Monke
     found = pair(leader)
     for number in range(1, 20):
         leader.take([node(number)], number)
-        leader.tick(number, 100)
+        ticked(leader, number, 100)
     assert found.follower.is_behind
     assert found.follower.take() == []
 
@@ -200,7 +201,7 @@ def test_a_large_slice_is_applied_in_parts_that_end_as_the_whole() -> None:
     leader = started()
     found, whole = pair(leader), pair(leader)
     leader.take([node(number) for number in range(4 * PIECE_EVENTS)], 2)
-    leader.tick(2, 100)
+    ticked(leader, 2, 100)
     (one,) = found.follower.take()
     whole.pass_on()
     parts = found.applier.apply_in_parts(one)
@@ -226,11 +227,11 @@ def test_a_pod_that_is_reported_again_unchanged_changes_nothing_at_a_follower_ei
         AskAdded("rm", "waits", "app", AskSpec((("vcore", 20),))),
     ]
     leader.take(events, 1)
-    leader.tick(1, 100)
+    ticked(leader, 1, 100)
     both = pair(leader)
     leader.take([AllocationAdded("rm", "first", "app", "n", spec, started_ms=2)], 2)
     leader.take([events[-1]], 2)
-    leader.tick(2, 100)
+    ticked(leader, 2, 100)
     both.pass_on()
     assert both.applier.difference == ""
     assert both.mine._core.digest() == core.digest()

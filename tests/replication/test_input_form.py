@@ -49,6 +49,7 @@ from server.replication import input_form
 from server.replication.feed import Feed, digest_of
 from server.replication.input_form import BadInputError, Given, InputReader, InputWriter, Ticked
 from tests.effort import cases
+from tests.ticks import ticked
 
 TERM = Term((Requirement("zone", Operator.NOT_IN, ("a", "b")),), (Requirement("n", Operator.IN),))
 SPEC = AskSpec(
@@ -224,5 +225,5 @@ def test_a_placement_has_the_same_digest_with_an_equal_template() -> None:
 def test_a_feed_without_followers_packs_nothing() -> None:
     feed = Feed(Core(), "v")
     feed.take(EVENTS[:1], 1)
-    feed.tick(1, 100)
+    ticked(feed, 1, 100)
     assert feed._writer is None

@@ -11,6 +11,7 @@ from server.replication.applying import Applier, LostError
 from server.replication.feed import Feed, Follower, Slice
 from server.replication.log import Address, Assembly, Begun, Mark, Message
 from tests.effort import cases
+from tests.ticks import ticked
 
 
 @pytest.mark.parametrize(
@@ -100,14 +101,14 @@ def fed() -> tuple[Feed, Follower]:
     leader, follower = Feed(Core(), "v"), Follower("log", lambda: None)
     leader.join(follower)
     leader.take([ManagerRegistered("rm")], 1)
-    leader.tick(1, 100)
+    ticked(leader, 1, 100)
     return leader, follower
 
 
 def add(leader: Feed, number: int) -> None:
     """Give a leader a slice with a node."""
     leader.take([NodeAdded("rm", f"n{number}", (("vcore", 10),))], number)
-    leader.tick(number, 100)
+    ticked(leader, number, 100)
 
 
 @pytest.mark.parametrize("is_amid", [False, True])
@@ -117,7 +118,7 @@ def test_after_renew_a_checkpoint_and_the_slices_after_it_are_enough(*, is_amid:
     if is_amid:
         leader.take([NodeAdded("rm", "amid", (("vcore", 10),))], 3)
         leader.renew()
-        leader.tick(3, 100)
+        ticked(leader, 3, 100)
     else:
         leader.renew()
     add(leader, 4)

@@ -28,6 +28,7 @@ from server.rpc.sessions import Kind, Sessions
 from tests.effort import cases
 from tests.simulation.restarts import configuration
 from tests.simulation.resumed import Past
+from tests.ticks import ticked
 
 LIVES: Final = cases(60, least=6)
 SOAK: Final = 3_000
@@ -80,7 +81,7 @@ class Seat:
         found: list[Decision] = []
         for step in slice_:
             if step.budget:
-                found += self.feed.tick(step.now, step.budget).decisions
+                found += ticked(self.feed, step.now, step.budget).decisions
             else:
                 found += self.feed.take(step.events, step.now)
         self.keep(found)

@@ -1,0 +1,27 @@
+"""The part of the core that decides, as the pump calls it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from server.model.decisions import Decision, Tick
+from server.model.events import Event
+from server.model.parts import Parts
+
+
+class Decider(Protocol):
+    """The core, or an object that has the same methods and calls the core: the recorder, the history, the feed of followers."""
+
+    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
+        """Take events and return the decisions that follow from them at once, before the next tick."""
+
+    def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
+        """Take one event as `take` does, in parts if it may take long."""
+
+    def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
+        """Decide in parts what can be decided, within a budget of steps."""
+
+    def next_due(self) -> int | None:
+        """Return the next instant at which the core could decide something without an event.
+
+        Return None if there is none.
+        """
