@@ -28,7 +28,7 @@ RECORDS = "Look at records"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandModule:
     """The module of a command, and the name of its function when it differs from the command's name.
 
     A module without a package is one of `evenhand_cli.commands`.
@@ -40,33 +40,33 @@ class Place:
 
 
 COMMANDS = {
-    "demo": Place(RUN, "demo"),
-    "story": Place(RUN, "story"),
-    "serve": Place(RUN, "serve"),
-    "shim": Place(RUN, "shim"),
-    "cluster": Place(RUN, "cluster"),
-    "console": Place(RUN, "evenhand_console.command"),
-    "partitions": Place(LOOK, "listings"),
-    "queues": Place(LOOK, "queues"),
-    "apps": Place(LOOK, "listings"),
-    "nodes": Place(LOOK, "listings"),
-    "allocations": Place(LOOK, "listings"),
-    "explain": Place(LOOK, "explain"),
-    "decisions": Place(LOOK, "decisions"),
-    "simulate": Place(LOOK, "simulate", "simulation"),
-    "doctor": Place(LOOK, "health"),
-    "health": Place(LOOK, "health"),
-    "events": Place(LOOK, "events"),
-    "history": Place(LOOK, "history"),
-    "version": Place(LOOK, "health"),
-    "replication": Place(LOOK, "replication"),
-    "follow": Place(RUN, "replication"),
-    "partition": Place(RUN, "partition"),
-    "context": Place(LOOK, "context", "contexts"),
-    "help": Place(LOOK, "help", "show_help"),
-    "config": Place(LOOK, "config", "configuration"),
-    "replay": Place(RECORDS, "replay"),
-    "log": Place(RECORDS, "log"),
+    "demo": CommandModule(RUN, "demo"),
+    "story": CommandModule(RUN, "story"),
+    "serve": CommandModule(RUN, "serve"),
+    "shim": CommandModule(RUN, "shim"),
+    "cluster": CommandModule(RUN, "cluster"),
+    "console": CommandModule(RUN, "evenhand_console.command"),
+    "partitions": CommandModule(LOOK, "listings"),
+    "queues": CommandModule(LOOK, "queues"),
+    "apps": CommandModule(LOOK, "listings"),
+    "nodes": CommandModule(LOOK, "listings"),
+    "allocations": CommandModule(LOOK, "listings"),
+    "explain": CommandModule(LOOK, "explain"),
+    "decisions": CommandModule(LOOK, "decisions"),
+    "simulate": CommandModule(LOOK, "simulate", "simulation"),
+    "doctor": CommandModule(LOOK, "health"),
+    "health": CommandModule(LOOK, "health"),
+    "events": CommandModule(LOOK, "events"),
+    "history": CommandModule(LOOK, "history"),
+    "version": CommandModule(LOOK, "health"),
+    "replication": CommandModule(LOOK, "replication"),
+    "follow": CommandModule(RUN, "replication"),
+    "partition": CommandModule(RUN, "partition"),
+    "context": CommandModule(LOOK, "context", "contexts"),
+    "help": CommandModule(LOOK, "help", "show_help"),
+    "config": CommandModule(LOOK, "config", "configuration"),
+    "replay": CommandModule(RECORDS, "replay"),
+    "log": CommandModule(RECORDS, "log"),
 }
 
 
@@ -95,7 +95,7 @@ class Shelf(MutableMapping[str, Any]):
         return len(COMMANDS)
 
 
-def command(name: str, place: Place) -> Any:  # noqa: ANN401
+def command(name: str, place: CommandModule) -> Any:  # noqa: ANN401
     """Return a command, or a group of commands, from its module."""
     module = place.module if "." in place.module else f"evenhand_cli.commands.{place.module}"
     found = getattr(import_module(module), place.function or name)

@@ -12,7 +12,7 @@ from typing import Final
 from evenhand_cli.connect import DEFAULT_TIMEOUT_S, connected_core
 from evenhand_cli.console_process import address_of
 from evenhand_cli.contexts import Context
-from evenhand_console.bootstrap import Place, end_with_parent, run
+from evenhand_console.bootstrap import ConsoleSettings, end_with_parent, run
 
 _PRIORITY: Final = 5
 """The nice value of this process, added to that of the core. If processors are scarce, the core thus gets them first."""
@@ -27,7 +27,7 @@ def main() -> None:
     core = Context(core=given["core"])
     with socket.socket(fileno=given["socket"]) as sock:
         opener = lambda: connected_core(core, "", DEFAULT_TIMEOUT_S)  # noqa: E731 -- a closure is shortest
-        run(opener, sock, Place(address_of(sock)))
+        run(opener, sock, ConsoleSettings(address_of(sock)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ END_S = 1
 """The seconds that open streams have to end when the console ends."""
 
 
-class Place(NamedTuple):
+class ConsoleSettings(NamedTuple):
     """The addresses at which browsers reach the console, and the identity with which visitors read."""
 
     address: str
@@ -48,14 +48,14 @@ class Place(NamedTuple):
 
 
 def app_of(
-    connection: Connection, place: Place, clock: Callable[[], float] = time.monotonic
+    connection: Connection, place: ConsoleSettings, clock: Callable[[], float] = time.monotonic
 ) -> ASGIApp:
     """Return the application that reads over a connection. ``clock`` returns seconds that never decrease."""
     source = Source(connection, shares_identity=place.shares_identity)
     return make_app(source, Options(Hosts(place.address, place.origins), clock, place.token_header))
 
 
-def run(opener: Opener, sock: socket.socket, place: Place) -> None:
+def run(opener: Opener, sock: socket.socket, place: ConsoleSettings) -> None:
     """Serve the console on a socket that listens, until SIGTERM or Ctrl-C. All instants on its pages are in UTC."""
     os.environ["TZ"] = "UTC"
     time.tzset()

@@ -80,14 +80,16 @@ def console(  # noqa: PLR0913, PLR0917 -- the options of a command
     _check_reachable(listen, origins)
     if not origins:
         refuse_without("--origin", share_identity=share_identity)
-    from evenhand_console.bootstrap import Place, run  # noqa: PLC0415 -- needs the extra
+    from evenhand_console.bootstrap import ConsoleSettings, run  # noqa: PLC0415 -- needs the extra
 
     with listening(listen, "--listen") as sock:
         address = address_of(sock)
         sys.stdout.write(f"console on http://{address}\n")
         sys.stdout.flush()
         run(
-            opener, sock, Place(address, origins, token_header, share_identity, address_connections)
+            opener,
+            sock,
+            ConsoleSettings(address, origins, token_header, share_identity, address_connections),
         )
 
 

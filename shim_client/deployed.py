@@ -49,7 +49,7 @@ Python's default of 700 makes listing a large cluster take a quarter longer.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShimOptions:
     """The cluster to join, and the settings of the command line that override those of its ConfigMaps."""
 
     kubeconfig: Path | None = None
@@ -72,7 +72,7 @@ class Place:
     """Whether the core removes what it knows of this cluster before the shim reports it."""
 
 
-async def run_on_kubernetes(place: Place, *cores: CoreAddress | CoreGroup) -> None:
+async def run_on_kubernetes(place: ShimOptions, *cores: CoreAddress | CoreGroup) -> None:
     """Run a shim until cancelled. Of several cores of a group, the shim uses the first one that accepts it.
 
     Errors: NoAccessError, NoPortError, BadSettingError, and those of `run_shim`.
@@ -119,7 +119,7 @@ async def run_on_kubernetes(place: Place, *cores: CoreAddress | CoreGroup) -> No
 
 @asynccontextmanager
 async def _elector(
-    place: Place, config: SingleConfig, namespace: str, log: FilteringBoundLogger
+    place: ShimOptions, config: SingleConfig, namespace: str, log: FilteringBoundLogger
 ) -> AsyncIterator[Elector | None]:
     """Provide the elector of this shim, or None if it is the only shim."""
     election = place.election

@@ -481,13 +481,13 @@ def _terms(duration: str, renew: str, margin: str) -> LeaseTerms:
 
 
 def _join_kubernetes(cores: list[CoreAddress | CoreGroup], **place: Any) -> None:  # noqa: ANN401
-    """Run a shim for a Kubernetes API server; `place` has the fields of a `Place`.
+    """Run a shim for a Kubernetes API server; `place` has the fields of `ShimOptions`.
 
     Raises Fault if the extra `kubernetes` is not installed, or when the shim ends with an error.
     """
     try:
         # The extra `kubernetes` is not always installed, and takes a while to load.
-        from shim_client.deployed import Place, run_on_kubernetes  # noqa: PLC0415
+        from shim_client.deployed import ShimOptions, run_on_kubernetes  # noqa: PLC0415
         from shim_client.kubernetes.access import NoAccessError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise Fault(
@@ -498,7 +498,7 @@ def _join_kubernetes(cores: list[CoreAddress | CoreGroup], **place: Any) -> None
     try:
         targets = [one.target for group in groups_of(cores) for one in group.addresses]
         with shim_faults(", ".join(targets)):
-            work = run_on_kubernetes(Place(**place), *cores)
+            work = run_on_kubernetes(ShimOptions(**place), *cores)
             asyncio.run(until_stopped(work))
     except NoAccessError as error:
         raise Fault(

@@ -110,7 +110,7 @@ def lost_work(
 # Decisions ------------------------------------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
+class ListingKey(NamedTuple):
     """The place of a decision in the order of a listing."""
 
     at_ms: int
@@ -121,7 +121,7 @@ class Place(NamedTuple):
 class Kept(NamedTuple):
     """A decision of the history, with the names of its pods by key. ``record`` is None if a later version wrote it."""
 
-    place: Place
+    place: ListingKey
     record: DecisionRecord | None
     names: Mapping[str, str]
 
@@ -133,7 +133,7 @@ class Which:
     when: Period
     partition: str = ""
     policy: str = ""
-    after: Place | None = None
+    after: ListingKey | None = None
     latest_first: bool = False
 
 
@@ -148,13 +148,13 @@ def decisions(connection: Connection, which: Which, size: int) -> Iterator[Kept]
         ordered = select(table).where(rest).order_by(*order).limit(size)
         found = connection.execute(ordered).mappings().all()
         for row in found:
-            after = Place(row["at_ms"], row["partition"], row["decision_id"])
+            after = ListingKey(row["at_ms"], row["partition"], row["decision_id"])
             yield Kept(after, *(_decision(row) or (None, {})))
         if len(found) < size:
             return
 
 
-def _beyond(key: Sequence[Column[Any]], after: Place, *, back: bool) -> ColumnElement[bool]:
+def _beyond(key: Sequence[Column[Any]], after: ListingKey, *, back: bool) -> ColumnElement[bool]:
     """Return the SQL condition that a row comes after a place. Its first part lets the database use the index of instants."""
     if back:
         return (key[0] <= after.at_ms) & (tuple_(*key) < tuple_(*after))

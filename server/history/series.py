@@ -11,7 +11,7 @@ from server.history.samples import Sample
 from server.history.spans import Span, Values, constant, quotients
 
 Put = Callable[[Table, object, dict[str, Any]], None]
-Place = tuple[str, str, str]
+SeriesKey = tuple[str, str, str]
 
 LATE: Final = 3
 """A sample is late if it comes later than this many sampling intervals after the one before.
@@ -26,7 +26,7 @@ class _Open(NamedTuple):
     values: Values
 
 
-def usage_row(number: int, series: Place, span: Span, step_ms: int) -> dict[str, Any]:
+def usage_row(number: int, series: SeriesKey, span: Span, step_ms: int) -> dict[str, Any]:
     """Return the row of a span of a series."""
     averages, rests = quotients(span)
     row: dict[str, Any] = dict(zip(schema.MEASURES, averages, strict=True))
@@ -53,7 +53,7 @@ class Series:
         self._put = put
         self._sample_ms = sample_ms
         self._next_number = next_number
-        self._open: dict[Place, _Open] = {}
+        self._open: dict[SeriesKey, _Open] = {}
         self._seen: dict[str, int] = {}
 
     def sample(self, data: bytes) -> None:
@@ -90,13 +90,13 @@ class Series:
                 self._begin(series, sample.at_ms, values)
         self._seen[sample.partition] = sample.at_ms
 
-    def _begin(self, series: Place, at_ms: int, values: Values) -> None:
+    def _begin(self, series: SeriesKey, at_ms: int, values: Values) -> None:
         opened = _Open(self._next_number(), at_ms, values)
         self._open[series] = opened
         row = usage_row(opened.number, series, constant(at_ms, at_ms + 1, values), self._sample_ms)
         self._put(schema.USAGE, opened.number, row | {"to_ms": None, "covered_ms": 0})
 
-    def _close(self, series: Place, at_ms: int) -> None:
+    def _close(self, series: SeriesKey, at_ms: int) -> None:
         opened = self._open.pop(series)
         end = max(at_ms, opened.from_ms + 1)
         row = usage_row(

@@ -29,7 +29,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KindPath:
     """The group, version and plural of a kind."""
 
     root: str
@@ -48,38 +48,38 @@ class Place:
 
 
 CORE = "/api/v1"
-PLACES: Mapping[str, Place] = {
-    "ConfigMap": Place(CORE, "configmaps"),
-    "Namespace": Place(CORE, "namespaces", namespaced=False),
-    "ValidatingAdmissionPolicy": Place(
+PLACES: Mapping[str, KindPath] = {
+    "ConfigMap": KindPath(CORE, "configmaps"),
+    "Namespace": KindPath(CORE, "namespaces", namespaced=False),
+    "ValidatingAdmissionPolicy": KindPath(
         "/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False
     ),
-    "ValidatingAdmissionPolicyBinding": Place(
+    "ValidatingAdmissionPolicyBinding": KindPath(
         "/apis/admissionregistration.k8s.io/v1",
         "validatingadmissionpolicybindings",
         namespaced=False,
     ),
-    "PriorityClass": Place("/apis/scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
-    "PodDisruptionBudget": Place("/apis/policy/v1", "poddisruptionbudgets"),
-    "StorageClass": Place("/apis/storage.k8s.io/v1", "storageclasses", namespaced=False),
-    "PersistentVolume": Place(CORE, "persistentvolumes", namespaced=False),
-    "PersistentVolumeClaim": Place(CORE, "persistentvolumeclaims"),
-    "PodGroup": Place(f"/apis/{GROUP}/{VERSIONS[0]}", "podgroups"),
-    "CSINode": Place("/apis/storage.k8s.io/v1", "csinodes", namespaced=False),
-    "Node": Place(CORE, "nodes", namespaced=False),
-    "Pod": Place(CORE, "pods"),
+    "PriorityClass": KindPath("/apis/scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
+    "PodDisruptionBudget": KindPath("/apis/policy/v1", "poddisruptionbudgets"),
+    "StorageClass": KindPath("/apis/storage.k8s.io/v1", "storageclasses", namespaced=False),
+    "PersistentVolume": KindPath(CORE, "persistentvolumes", namespaced=False),
+    "PersistentVolumeClaim": KindPath(CORE, "persistentvolumeclaims"),
+    "PodGroup": KindPath(f"/apis/{GROUP}/{VERSIONS[0]}", "podgroups"),
+    "CSINode": KindPath("/apis/storage.k8s.io/v1", "csinodes", namespaced=False),
+    "Node": KindPath(CORE, "nodes", namespaced=False),
+    "Pod": KindPath(CORE, "pods"),
 }
-OLDER: Mapping[str, tuple[Place, ...]] = {
-    "PodGroup": tuple(Place(f"/apis/{GROUP}/{version}", "podgroups") for version in VERSIONS[1:])
+OLDER: Mapping[str, tuple[KindPath, ...]] = {
+    "PodGroup": tuple(KindPath(f"/apis/{GROUP}/{version}", "podgroups") for version in VERSIONS[1:])
 }
 """Places of optional kinds in older versions of the API, in the order in which they are tried."""
-OWNERS: Mapping[str, Place] = {
-    "Job": Place("/apis/batch/v1", "jobs"),
-    "ReplicaSet": Place("/apis/apps/v1", "replicasets"),
-    "StatefulSet": Place("/apis/apps/v1", "statefulsets"),
+OWNERS: Mapping[str, KindPath] = {
+    "Job": KindPath("/apis/batch/v1", "jobs"),
+    "ReplicaSet": KindPath("/apis/apps/v1", "replicasets"),
+    "StatefulSet": KindPath("/apis/apps/v1", "statefulsets"),
 }
 """Kinds of owners; single owners are read to learn the size of a job (J1)."""
-EVENTS = Place(CORE, "events")
+EVENTS = KindPath(CORE, "events")
 
 
 def path_of(ref: ObjectRef) -> str:

@@ -4,11 +4,11 @@ import pytest
 
 from shim_client import deployed
 from shim_client.core_client.address import CoreAddress
-from shim_client.deployed import Place
+from shim_client.deployed import ShimOptions
 from shim_client.election.lease import Election, LeaseTerms
 from tests.cli.run import evenhand
 
-Joined = list[tuple[Place, tuple[CoreAddress, ...]]]
+Joined = list[tuple[ShimOptions, tuple[CoreAddress, ...]]]
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Joined:
     """Provide the list of clusters that `evenhand shim --kubernetes` would join; none is joined."""
     found: Joined = []
 
-    async def join(place: Place, *cores: CoreAddress) -> None:
+    async def join(place: ShimOptions, *cores: CoreAddress) -> None:
         found.append((place, cores))
 
     monkeypatch.setattr(deployed, "run_on_kubernetes", join)

@@ -7,11 +7,11 @@ import trustme
 
 from shim_client import deployed
 from shim_client.core_client.address import CoreAddress
-from shim_client.deployed import Place
+from shim_client.deployed import ShimOptions
 from tests.cli.clusters import write_known
 from tests.cli.run import evenhand
 
-Joined = list[tuple[Place, CoreAddress]]
+Joined = list[tuple[ShimOptions, CoreAddress]]
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Joined:
     """Provide the list of clusters that `evenhand shim --kubernetes` would join; none is joined."""
     found: Joined = []
 
-    async def join(place: Place, core: CoreAddress) -> None:
+    async def join(place: ShimOptions, core: CoreAddress) -> None:
         found.append((place, core))
 
     monkeypatch.setattr(deployed, "run_on_kubernetes", join)
@@ -41,7 +41,7 @@ def test_what_is_given_reaches_the_shim(joined: Joined, tmp_path: Path) -> None:
     ended = evenhand("shim", "--kubernetes", *place, *more, "--core", "127.0.0.1:7", *tls)
     assert ended.code == 0, ended.err
     ((found, core),) = joined
-    assert found == Place(
+    assert found == ShimOptions(
         kubeconfig=Path("admin.conf"),
         context="lab",
         namespace="scheduling",

@@ -8,13 +8,13 @@ from starlette.testclient import TestClient
 
 from evenhand_cli.connect import connected_core
 from evenhand_cli.contexts import Context
-from evenhand_console.bootstrap import Place, app_of
+from evenhand_console.bootstrap import ConsoleSettings, app_of
 from evenhand_console.connection import Connection
 from evenhand_console.views import VIEWS
 from tests.cli.fake import FakeCore, running
 
 ADDRESS = "127.0.0.1:8080"
-HERE = Place(ADDRESS)
+HERE = ConsoleSettings(ADDRESS)
 SELDOM = tuple(replace(one, pause_s=600.0) for one in VIEWS)
 """The views, read again only after an event."""
 
@@ -28,14 +28,17 @@ def console(
     share_identity: bool = False,
 ) -> Iterator[TestClient]:
     """Run a core, and serve its console."""
-    place = Place(ADDRESS, origins, token_header, share_identity)
+    place = ConsoleSettings(ADDRESS, origins, token_header, share_identity)
     with running(core), console_of(core.address, place, token_file) as client:
         yield client
 
 
 @contextmanager
 def console_of(
-    address: str, place: Place = HERE, token: str = "", clock: Callable[[], float] = lambda: 0.0
+    address: str,
+    place: ConsoleSettings = HERE,
+    token: str = "",
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> Iterator[TestClient]:
     """Serve the console of the core at an address; `token` is the file with its own token."""
     context = Context(core=address, token_file=token)

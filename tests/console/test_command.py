@@ -23,10 +23,10 @@ class _Run:
     """The server that the command would run: it reads from the core once, and ends."""
 
     def __init__(self) -> None:
-        self.place = bootstrap.Place("")
+        self.place = bootstrap.ConsoleSettings("")
         self.fault = ""
 
-    def __call__(self, opener: Any, sock: socket.socket, place: bootstrap.Place) -> None:
+    def __call__(self, opener: Any, sock: socket.socket, place: bootstrap.ConsoleSettings) -> None:
         del sock
         self.place = place
         try:

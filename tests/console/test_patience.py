@@ -157,7 +157,7 @@ def test_the_server_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
             del sockets
 
     monkeypatch.setattr("uvicorn.Server", _Server)
-    place = bootstrap.Place("127.0.0.1:8080", address_max=7)
+    place = bootstrap.ConsoleSettings("127.0.0.1:8080", address_max=7)
     bootstrap.run(cast("Any", None), cast("Any", None), place)
     protocol = cast("type[patience.Impatient]", given[0].http)
     assert issubclass(protocol, patience.Impatient)
@@ -168,5 +168,5 @@ def test_the_instants_on_pages_are_in_utc(monkeypatch: pytest.MonkeyPatch) -> No
     """Texts that pages share with the command line have local times there."""
     assert instant(3_600_000).startswith("1970-01-01 10:00:00")
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
-    bootstrap.run(cast("Any", None), cast("Any", None), bootstrap.Place("127.0.0.1:8080"))
+    bootstrap.run(cast("Any", None), cast("Any", None), bootstrap.ConsoleSettings("127.0.0.1:8080"))
     assert instant(3_600_000) == "1970-01-01 01:00:00 UTC"

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from shim_client.config import BadSettingError
 from shim_client.core_client.address import CoreAddress
-from shim_client.deployed import Place, run_on_kubernetes
+from shim_client.deployed import ShimOptions, run_on_kubernetes
 from shim_client.probe import NoPortError, Probe
 from tests.cli.run import evenhand
 from tests.kubernetes.fake_api import (
@@ -100,7 +100,7 @@ def settings(**data: str) -> objects.Item:
 async def shim(folder: Path, handle: Handler, **place: Any) -> AsyncIterator[tuple[World, Any]]:
     """Hold a running shim with a core of its own; yield the world and the shim's task."""
     async with world(folder, handle) as here, core_here() as core:
-        run = run_on_kubernetes(Place(here.kubeconfig, **place), CoreAddress(core))
+        run = run_on_kubernetes(ShimOptions(here.kubeconfig, **place), CoreAddress(core))
         task = asyncio.create_task(run)
         try:
             yield here, task

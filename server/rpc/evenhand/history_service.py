@@ -175,7 +175,7 @@ class HistoryService:
         """
         caller, queue, size = CALLER.get(), request.queue.lower(), size_of(request.page_size)
         key = key_in(request.page_token, (int, str, str))
-        after = None if key is None else records.Place._make(key)
+        after = None if key is None else records.ListingKey._make(key)
         found: list[decisions_pb2.Decision] = []
         rows, token = 0, ""
         with self._read() as connection:
