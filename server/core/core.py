@@ -400,7 +400,8 @@ class Core:
         """Enqueue unqueued asks, and return a hash of the state in hexadecimal: equal states have equal hashes.
 
         The hash covers the kind, the subject and the instant of each timer. The hash leaves out earlier configurations. Of a
-        partition it leaves out caches and state that follows from other state (`server.state.digest`).
+        partition it leaves out caches and state that follows from other state (`server.state.digest`). The core itself does not
+        call this method: like `validate`, it is for those who check a core.
         """
         self._take_in_fresh()
         state = self.state

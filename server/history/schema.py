@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 
 REVISION: Final = "0002"
-"""The revision of the schema that this version of the program reads and writes."""
+"""The revision of the schema that this version of the program reads and writes: that of the last migration."""
 
 METADATA: Final = MetaData()
 

@@ -217,7 +217,7 @@ On an open port only the first limit applies.
 """
 
 STATUS_BYTES_MAX: Final = 4_096
-"""Bytes of an error in gRPC's headers: its message percent-encoded, and its details in base64."""
+"""Bytes of an error in gRPC's headers: its message percent-encoded, and its details in base64. The four limits below ensure it."""
 
 STATUS_MESSAGE_BYTES_MAX: Final = 700
 """Bytes of the message of an error, percent-encoded."""

@@ -744,8 +744,8 @@ DEFECTS: Final = (
     Defect(
         "a quota run takes those who opted out first",
         "server.snapshot.victims_in_order",
-        "(shifted << 1) + ((flags & OPTED_OUT) > 0)",
-        "(shifted << 1) + ((flags & OPTED_OUT) == 0)",
+        "(priorities + PRIORITY_BASE << 1) + ((flags & OPTED_OUT) > 0)",
+        "(priorities + PRIORITY_BASE << 1) + ((flags & OPTED_OUT) == 0)",
         judge=Judge.QUOTAS,
         policy=Policy.QUOTA,
     ),
