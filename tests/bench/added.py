@@ -207,9 +207,9 @@ def with_log(script: Script, before: Sequence[str]) -> WireFigure:
 
 @contextmanager
 def _logged(nats: Engine, aside: list[float], core: Server) -> Iterator[None]:
-    _idle(nats.pid)
+    run_last(nats.pid)
     yield
-    _idle(nats.pid, os.SCHED_OTHER)
+    run_last(nats.pid, os.SCHED_OTHER)
     end = time.monotonic() + JOIN_S
     while (found := _replication(core.address)).log.position < found.position:
         assert time.monotonic() < end, f"the log lacks input: {found.log}"

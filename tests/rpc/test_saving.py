@@ -17,6 +17,7 @@ from server.rpc.reads import InPlace
 from server.rpc.saving import Saving
 from tests.rpc.harness import serving, until
 from tests.rpc.test_following import in_state, place
+from tests.ticks import ticked
 
 pytestmark = pytest.mark.asyncio
 
@@ -68,10 +69,10 @@ async def test_joins_that_follow_each_other_save_once(tmp_path: Path) -> None:
     async with saving(Saving(path, feed, InPlace(), replica)):
         await asyncio.sleep(0)
         assert position(path) == -1, "the core was given nothing yet"
-        feed.tick(1, 1)
+        ticked(feed, 1, 1)
         replica.taken_over.set()
         await until(lambda: position(path) == 1)
-        feed.tick(2, 1)
+        ticked(feed, 2, 1)
         replica.taken_over.set()
         for _ in range(20):
             await asyncio.sleep(0)
@@ -85,5 +86,5 @@ async def test_a_state_that_changes_is_saved_again_and_again(
     path, feed = tmp_path / saved.NAME, Feed(Core(), "1")
     async with saving(Saving(path, feed, InPlace(), Replica())):
         for now in range(1, 4):
-            feed.tick(now, 1)
+            ticked(feed, now, 1)
             await until(partial(is_saved, path, now))
