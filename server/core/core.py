@@ -463,7 +463,7 @@ class Core:
         # If a plan took a reserved node, the ask that had the reservation looks for another node in
         # the next tick.
         displaced = partition.round.pledges_ended > ended
-        stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
+        stale = bool(cycle.stale_gangs(partition)) or scheduling_placeholders.waits(partition)
         return result.more or result.searching or unfinished or stale or displaced or bool(stays)
 
     def _puts_off(self, partition: Partition) -> bool:

@@ -245,7 +245,7 @@ def resized(spec: AskSpec, resource: Resource) -> AskSpec:
     return AskSpec(resource, *others)
 
 
-class JobClass(enum.StrEnum):
+class GangClass(enum.StrEnum):
     """The class of a pod (J2). A firm pod is never evicted. A lendable pod may use the capacity that other queues do not use."""
 
     FIRM = "firm"
@@ -257,7 +257,7 @@ def has_classes(settings: PreemptionSettings) -> bool:
     return settings.lists(JOB)
 
 
-def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
+def gang_class(spec: AskSpec, settings: PreemptionSettings) -> GangClass | None:
     """Return the class of an ask (J2).
 
     An ask with the protection FIRM is firm. Other asks have the class that their owner declared, or the default class of the
@@ -268,9 +268,9 @@ def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
     if not has_classes(settings):
         return None
     if spec.protection is Protection.FIRM:
-        return JobClass.FIRM
+        return GangClass.FIRM
     lendable = settings.job_default_preemptible if spec.lendable is None else spec.lendable
-    return JobClass.LENDABLE if lendable else JobClass.FIRM
+    return GangClass.LENDABLE if lendable else GangClass.FIRM
 
 
 @dataclass(frozen=True, slots=True)

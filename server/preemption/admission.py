@@ -8,7 +8,7 @@ plans and promised capacity.
 
 from collections.abc import Mapping
 
-from server.model.asks import JobClass
+from server.model.asks import GangClass
 from server.model.phrases import noun
 from server.model.policies import PolicyFacts
 from server.preemption.policy import Refusal, Rule
@@ -32,7 +32,7 @@ def most(
     share (W2). For lendable asks, the capacity that waiting firm asks will need is subtracted.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
-    if limit is None or kind.job_class is not JobClass.LENDABLE:
+    if limit is None or kind.gang_class is not GangClass.LENDABLE:
         return limit
     return limit - kept(trial, queue, index)
 
@@ -89,7 +89,7 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether a lendable ask leaves enough capacity for waiting firm asks (J4). All promised capacity counts as used."""
     for queue in (
-        trial.snapshot.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ()
+        trial.snapshot.path_up(ask.leaf) if ask.kind.gang_class is GangClass.LENDABLE else ()
     ):
         promised = trial.promised(queue.path)
         for index, wanted in ask.kind.demand:
@@ -109,7 +109,7 @@ def has_headroom(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:
         return False
-    for queue in trial.snapshot.path_up(leaf) if kind.job_class is JobClass.LENDABLE else ():
+    for queue in trial.snapshot.path_up(leaf) if kind.gang_class is GangClass.LENDABLE else ():
         promised = trial.promised(queue.path)
         for index, wanted in kind.demand:
             limit = most(trial, queue, index, kind)

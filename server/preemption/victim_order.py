@@ -194,11 +194,11 @@ class Comparator:
             spec = columns.specs[row]
             if spec is None or not flags(row) & GANG:
                 return True
-            return (applications(row), spec.job_key) not in self._broken_jobs()
+            return (applications(row), spec.job_key) not in self._broken_gangs()
 
         return read
 
-    def _broken_jobs(self) -> frozenset[tuple[int, str]]:
+    def _broken_gangs(self) -> frozenset[tuple[int, str]]:
         """Return the gangs that lose members through open decisions and the plans so far."""
         plans = self.trial.mark()
         if self._broken[0] != plans:

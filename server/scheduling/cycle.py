@@ -8,7 +8,7 @@ from typing import Final
 from server.model.reasons import Code
 from server.scheduling import outranking
 from server.scheduling.freed_nodes import FreedNodes
-from server.scheduling.gangs import try_job
+from server.scheduling.gangs import try_gang
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import fits_pledged, pick_node
 from server.state import journal, pending
@@ -39,7 +39,7 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     if partition.decisions.pledges:
         _serve_reservations(partition, freed, now, placed)
         refresh(partition)
-    wake_jobs(partition)
+    wake_gangs(partition)
 
 
 def refresh(partition: Partition) -> list[Node]:
@@ -65,13 +65,13 @@ def is_reviving(partition: Partition) -> bool:
     return bool(partition.index.reviving or partition.limits.unblocking)
 
 
-def wake_jobs(partition: Partition) -> None:
+def wake_gangs(partition: Partition) -> None:
     """Try parked gangs again if the partition has changed since they were found not to fit."""
-    for job in stale_jobs(partition):
-        pending.job_changed(partition, job)
+    for job in stale_gangs(partition):
+        pending.gang_changed(partition, job)
 
 
-def stale_jobs(partition: Partition) -> list[Gang]:
+def stale_gangs(partition: Partition) -> list[Gang]:
     """Return the parked gangs for which the partition has changed since they were last tried."""
     mark = (partition.relief, partition.placements)
     return [job for job in partition.gangs.parked if job.tried != mark]
@@ -183,11 +183,11 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
             budget -= _step(partition, group, now, placed)
             if held is not None and len(placed) > before:
                 refresh(partition)
-                wake_jobs(partition)
+                wake_gangs(partition)
                 if is_reviving(partition):
                     return 0
     if budget > 0:
-        _put_jobs_aside(partition)
+        _put_gangs_aside(partition)
     return budget
 
 
@@ -220,13 +220,13 @@ def _is_placeable(partition: Partition, group: Group | Gang) -> bool:
     return _node_for(partition, group) is not None
 
 
-def _put_jobs_aside(partition: Partition) -> None:
+def _put_gangs_aside(partition: Partition) -> None:
     """Park the gangs that were not tried because a gang with members of the same class found no capacity (J8).
 
     The parked gangs would find no capacity either.
     """
     for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
-        pending.park_job(partition, job)
+        pending.park_gang(partition, job)
 
 
 def _is_held_back(job: Gang) -> bool:
@@ -291,7 +291,7 @@ def _step_job(partition: Partition, job: Gang, now: int, placed: list[Ask]) -> i
 
 def _nodes_for(partition: Partition, job: Gang) -> list[tuple[Ask, Node]]:
     """Return a node for each waiting member. If a member gets no node, park the gang and return an empty list."""
-    assignments = try_job(partition, job)
+    assignments = try_gang(partition, job)
     if not assignments:
-        pending.park_job(partition, job)
+        pending.park_gang(partition, job)
     return assignments

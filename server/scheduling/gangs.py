@@ -6,7 +6,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 
-def try_job(partition: Partition, job: Gang) -> list[tuple[Ask, Node]]:
+def try_gang(partition: Partition, job: Gang) -> list[tuple[Ask, Node]]:
     """Return a node for every waiting member, in ask order. Return an empty list if any member gets no node.
 
     The live state is unchanged afterwards. Each member is charged to its node and queues, so that the next member sees what is

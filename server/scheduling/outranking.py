@@ -112,7 +112,7 @@ class Ranks:
             priority, queue = queue.seen(priority), queue.parent
         return False
 
-    def below_job(self, job: Gang) -> Below:
+    def below_gang(self, job: Gang) -> Below:
         """Return the reservations that all waiting members of a gang outrank."""
         return self.below(job.application.leaf, min(one.spec.priority for one in job.members))
 
@@ -263,7 +263,7 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     has its turn in the same tick, after all asks that outrank the owner.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
-        if held in ranks.below_job(job):
+        if held in ranks.below_gang(job):
             return True
     fitting: dict[AskClass, bool] = {}
     for application in partition.applications.values():

@@ -14,7 +14,7 @@ from itertools import chain
 
 from server.model.fit import fits
 from server.scheduling import cycle
-from server.scheduling.gangs import try_job
+from server.scheduling.gangs import try_gang
 from server.scheduling.outranking import (
     Below,
     Ranks,
@@ -82,7 +82,7 @@ def _has_moved(partition: Partition) -> bool:
 def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place the asks that have become placeable without reserved capacity. Return the budget that is left."""
     cycle.refresh(partition)
-    cycle.wake_jobs(partition)
+    cycle.wake_gangs(partition)
     return cycle.run(partition, now, budget, placed)
 
 
@@ -114,7 +114,7 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
         if budget <= 0 or _has_moved(partition) or len(partition.decisions.reservations) < held:
             return budget
     before = len(placed)
-    budget = _offer_to_jobs(partition, now, budget, placed)
+    budget = _offer_to_gangs(partition, now, budget, placed)
     if budget <= 0 or len(placed) > before:
         return budget
     for owner in list(partition.decisions.reservations.values()):
@@ -280,14 +280,14 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 # Gangs --------------------------------------------------------------------------------------------------------------
 
 
-def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
+def _offer_to_gangs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place the first parked gang that fits while the reservations that all its members outrank are lifted.
 
     Return the budget that is left. Each gang that is tried costs one step for each member.
     """
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
     for job in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):
-        below = () if job.tried_reserved == mark else ranks.below_job(job)
+        below = () if job.tried_reserved == mark else ranks.below_gang(job)
         if not below:
             continue
         assignments = _nodes_for(partition, job, below)
@@ -307,7 +307,7 @@ def _nodes_for(partition: Partition, job: Gang, below: Below) -> list[tuple[Ask,
     with lifted(partition, below):
         for ask_class in dead:
             ask_class.dead = False
-        assignments = try_job(partition, job)
+        assignments = try_gang(partition, job)
         for ask_class in dead:
             ask_class.dead = True
     return assignments

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from server.kernels.fit import Mask
-from server.model.asks import AskSpec, JobClass
+from server.model.asks import AskSpec, GangClass
 from server.model.fit import Demand
 from server.model.reasons import Code
 
@@ -20,13 +20,13 @@ class ClassFacts:
     demand: Demand
     node_demand: Demand
     allowed: Mask
-    job_class: JobClass | None = None
+    gang_class: GangClass | None = None
     """The class of the ask's pods, None in a partition without classes (J4)."""
 
     @property
     def firm(self) -> bool:
         """Return whether asks of the class count against the guarantees of their queues (J4)."""
-        return self.job_class is JobClass.FIRM
+        return self.gang_class is GangClass.FIRM
 
     @property
     def ports(self) -> Demand:

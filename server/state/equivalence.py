@@ -7,7 +7,7 @@ all of them. An ask with a pledge has a class of its own, because its own pledge
 
 from typing import TYPE_CHECKING, Final
 
-from server.model.asks import NO_PREFERENCES, AskSpec, Constraints, JobClass, Preferences
+from server.model.asks import NO_PREFERENCES, AskSpec, Constraints, GangClass, Preferences
 from server.model.fit import Demand
 from server.model.resources import Resource
 from server.state.preferred import Preferred
@@ -35,7 +35,7 @@ class AskClass:
     """One class with its state in the node search.
 
     - ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
-    - ``job_class`` is firm or lendable. It is None if the partition has no classes (J4).
+    - ``gang_class`` is firm or lendable. It is None if the partition has no classes (J4).
     - ``heap`` is the class's own heap of nodes. The heap is built when searches for this class have passed over too many
       unsuitable nodes of the shared heap. ``cursor`` is the position up to which the class has read the log of nodes.
       ``log_epoch`` is the epoch of that log.
@@ -51,8 +51,8 @@ class AskClass:
         "dead",
         "demand",
         "firm",
+        "gang_class",
         "heap",
-        "job_class",
         "log_epoch",
         "mask",
         "node_demand",
@@ -75,7 +75,7 @@ class AskClass:
         ports: Demand,
         constraints: Constraints,
         mask: "NodeMask",
-        job_class: JobClass | None = None,
+        gang_class: GangClass | None = None,
         preferences: Preferences = NO_PREFERENCES,
     ) -> None:
         self.number = number
@@ -83,8 +83,8 @@ class AskClass:
         self.demand = demand
         self.node_demand = demand + ports
         self.constraints = constraints
-        self.job_class = job_class
-        self.firm = job_class is JobClass.FIRM
+        self.gang_class = gang_class
+        self.firm = gang_class is GangClass.FIRM
         self.mask = mask
         self.preferences = preferences
         self.preferred = None if preferences == NO_PREFERENCES else Preferred(preferences)
@@ -100,7 +100,7 @@ class AskClass:
         self.pledge: Pledge | None = None
 
 
-ClassKey = tuple[Resource, Constraints, JobClass | None, Preferences]
+ClassKey = tuple[Resource, Constraints, GangClass | None, Preferences]
 
 
 def key_of(ask_class: AskClass) -> ClassKey:
@@ -108,7 +108,7 @@ def key_of(ask_class: AskClass) -> ClassKey:
     return (
         ask_class.resource,
         ask_class.constraints,
-        ask_class.job_class,
+        ask_class.gang_class,
         ask_class.preferences,
     )
 

@@ -112,10 +112,10 @@ def _regroup_members(partition: Partition, job: Gang) -> None:
     """Enqueue a job's waiting members again, in the job or outside it. The job's size decides which."""
     if job.min_members <= 1:
         job.placed = 0  # the members of a job of one are not counted
-        pending.drop_empty_job(partition, job)
+        pending.drop_empty_gang(partition, job)
         pending.regroup(partition, job)
     elif job.placed:
         pending.regroup(partition, job)
     else:
         partition.untold[job] = None
-        pending.job_changed(partition, job)
+        pending.gang_changed(partition, job)

@@ -78,8 +78,8 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
         if whole != (job.placed >= job.min_members):
             pending.regroup(partition, job)
         elif job.members:
-            pending.job_changed(partition, job)
-        pending.drop_empty_job(partition, job)
+            pending.gang_changed(partition, job)
+        pending.drop_empty_gang(partition, job)
 
 
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:

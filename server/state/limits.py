@@ -7,7 +7,7 @@ not for each ask (design 6.5).
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from server.model.asks import JobClass
+from server.model.asks import GangClass
 from server.model.fit import Amounts, Demand, fits
 from server.model.quota import WILDCARD, QueueSpec, UserLimit
 from server.model.reasons import Code
@@ -26,7 +26,7 @@ CODES: Final[Mapping[str, Code]] = {
     "group": Code.GROUP_LIMIT,
 }
 """The reason code of an ask that waits because a limit has no headroom, by the kind of limit."""
-_LENDABLE: Final = JobClass.LENDABLE
+_LENDABLE: Final = GangClass.LENDABLE
 """A member of an enumeration, looked up once because each access to a member is slow."""
 OWN: Final = ("queue", "firm")
 """The kinds of limits whose headroom is reduced by promises."""
@@ -98,7 +98,7 @@ class Limiter:
         """
         held = ask_class.pledge
         if held is None:
-            if ask_class.job_class is _LENDABLE and self.kind == "queue":
+            if ask_class.gang_class is _LENDABLE and self.kind == "queue":
                 return all(
                     self.headroom_for(ask_class, at) >= wanted for at, wanted in ask_class.demand
                 )
@@ -131,7 +131,7 @@ class Limiter:
     def headroom_for(self, ask_class: "AskClass", index: int) -> int:
         """Return the headroom in one type. For lendable asks, the amount that the queue keeps for waiting firm asks is subtracted (J4)."""
         firm = self.queue.firm
-        lends = self.kind == "queue" and ask_class.job_class is _LENDABLE
+        lends = self.kind == "queue" and ask_class.gang_class is _LENDABLE
         if not lends or firm is None:
             return self.headroom[index]
         return self.headroom[index] - kept(firm.headroom[index], self.queue.firm_waiting[index])

@@ -4,7 +4,7 @@ from server.model.asks import (
     AskSpec,
     Constraints,
     Tags,
-    job_class,
+    gang_class,
 )
 from server.model.fit import NO_SCALE, Amounts
 from server.model.quota import DEFAULT_PARTITION, PartitionSpec, PreemptionSettings
@@ -219,7 +219,7 @@ class Partition:
             if found is not None:
                 found.asks += 1
                 return found
-        kind = job_class(spec, self.classed_by)
+        kind = gang_class(spec, self.classed_by)
         key = (spec.resource, constraints, kind, spec.preferences)
         found = self.classes.by_key.get(key)
         if found is None:
@@ -256,7 +256,7 @@ class Partition:
             ports,
             like.constraints,
             mask,
-            like.job_class,
+            like.gang_class,
             like.preferences,
         )
         made.asks = 1

@@ -29,7 +29,7 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     if spec.job_key and spec.min_members > 1 and ask.pledge is None:
         job = job_of(partition, application, spec)
         if job.placed < job.min_members:
-            _join_job(partition, job, ask)
+            _join_gang(partition, job, ask)
             return
     group = application.groups.get((ask_class, spec.priority))
     if group is None:
@@ -181,16 +181,16 @@ def let_go(partition: Partition, ask: Ask) -> None:
     enqueue(partition, ask)
 
 
-def _join_job(partition: Partition, job: Gang, ask: Ask) -> None:
+def _join_gang(partition: Partition, job: Gang, ask: Ask) -> None:
     ask.group = job
     bisect.insort(job.members, ask, key=lambda one: one.sort_key)
     job.min_members = ask.spec.min_members
     job.counted = ask.spec.counted
     partition.untold[job] = None
-    job_changed(partition, job)
+    gang_changed(partition, job)
 
 
-def job_changed(partition: Partition, job: Gang) -> None:
+def gang_changed(partition: Partition, job: Gang) -> None:
     """Unpark a job whose members changed. If the job is complete, it is tried at the rank of its first member."""
     job.entry = None
     job.tried_reserved = (-1, -1)
@@ -206,7 +206,7 @@ def job_changed(partition: Partition, job: Gang) -> None:
         ranking.push_group(job)
 
 
-def park_job(partition: Partition, job: Gang) -> None:
+def park_gang(partition: Partition, job: Gang) -> None:
     """Park a job that does not fit now, until something changes."""
     partition.gangs.ready.pop(job, None)
     job.parked = True
@@ -244,7 +244,7 @@ def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     _count_gone(partition, ask.application.leaf, ask.ask_class)
     if isinstance(group, Gang):
         group.members.remove(ask)
-        _job_lost(partition, group)
+        _gang_lost(partition, group)
     elif group is not None:
         if not for_good and group.asks[0] is not ask:
             group.asks.remove(ask)
@@ -302,17 +302,17 @@ def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> Non
         queue = queue.above
 
 
-def _job_lost(partition: Partition, job: Gang) -> None:
+def _gang_lost(partition: Partition, job: Gang) -> None:
     job.entry = None
     if job.parked:
         job.parked = False
         partition.gangs.parked.remove(job)
-    drop_empty_job(partition, job)
+    drop_empty_gang(partition, job)
     if job.members:
-        job_changed(partition, job)
+        gang_changed(partition, job)
 
 
-def drop_empty_job(partition: Partition, job: Gang) -> None:
+def drop_empty_gang(partition: Partition, job: Gang) -> None:
     """Remove a job that has neither waiting nor placed members. A job without waiting members is no longer tried or reported."""
     if not job.members and not job.placed:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs

@@ -10,7 +10,7 @@ the asks that may still have a class of earlier settings.
 
 from typing import Final
 
-from server.model.asks import AskSpec, has_classes, job_class
+from server.model.asks import AskSpec, gang_class, has_classes
 from server.model.parts import PART, Parts
 from server.model.quota import PreemptionSettings
 from server.model.resources import NOTHING
@@ -29,7 +29,7 @@ The settings decide whether a pod without a class is firm (J2).
 
 def are_alike(one: PreemptionSettings, other: PreemptionSettings) -> bool:
     """Return whether two settings give every ask the same class."""
-    return all(job_class(spec, one) is job_class(spec, other) for spec in SAMPLES)
+    return all(gang_class(spec, one) is gang_class(spec, other) for spec in SAMPLES)
 
 
 def is_due(partition: Partition, settings: PreemptionSettings) -> bool:
@@ -107,7 +107,7 @@ def reclass_in_parts(
 
 
 def _reclassify(partition: Partition, ask: Ask) -> None:
-    if ask.ask_class.job_class is job_class(ask.spec, partition.classed_by):
+    if ask.ask_class.gang_class is gang_class(ask.spec, partition.classed_by):
         return
     if ask.node is None:
         journal.reclassify(partition, ask)

@@ -272,13 +272,13 @@ def jobs(partition: Partition, due: Iterable[GangDue]) -> tuple[WaitingGang, ...
 
 def _job(partition: Partition, due: GangDue) -> WaitingGang:
     """Return a job with its members in the order of J8."""
-    members = sorted(waiting(partition, due.members), key=job_order)
+    members = sorted(waiting(partition, due.members), key=gang_order)
     return WaitingGang(
         due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
     )
 
 
-def job_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
+def gang_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
     """Return the sort key by which the members of a job get their nodes: priority, age, allocation key (J8)."""
     return -ask.spec.priority, ask.pending_since, ask.key
 
@@ -322,7 +322,7 @@ def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
         ask_class.demand,
         ask_class.node_demand,
         allowed(partition, ask_class.mask),
-        ask_class.job_class if knows_firm else None,
+        ask_class.gang_class if knows_firm else None,
     )
 
 

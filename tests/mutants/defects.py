@@ -91,7 +91,7 @@ DEFECTS: Final = (
     Defect(
         "who wrote no class is lendable, whatever the partition says",
         "server.core.events.gang_consistency",
-        "    firm = job_class(spec, settings) is JobClass.FIRM",
+        "    firm = gang_class(spec, settings) is GangClass.FIRM",
         "    firm = spec.protection is not spec.protection.NORMAL",
         judge=Judge.STORIES,
         stories="mixed_jobs",
@@ -1097,8 +1097,8 @@ DEFECTS: Final = (
     Defect(
         "a broken job is spared",
         "server.preemption.victim_order",
-        "not in self._broken_jobs()",
-        "in self._broken_jobs()",
+        "not in self._broken_gangs()",
+        "in self._broken_gangs()",
         judge=Judge.STORIES,
         stories="comparator",
         policy=Policy.ORDER,
@@ -1314,7 +1314,7 @@ DEFECTS: Final = (
     Defect(
         "a cure of one member is told to cure the job",
         "server.core.queries.unmet.asking",
-        "        return verdicts.plan_job(trial, claimant)",
+        "        return verdicts.plan_gang(trial, claimant)",
         "        return verdicts.plan(trial, claimant.members[0])",
         judge=Judge.REPORTS,
         policy=Policy.REPORTS,
@@ -1703,7 +1703,7 @@ DEFECTS: Final = (
     Defect(
         "a gang that was not tried because others found no capacity is not planned for",
         "server.scheduling.cycle",
-        "    if budget > 0:\n        _put_jobs_aside(partition)\n",
+        "    if budget > 0:\n        _put_gangs_aside(partition)\n",
         "",
         judge=Judge.STORIES,
         stories="mixed_jobs",
@@ -1971,8 +1971,8 @@ DEFECTS: Final = (
     Defect(
         "what a shadow decided counts for nothing when somebody asks about a job",
         "server.core.queries.verdicts",
-        "    lay(trial)\n    answer = plan_job(",
-        "    answer = plan_job(",
+        "    lay(trial)\n    answer = plan_gang(",
+        "    answer = plan_gang(",
         judge=Judge.STORIES,
         stories="shadow",
         policy=Policy.SHADOW,

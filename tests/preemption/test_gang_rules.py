@@ -107,7 +107,7 @@ AVOIDING: Final = PreemptionSettings(policies=("job",), job_victim_gang="avoid")
 NEVER: Final = PreemptionSettings(policies=("job",), job_default_trigger=False)
 
 CASES: Final = (
-    Case("only one member", "whole_job", Rule.PART_OF_JOB, world(*FULL), _one_member),
+    Case("only one member", "whole_gang", Rule.PART_OF_JOB, world(*FULL), _one_member),
     Case(
         "one that may not have others go",
         "may_have_others_go",
@@ -125,7 +125,7 @@ CASES: Final = (
     ),
     Case(
         "one of its own queue of the same priority",
-        "victims_of_jobs",
+        "victims_of_gangs",
         Rule.PRIORITY,
         world(
             *TWO,
@@ -136,7 +136,7 @@ CASES: Final = (
     ),
     Case(
         "one of higher priority elsewhere",
-        "victims_of_jobs",
+        "victims_of_gangs",
         Rule.PRIORITY,
         world(*TWO, pod("y3", B, "n3", priority=3)),
         _elsewhere,
@@ -224,7 +224,7 @@ CASES: Final = (
     ),
     Case(
         "victims though the job fits",
-        "no_job_for_nothing",
+        "no_gang_for_nothing",
         Rule.NOT_MINIMAL,
         world(pod("y1", B, "n1"), queues=QUEUES),
         lambda trial, plan: only(trial, _moved(trial, plan, "n1"), "y1"),
@@ -284,6 +284,6 @@ def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_headroom() ->
 def test_a_replacement_takes_nobody_of_another_queue() -> None:
     trial = on(world(*FULL))
     plan = replace(planned(trial), policy=in_queue.NAME)
-    found = gangs.victims_of_jobs(trial, plan)
+    found = gangs.victims_of_gangs(trial, plan)
     assert found is not None
     assert found.rule is Rule.OTHER_QUEUE

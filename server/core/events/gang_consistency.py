@@ -5,7 +5,7 @@ policy `job` is not listed, no ask is rejected because of its class (J4). A runn
 later change of labels is accepted.
 """
 
-from server.model.asks import AskSpec, JobClass, job_class
+from server.model.asks import AskSpec, GangClass, gang_class
 from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.state.applications import Application
@@ -43,7 +43,7 @@ def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
 
     The partition's defaults replace values that the ask does not declare.
     """
-    firm = job_class(spec, settings) is JobClass.FIRM
+    firm = gang_class(spec, settings) is GangClass.FIRM
     triggers = settings.job_default_trigger if spec.may_trigger is None else spec.may_trigger
     may = triggers and spec.allow_preempt_other
     return ("firm" if firm else "lendable"), (

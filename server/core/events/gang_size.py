@@ -99,7 +99,7 @@ def existing(
     if known is None and job is not None and job.counted:
         job.min_members = UNSIZED
         if job.members:
-            pending.job_changed(partition, job)
+            pending.gang_changed(partition, job)
     return event
 
 

@@ -155,7 +155,7 @@ def would(plan: Plan, node_id: str) -> str:
     return f"{count(going, 'allocation')} would be evicted from node {node_id}"
 
 
-def would_job(plan: Plan) -> str:
+def would_gang(plan: Plan) -> str:
     """Return a clause that says what a plan for a gang would do: the numbers of members, nodes and victims."""
     nodes = count(len({one.node_id for one in plan.pledges}), "node")
     members = count(len(plan.pledges), "member")

@@ -40,7 +40,7 @@ def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[Gan
         return []
     found = [due(one) for one in partition.gangs.parked if _may_plan(partition, one, now)]
     found += [
-        again(one) for one in dict.fromkeys(partition.decisions.suspended.values()) if _is_job(one)
+        again(one) for one in dict.fromkeys(partition.decisions.suspended.values()) if _is_gang(one)
     ]
     if not settings.lists(GUARANTEED):
         found += [single(ask) for group in groups for ask in _first(partition, group, now)]
@@ -81,11 +81,11 @@ def promised(partition: Partition) -> dict[str, GangDue]:
 
     Decisions for which another plan is being sought are included.
     """
-    found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
+    found = [again(one) for one in partition.decisions.open.values() if _is_gang(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
 
-def _is_job(commitment: Commitment) -> bool:
+def _is_gang(commitment: Commitment) -> bool:
     return commitment.facts.gang and bool(commitment.pledges)
 
 
@@ -219,7 +219,7 @@ def reassign(partition: Partition, one: Gang, marks: Iterable[ReleaseMark]) -> l
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}
     named = {mark.released_for: mark.node_id for mark in marks}
-    order = sorted(one.members, key=snapshotting.job_order)
+    order = sorted(one.members, key=snapshotting.gang_order)
     assignments: dict[str, Assignment] = {}
     for ask in sorted(order, key=lambda member: member.key not in named):
         wanted = named.get(ask.key, "")

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from server.core.preemption import decision_records, open_decisions
-from server.model.asks import JobClass
+from server.model.asks import GangClass
 from server.model.decisions import Withdrawn
 from server.model.policies import Shrinks, facts
 from server.model.records import DecisionState
@@ -47,7 +47,7 @@ class _Needs:
         self.lending = {
             queue
             for held in partition.decisions.pledges.values()
-            if held.ask.ask_class.job_class is JobClass.LENDABLE and not held.reserves
+            if held.ask.ask_class.gang_class is GangClass.LENDABLE and not held.reserves
             for queue in held.ask.application.leaf.path_up()
         }
         """The queues in which capacity is promised to lendable asks."""

@@ -12,7 +12,7 @@ from server.core.queries.group_fit import person_limits
 from server.core.queries.large_enough import excluded
 from server.core.queries.simulated_gangs import Simulation
 from server.core.queries.simulation_answers import SimulatedAsk
-from server.model.asks import AskSpec, HostPort, job_class
+from server.model.asks import AskSpec, HostPort, gang_class
 from server.model.fit import Demand, fits
 from server.model.reasons import Code
 from server.preemption.trial import Trial
@@ -117,7 +117,7 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
         allowed = snapshotting.allowed(partition, mask)
     finally:
         partition.constraint_index.release(mask)
-    kind = job_class(spec, partition.spec.preemption)
+    kind = gang_class(spec, partition.spec.preemption)
     return ClassFacts(-number, demand, demand + ports, allowed, kind)
 
 

@@ -18,7 +18,7 @@ from server.model.fit import fits
 from server.model.phrases import count
 from server.model.records import AskSimulation, GroupSimulation, Verdict
 from server.model.reports import Excluded, GroupFit
-from server.preemption.gangs import gang_policy as job_policy
+from server.preemption.gangs import gang_policy
 from server.preemption.gangs.eligibility import added
 from server.preemption.policy import Plan, Refusal
 from server.preemption.trial import Trial
@@ -90,7 +90,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingGa
     demand = added(one.kind.demand for one in members)
     people = [one for one in application.limiters if one.kind != "queue"] if application else []
     within = all(fits(demand, one.headroom) for one in people)
-    order = sorted(members, key=snapshotting.job_order)
+    order = sorted(members, key=snapshotting.gang_order)
     return WaitingGang(key[2], number, tuple(order), placed, members[0].spec.min_members, within)
 
 
@@ -172,9 +172,9 @@ class Simulation:
         found = _placed(trial, by_key, job) if job.gathered and job.within_limits else {}
         verdict = None
         if not found:
-            answer = verdicts.plan_job(trial, job)
+            answer = verdicts.plan_gang(trial, job)
             if isinstance(answer, Refusal):
-                verdict = decision_records.refused(trial.snapshot, job_policy.NAME, answer, now)
+                verdict = decision_records.refused(trial.snapshot, gang_policy.NAME, answer, now)
                 found = _waits(by_key, job, (fit, answer, verdict))
             else:
                 trial.apply(answer)
@@ -267,7 +267,7 @@ def _preempts(
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulation_answers.victims(trial, plan)
     for one in job.members:
-        verdict = verdicts.of_plan(job_policy.NAME, plan, nodes[one.key], now)
+        verdict = verdicts.of_plan(gang_policy.NAME, plan, nodes[one.key], now)
         found[one.key] = AskSimulation(
             simulation_answers.PREEMPTS,
             one.leaf,
@@ -277,6 +277,6 @@ def _preempts(
             decision_records.spared(plan),
             plan.levels,
             verdict,
-            (f"As a member of gang {job.key}: {decision_records.would_job(plan)}.",),
+            (f"As a member of gang {job.key}: {decision_records.would_gang(plan)}.",),
         )
     return found

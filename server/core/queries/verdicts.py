@@ -80,7 +80,7 @@ def _of_job(partition: Partition, job: Gang, now: int, lay: Lay) -> Verdict:
     waiting = snapshot.jobs[0]
     trial = Trial(snapshot)
     lay(trial)
-    answer = plan_job(trial, waiting)
+    answer = plan_gang(trial, waiting)
     if isinstance(answer, Plan):
         found = of_plan(JOB.name, answer, answer.pledges[0].node_id, now)
     else:
@@ -98,11 +98,11 @@ def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verd
 
 def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
     """Return the verdict on one member of a gang, made from the plan for the gang."""
-    because, told = decision_records.would_job(plan), (decision_records.spared(plan), plan.levels)
+    because, told = decision_records.would_gang(plan), (decision_records.spared(plan), plan.levels)
     return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
 
-def plan_job(trial: Trial, job: WaitingGang) -> Plan | Refusal:
+def plan_gang(trial: Trial, job: WaitingGang) -> Plan | Refusal:
     """Return the answer of policy `job` to a gang, or the refusal that says that the policy is off."""
     settings = trial.snapshot.settings
     if not settings.enabled or not settings.lists(JOB):

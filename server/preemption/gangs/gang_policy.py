@@ -17,7 +17,7 @@ gangs take turns in one order (P3).
 
 from typing import Final
 
-from server.model.asks import UNSIZED, JobClass
+from server.model.asks import UNSIZED, GangClass
 from server.model.phrases import agreeing, count, noun
 from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
@@ -61,7 +61,7 @@ def may_plan(trial: Trial, job: WaitingGang) -> Refusal | None:
             Rule.GATHERING, f"{there} of {wanted} of its gang {agreeing('are', there)} there"
         )
     refused = (_of_member(trial, one) for one in job.members)
-    return next((one for one in refused if one is not None), None) or _of_the_job(trial, job)
+    return next((one for one in refused if one is not None), None) or _of_the_gang(trial, job)
 
 
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
@@ -78,7 +78,7 @@ def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     return None
 
 
-def _of_the_job(trial: Trial, job: WaitingGang) -> Refusal | None:
+def _of_the_gang(trial: Trial, job: WaitingGang) -> Refusal | None:
     properties = trial.snapshot.queues[job.leaf].spec.properties
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
         return Refusal(Rule.DISABLED, f"preemption is disabled for queue {job.leaf}")
@@ -125,7 +125,7 @@ def _gate(trial: Trial, search: GangSearch) -> Refusal | None:
     The victims that the leaf has for the gang count as gone.
     """
     kind, leaf = search.eligibility.whole.kind, search.job.leaf
-    if kind.job_class is not JobClass.LENDABLE:
+    if kind.gang_class is not GangClass.LENDABLE:
         return None
     queue = trial.snapshot.queues[leaf]
     held, freed = trial.held(leaf), search.releasable()

@@ -25,7 +25,7 @@ OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
 """The scopes of policies that may evict allocations of lower priority in the preemptor's own queue."""
 
 
-def _job_of(trial: Trial, plan: Plan) -> WaitingGang:
+def _gang_of(trial: Trial, plan: Plan) -> WaitingGang:
     """Return the gang that a plan is for. A single ask counts as a gang of one member."""
     first = plan.pledges[0].ask
     found = (one for one in trial.snapshot.jobs if first in one.members)
@@ -35,11 +35,11 @@ def _job_of(trial: Trial, plan: Plan) -> WaitingGang:
 # All or nothing -------------------------------------------------------------------------------------------------
 
 
-def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
+def whole_gang(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that does not serve exactly the waiting members of its gang (J8, invariant 9)."""
     if not plan.facts.gang:
         return None
-    planned = _job_of(trial, plan)
+    planned = _gang_of(trial, plan)
     wanted = {one.key for one in planned.members}
     if {one.ask.key for one in plan.pledges} != wanted or not planned.gathered:
         return Refusal(Rule.PART_OF_JOB, "it is not for all members of the job")
@@ -50,7 +50,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan if its gang may not preempt (J3, J4), or if its ask may not replace pods of its queue (I2)."""
     refusal = None
     if plan.facts.gang:
-        refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
+        refusal = gang_policy.may_plan(trial, _gang_of(trial, plan))
     elif plan.facts.scope is Scope.OWN_QUEUE:
         refusal = of_the_ask(trial, plan.pledges[0].ask)
     return None if refusal is None else Refusal(refusal.rule, refusal.because)
@@ -70,7 +70,7 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
 # The victims ----------------------------------------------------------------------------------------------------
 
 
-def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
+def victims_of_gangs(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
 
     In the queue of the plan's asks, a victim must have a strictly lower priority than these asks. A gang never evicts its own
@@ -79,7 +79,7 @@ def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     """
     if plan.facts.scope not in OWN_QUEUE:
         return None
-    planned = _job_of(trial, plan)
+    planned = _gang_of(trial, plan)
     owed = _owed(trial, planned) if plan.facts.gang else ()
     for release in plan.releases:
         refusal = _of_own(trial, plan.facts, planned, release)
@@ -146,7 +146,7 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
     """
     if not plan.facts.gang or not plan.releases:
         return None
-    planned = _job_of(trial, plan)
+    planned = _gang_of(trial, plan)
     own = [one for one in plan.releases if one.leaf == planned.leaf]
     if len(own) == len(plan.releases):
         return None
@@ -171,7 +171,7 @@ def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """
     if not plan.facts.gang:
         return None
-    planned, sums = _job_of(trial, plan), _Sums(trial, plan)
+    planned, sums = _gang_of(trial, plan), _Sums(trial, plan)
     owed = _owed(trial, planned)
     left = [unit for unit in sums.units() if any(one.leaf != planned.leaf for one in unit)]
     going = {node: _freed_on(trial, node, sums.on.get(node, ())) for node in sums.used}
@@ -314,7 +314,7 @@ class _Sums:
     def __init__(self, trial: Trial, plan: Plan) -> None:
         self.trial = trial
         self.plan = plan
-        self.job = _job_of(trial, plan)
+        self.job = _gang_of(trial, plan)
         self.used = _used(plan.pledges)
         self.wanted = added(one.kind.demand for one in self.job.members)
         self.kind = self.job.members[0].kind
@@ -379,7 +379,7 @@ class _Sums:
         return True
 
 
-def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
+def no_gang_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims for a gang that fits without them once all terminating pods have ended (invariant 12).
 
     The gang fits if each member in turn fits on a node and below the maxima. In this test, the members before it count as
@@ -387,7 +387,7 @@ def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """
     if not plan.facts.gang or not plan.releases:
         return None
-    planned = _job_of(trial, plan)
+    planned = _gang_of(trial, plan)
     without = _Sums(trial, Plan(plan.policy, plan.pledges))
     if without.has_headroom() and search.fits(trial, planned):
         return Refusal(Rule.NOT_MINIMAL, "the job fits without victims")
@@ -395,13 +395,13 @@ def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 PLAN_RULES: Final = (
-    whole_job,
+    whole_gang,
     may_have_others_go,
     one_by_one_for_singles,
-    victims_of_jobs,
+    victims_of_gangs,
     gangs_whole,
     within_the_share,
     enough_for_all,
     taken_for_decided_types,
-    no_job_for_nothing,
+    no_gang_for_nothing,
 )

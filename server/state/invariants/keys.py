@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from server.model.asks import job_class
+from server.model.asks import gang_class
 from server.model.fit import Demand
 from server.model.resources import Resource
 from server.state.applications import Application, Ask
@@ -182,9 +182,9 @@ def _check_membership(partition: Partition, ask: Ask) -> None:
     assert ask_class.resource == spec.resource, (
         f"ask {ask.key} of {spec.resource} is in {class_name(ask_class)}"
     )
-    kind = job_class(spec, partition.classed_by)
-    assert ask_class.job_class is kind or ask in partition.unclassed, (
-        f"ask {ask.key} is in a class of {ask_class.job_class} asks, not {kind}"
+    kind = gang_class(spec, partition.classed_by)
+    assert ask_class.gang_class is kind or ask in partition.unclassed, (
+        f"ask {ask.key} is in a class of {ask_class.gang_class} asks, not {kind}"
     )
     if ask.node is not None or (
         ask_class.constraints is spec.constraints and not partition.avoided

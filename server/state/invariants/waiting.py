@@ -164,7 +164,7 @@ def check_parked(partition: Partition) -> None:
             if group.parked and is_known(group) and name[1] != group.ask_class
         ]
         assert not strangers, f"{holder_name(strangers[0])} waits in the list of another class"
-    _check_parked_jobs(partition)
+    _check_parked_gangs(partition)
     _check_blocked(partition)
 
 
@@ -178,7 +178,7 @@ def _waiting_lists(partition: Partition) -> dict[tuple[object, object], list[Gro
     return lists
 
 
-def _check_parked_jobs(partition: Partition) -> None:
+def _check_parked_gangs(partition: Partition) -> None:
     parked = Counter(id(job) for job in partition.gangs.parked)
     for application in partition.applications.values():
         for job in application.jobs.values():

@@ -235,5 +235,5 @@ def _may_have_others_go(trial: Trial, policy: PolicyFacts, claimant: Claimant) -
 
 def _plan(trial: Trial, claimant: Claimant) -> Plan | Refusal:
     if isinstance(claimant, WaitingGang):
-        return verdicts.plan_job(trial, claimant)
+        return verdicts.plan_gang(trial, claimant)
     return verdicts.plan(trial, claimant)

@@ -35,7 +35,7 @@ def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Clai
     """Return the claimant with every member changed."""
     if isinstance(claimant, WaitingAsk):
         return change(claimant)
-    changed_ones = sorted(map(change, claimant.members), key=snapshotting.job_order)
+    changed_ones = sorted(map(change, claimant.members), key=snapshotting.gang_order)
     return replace(claimant, members=tuple(changed_ones))
 
 

@@ -138,7 +138,7 @@ def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
         if need.job is None
-        else decision_records.would_job(plan)
+        else decision_records.would_gang(plan)
     )
     if snapshot.settings.observe_only:
         found = Cure(Change.SETTING, "observeonly", "set preemption.observeonly: false")

@@ -5,7 +5,7 @@ The live state is read, because snapshots leave out the classes that asks declar
 
 from dataclasses import replace
 
-from server.model.asks import JobClass, job_class
+from server.model.asks import GangClass, gang_class
 from server.model.fit import Amounts
 from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
@@ -28,7 +28,7 @@ def listing(partition: Partition, snapshot: Snapshot) -> Snapshot:
 def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
     """Return the claimant with the classes that these settings give to asks."""
     if isinstance(claimant, WaitingAsk):
-        kind = replace(claimant.kind, job_class=job_class(claimant.spec, settings))
+        kind = replace(claimant.kind, gang_class=gang_class(claimant.spec, settings))
         return claimant._replace(kind=kind)
     members = (classed(one, settings) for one in claimant.members)
     return replace(claimant, members=tuple(one for one in members if isinstance(one, WaitingAsk)))
@@ -44,7 +44,7 @@ def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmU
     waiting = {path: partition.types.zeros() for path in partition.queues}
     dying = set(partition.columns.allocations.dying())
     for ask in partition.asks.values():
-        if ask.key not in dying and job_class(ask.spec, settings) is JobClass.FIRM:
+        if ask.key not in dying and gang_class(ask.spec, settings) is GangClass.FIRM:
             _add(held if _is_counted(ask) else waiting, ask)
     return {
         path: FirmUse(

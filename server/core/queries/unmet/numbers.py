@@ -307,7 +307,7 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
         return None
     kept = _most(planner, need, path, tuple(map(min, before, _left(snapshot, answer, path))))
     if not planner.helps(what_if.with_guaranteed(snapshot, path, kept), need.claimant):
-        kept = _kept_for_a_job(planner, need, path)
+        kept = _kept_for_a_gang(planner, need, path)
     kept = _rounded_down(planner, need, path, kept)
     if not hierarchy.allows(snapshot, path, kept):
         kept = _without_refused(snapshot, path, kept)
@@ -350,7 +350,7 @@ def _rounded_down(
     return left(_rounded(snapshot, less, helps))
 
 
-def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
+def _kept_for_a_gang(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
     """Return the largest guarantee with which the gang still gets capacity. A guarantee of zero must help for this.
 
     This guarantee cannot be read from the victims of one plan. With each guarantee that is tried, the members may get other
