@@ -78,12 +78,14 @@ def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 def eff_for_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave what is promised to a queue out of what it holds."""
     monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
+    monkeypatch.setattr(Shortage, "may_lack", lambda *_: True)
     monkeypatch.setattr(Trial, "held", Trial.eff)
 
 
 def no_trigger_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a queue that has its guarantee claim all the same (rule 4 broken)."""
     monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
+    monkeypatch.setattr(Shortage, "may_lack", lambda *_: True)
     monkeypatch.setattr(entitlement, "_is_open", lambda *_: True)
     monkeypatch.setattr(gate, "PLAN_RULES", ())
 
