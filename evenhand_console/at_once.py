@@ -1,7 +1,9 @@
 """Calls of one view that are made at the same time: the core answers questions that arrive together from one picture."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 CALLS_MAX: Final = 20
@@ -11,9 +13,34 @@ Answer = TypeVar("Answer")
 _POOL: Final = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="console-call")
 
 
+_THREAD: Final = threading.local()
+Extend = Callable[[], Callable[[], None]]
+"""The function that keeps a connection open until the function that it returns is called."""
+
+
+@contextmanager
+def extending(extend: Extend) -> Iterator[None]:
+    """Keep the connection of a view open for the reads that this thread begins in the block, until each of them has ended.
+
+    A view ends before its reads if one of them fails.
+    """
+    before = getattr(_THREAD, "extend", None)
+    _THREAD.extend = extend
+    try:
+        yield
+    finally:
+        _THREAD.extend = before
+
+
 def begin(read: Callable[[], Answer]) -> "Future[Answer]":
     """Begin a read in another thread. `result()` waits for its result, or raises its Fault.
 
     A read that was begun must not begin others, which could wait for its own place.
     """
-    return _POOL.submit(read)
+    extend: Extend | None = getattr(_THREAD, "extend", None)
+    if extend is None:
+        return _POOL.submit(read)
+    end = extend()
+    found = _POOL.submit(read)
+    found.add_done_callback(lambda _: end())
+    return found

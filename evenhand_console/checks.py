@@ -42,8 +42,8 @@ class _Kept:
     def take(self, core: Core, partition: str) -> None:
         """Take the answer of checks that have ended. Raises their Fault if there is no answer yet.
 
-        After an answer a failure is no reason to show none. A failure over an earlier connection, which may have been closed
-        during the call, says nothing about the core: the checks begin again.
+        After an answer a failure is no reason to show none. A failure over an earlier connection says nothing about the core:
+        the checks begin again.
         """
         if self.running is None or not self.running.done():
             return

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 import typer
@@ -22,6 +23,7 @@ class Connection:
         self._clock = clock
         self._lock = threading.Lock()
         self._current: _Opened | None = None
+        self._in_use: list[_Opened] = []
 
     @contextmanager
     def lease(self) -> Iterator[Core]:
@@ -33,13 +35,21 @@ class Connection:
             if self._current is None:
                 self._current = _Opened(self._opener, self._clock())
             opened = self._current
-            opened.users += 1
+            self._add_user(opened)
         try:
             yield opened.core
         finally:
-            with self._lock:
-                opened.users -= 1
-                self._close_unused(opened)
+            self._end_user(opened)
+
+    def extend(self, core: Core) -> Callable[[], None]:
+        """Keep a leased connection open until the returned function is called, even if its lease ends before.
+
+        A call that begins on a closed channel of gRPC ends the whole process.
+        """
+        with self._lock:
+            opened = next(one for one in self._in_use if one.core is core)
+            self._add_user(opened)
+        return partial(self._end_user, opened)
 
     def retire(self, core: Core, after_s: float = 0.0) -> None:
         """Open another connection for the next reader, if `core` is the current connection and is at least `after_s` seconds old."""
@@ -57,6 +67,18 @@ class Connection:
             opened, self._current = self._current, None
             if opened is not None:
                 self._close_unused(opened)
+
+    def _add_user(self, opened: "_Opened") -> None:
+        if not opened.users:
+            self._in_use.append(opened)
+        opened.users += 1
+
+    def _end_user(self, opened: "_Opened") -> None:
+        with self._lock:
+            opened.users -= 1
+            if not opened.users:
+                self._in_use.remove(opened)
+            self._close_unused(opened)
 
     def _close_unused(self, opened: "_Opened") -> None:
         if opened is not self._current and not opened.users:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
 import grpc
@@ -13,6 +14,7 @@ from evenhand_cli.faults import Fault
 from evenhand_cli.rpc_faults import reason_of
 from evenhand_cli.spread_channel import SpreadChannel
 from evenhand_cli.staleness import Pictures
+from evenhand_console.at_once import extending
 from evenhand_console.connection import RENEW_S, Connection
 
 STREAM_S: Final = 60.0
@@ -48,7 +50,7 @@ class Source:
 
         Raises Fault if the core does not answer or refuses.
         """
-        with self._connection.lease() as core:
+        with self._connection.lease() as core, extending(partial(self._connection.extend, core)):
             notices: list[str] = []
             pictures = Pictures(notices.append)
             asked = replace(self._as_visitor(core, token), pictures=pictures)
