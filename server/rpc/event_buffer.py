@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count, groupby, repeat
+from itertools import count, groupby, islice, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -110,10 +110,10 @@ class History:
         """Do nothing."""
 
     def after(self, number: int) -> Iterator[Entry]:
-        """Yield the entries with a greater number, oldest first."""
-        for entry in self._entries:
-            if entry[0] > number:
-                yield Entry(*entry)
+        """Yield the entries with a greater number, oldest first. Earlier entries are not read: streams look many times a second."""
+        later = list(islice(reversed(self._entries), max(self.last - number, 0)))
+        for entry in reversed(later):
+            yield Entry(*entry)
 
     def kinds_after(self, number: int) -> list[str]:
         """Return the kinds of all entries with a greater number, sorted by name. The entries need not be kept any more."""

@@ -1,7 +1,8 @@
 """The numbered history of decisions, and the positions of each kind in a part of it, compared with plain Python."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,34 @@ def test_the_latest_are_kept_and_each_has_its_number(sizes: Sequence[int]) -> No
     assert held.last == len(expected)
     assert held.first == max(1, held.last - KEPT + 1)
     assert list(held.after(held.last - 1)) == numbered[-1:]
+
+
+class _Counted(deque[Any]):
+    """A deque that counts the entries that are read."""
+
+    read = 0
+
+    def _counting(self, found: Iterator[Any]) -> Iterator[Any]:
+        for one in found:
+            self.read += 1
+            yield one
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._counting(super().__iter__())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._counting(super().__reversed__())
+
+
+def test_later_entries_are_found_without_reading_the_earlier_ones() -> None:
+    """Watch streams look many times a second, and mostly few of the kept entries are new."""
+    held = History()
+    held.decided(Decisions([NodeAccepted("rm", f"n{one}") for one in range(1_000)]), NOW)
+    held._entries = counted = _Counted(held._entries)
+    for number, later in ((997, 3), (1_000, 0), (1_001, 0)):
+        counted.read = 0
+        assert len(list(held.after(number))) == later
+        assert counted.read <= later + 1
 
 
 @given(st.lists(slices, max_size=4))
