@@ -87,6 +87,7 @@ class TenantEvents:
     def _of_application(
         self, decision: Released | AskReleased | AskRejected | ApplicationUpdated
     ) -> Iterable[str]:
+        """Return the queue of the event's application. Return no queue if the application was removed meanwhile: its queue is not known."""
         known = self._core.state.partitions.get(decision.partition)
         found = known and known.applications.get(decision.application_id)
         return (found.leaf.path,) if found and found.rm_id == decision.rm_id else ()

@@ -137,19 +137,21 @@ class WatchService:
     ) -> AsyncIterator[pb.WatchEventsResponse]:
         """Yield the same as `_kinds`, for the events of a viewer's queue and of the queues below it.
 
-        The stream pauses after each look, so that the events of others are read in batches.
+        The stream looks at most once in `KINDS_INTERVAL_S`, so that the events of others are read in batches. All looks are at
+        multiples of this time after the first response: an event of others neither delays a message nor makes it come earlier.
         """
+        loop = asyncio.get_running_loop()
         with self._of_tenants.watching(queue):
-            number, seen = self._history.last, -1
+            number, seen, begun = self._history.last, -1, loop.time()
             yield pb.WatchEventsResponse()
             while True:
                 seen = await self._watchers.change(seen)
+                await asyncio.sleep(KINDS_INTERVAL_S - (loop.time() - begun) % KINDS_INTERVAL_S)
                 kinds = self._of_tenants.kinds_after(queue, number)
                 number = self._history.last
                 shown = [one for one in kinds if one in wanted]
                 if shown:
                     yield pb.WatchEventsResponse(kinds=shown)
-                await asyncio.sleep(KINDS_INTERVAL_S)
 
 
 _OF_PODS: Final = frozenset(
