@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-CALLS_MAX: Final = 20
-"""Largest number of such calls at a time, of all views together; further ones wait."""
+CALLS_MAX: Final = 12
+"""Largest number of such calls at a time, of all views together; further ones wait. All calls together are 32, as many as a caller may make."""
 
 Answer = TypeVar("Answer")
 _POOL: Final = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="console-call")

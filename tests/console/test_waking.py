@@ -15,7 +15,8 @@ from evenhand_cli.connect import connected_core
 from evenhand_cli.contexts import Context
 from evenhand_cli.faults import Fault
 from evenhand_console import waking
-from evenhand_console.at_once import begin
+from evenhand_console.app import ASKS_MAX, THREADS_MAX
+from evenhand_console.at_once import CALLS_MAX, begin
 from evenhand_console.connection import Connection
 from evenhand_console.query import query_of
 from evenhand_console.reading import LogInFault, Source, status_of
@@ -23,6 +24,7 @@ from evenhand_console.sharing import BURST, FEW, REST_FACTOR, TOGETHER_S, Fragme
 from evenhand_console.views import VIEWS
 from evenhand_console.waking import Cancellable, Kinds, Waking
 from server.rpc.event_buffer import KINDS
+from server.rpc.limits import CALLER_READS_MAX
 from tests.cli.fake import Failure, FakeCore, running
 from tests.cli.processes import until
 from tests.console.samples import core
@@ -366,3 +368,8 @@ def test_the_calls_of_a_page_are_made_at_the_same_time() -> None:
     together = threading.Barrier(2, timeout=PATIENCE_S)
     other = begin(together.wait)
     assert {together.wait(), other.result()} == {0, 1}
+
+
+def test_the_core_accepts_as_many_calls_at_once_as_the_console_makes() -> None:
+    """All pages may have one identity. A reader may make a call itself while other threads make its other calls."""
+    assert THREADS_MAX + CALLS_MAX + ASKS_MAX <= CALLER_READS_MAX
