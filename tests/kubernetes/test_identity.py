@@ -436,6 +436,35 @@ def test_a_revision_that_names_a_user_is_written_by_controllers_alone(ask: Reque
     made(ask.create(BOB, named))
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "template", "metadata", "Annotations"),
+        ("spec", "template", "METADATA", "annotations"),
+        ("spec", "Template", "metadata", "annotations"),
+        ("\u017fpec", "template", "metadata", "annotation\u017f"),
+    ],
+    ids=["annotations", "metadata", "template", "long-s"],
+)
+def test_a_revision_names_a_user_with_keys_of_any_case(
+    ask: Requests, path: tuple[str, ...]
+) -> None:
+    """The StatefulSet controller reads revisions with Go's JSON decoder, which ignores the case of keys."""
+    data: Object = {USER: ALICE.info()}
+    for key in reversed(path):
+        data = {key: data}
+    owner = workload("Deployment", "other") | {"apiVersion": "x.io/v1"}
+    assert "name-users" in refused(ask.create(BOB, revision("r", owner) | {"data": data}))
+
+
+@pytest.mark.parametrize(
+    "data", [{"spec": None}, {"spec": {"template": "a"}}, {"spec": [1]}, {"template": {"a": 1}}]
+)
+def test_a_revision_of_another_project_may_have_any_other_data(ask: Requests, data: Object) -> None:
+    owner = workload("Deployment", "other") | {"apiVersion": "x.io/v1"}
+    made(ask.create(BOB, revision("r", owner) | {"data": data}))
+
+
 def naming(item: Object, who: Person) -> Object:
     """Return a revision whose data names a user."""
     notes = {USER: who.info()}
