@@ -77,9 +77,10 @@ class EscapingConsole(Console):
         no_wrap = options.no_wrap if text.no_wrap is None else text.no_wrap
         if no_wrap or not has_long_word(text.plain, options.max_width):
             return text
-        self.has_shortened = True
         sign = PLAIN_SIGN if options.ascii_only else SIGN
-        return with_short_words(text, options.max_width, sign)
+        short = with_short_words(text, options.max_width, sign)
+        self.has_shortened |= short is not text
+        return short
 
 
 def escaped_text(text: Text) -> Text:

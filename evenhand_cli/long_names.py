@@ -16,7 +16,8 @@ SIGN, PLAIN_SIGN = "…", "~"
 """The sign for the part of a name that was left out, and the sign on an ASCII output."""
 _LEAD: Final = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
 """The indent, or the guides of the tree, before a name; they are never shortened."""
-_WORD: Final = re.compile(r"\S+")
+_WORD: Final = re.compile(r"^ *\S+|\S+", re.MULTILINE)
+"""A word, the first of a line with the line's indent, because rich breaks a line only after this word."""
 _COMMAND: Final = re.compile(r"(evenhand .+?)(?:: (.*))?")
 """A command, and what it is for."""
 

@@ -13,6 +13,7 @@ from evenhand.v1 import simulate_pb2 as pb
 from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, span
 from evenhand_cli.render.columns import Column, facts, fits, titled
 from evenhand_cli.render.decisions import victims
+from evenhand_cli.render.fits import Pointer
 from evenhand_cli.render.simulations import queues_over
 from evenhand_cli.render.words import instant, plural
 from server.model import policies
@@ -203,15 +204,15 @@ def _style(found: pb.SimulateConfigurationResponse) -> str:
     return "good" if quiet else "warn"
 
 
-def next_steps(found: pb.SimulateConfigurationResponse, file: str) -> Iterator[Text]:
+def next_steps(found: pb.SimulateConfigurationResponse, file: str) -> Iterator[Pointer]:
     """Yield the commands to run next: explain a victim, simulate what was not judged, apply the file."""
     goes = next((each for one in _evicting(found) for each in one.decision.victims), None)
     if goes is not None:
         name = goes.name or goes.allocation_key
-        yield Text(f"to look at a victim: evenhand explain {name}", style="faint")
+        yield Pointer("to look at a victim", f"evenhand explain {name}")
     if _unjudged(found):
-        yield Text("to see whether its manager is there: evenhand health", style="faint")
-    yield Text(f"to apply it: evenhand config apply {file}", style="faint")
+        yield Pointer("to see whether its manager is there", "evenhand health")
+    yield Pointer("to apply it", f"evenhand config apply {file}")
 
 
 # One partition --------------------------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import reports_pb2 as pb
+from evenhand_cli.long_names import has_long_word
 from evenhand_cli.render.amounts import amount, heading, phrase
 from evenhand_cli.render.columns import Column, facts, table
+from evenhand_cli.render.fits import whole as whole_command
 from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import plural
 
@@ -18,6 +20,8 @@ UNMET_ROWS_MAX = 8
 """
 CASES_MAX = 3
 """Maximum number of groups of asks that are shown for unmet guarantees; `--all` shows all."""
+VALUES_AT = len("  bound by") + 2
+"""Width of the names of the facts, up to the values."""
 
 
 def unmet(
@@ -53,7 +57,9 @@ def _unmet(
         parts.append(Text(more, style="warn"))
     cases = _cases(found)
     for queues, one in cases if whole else cases[:CASES_MAX]:
-        parts += [_title(one), facts(_facts(queues, one, then=then))]
+        alone = _is_incurable(one) and has_long_word(_command(one), width - VALUES_AT)
+        parts += [_title(one), facts(_facts(queues, one, then=then, alone=alone))]
+        parts += [whole_command(_command(one))] if alone else []
     parts += _uncounted(found, 0 if whole else max(len(cases) - CASES_MAX, 0))
     return Group(*parts)
 
@@ -115,8 +121,23 @@ def _title(one: pb.UnmetAsks) -> Text:
     return Text.assemble(("\n" + one.leaf, "key"), f"  {asks}, priority {one.priority}")
 
 
-def _facts(queues: Sequence[str], one: pb.UnmetAsks, *, then: bool) -> list[tuple[str, str | Text]]:
-    """Return the ask, the queues above its own that also lack their guarantee, the obstacle, and the remedy."""
+def _command(one: pb.UnmetAsks) -> str:
+    return f"evenhand explain {one.name or one.allocation_key}"
+
+
+def _is_incurable(one: pb.UnmetAsks) -> bool:
+    """Return whether the core looked for a remedy and found none."""
+    searched = one.searched and not one.HasField("cure")
+    return searched and one.binding not in {"being-served", "not-ready"}
+
+
+def _facts(
+    queues: Sequence[str], one: pb.UnmetAsks, *, then: bool, alone: bool
+) -> list[tuple[str, str | Text]]:
+    """Return the ask, the queues above its own that also lack their guarantee, the obstacle, and the remedy.
+
+    ``alone`` says that a command stands on the line below the facts.
+    """
     name, rest = one.name or one.allocation_key, one.because or one.rule
     above = [queue for queue in queues if queue != one.leaf]
     counts = f" (counts for {', '.join(above)})" if above else ""
@@ -137,7 +158,7 @@ def _facts(queues: Sequence[str], one: pb.UnmetAsks, *, then: bool) -> list[tupl
             lines.append(("serves", said))
     elif not one.searched:
         lines.append(("cure", "not looked for: ask for this queue alone"))
-    elif one.binding not in {"being-served", "not-ready"}:
-        said = f"no single change cures it: evenhand explain {name}"
+    elif _is_incurable(one):
+        said = f"no single change cures it: {'the next line' if alone else _command(one)}"
         lines.append(("cure", Text(said, style="bad")))
     return lines

@@ -1,10 +1,24 @@
 """Names of 253 characters at 80 columns: shortened in the middle, or whole on a line of their own; never broken."""
 
 import re
+from io import StringIO
 
 import pytest
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from evenhand.v1 import decisions_pb2, explain_pb2, inspect_pb2, simulate_pb2
+from evenhand.v1 import (
+    decisions_pb2,
+    explain_pb2,
+    history_pb2,
+    inspect_pb2,
+    reports_pb2,
+    simulate_pb2,
+)
+from evenhand_cli.escaping import EscapingConsole
+from evenhand_cli.render import forecasts, reports
+from evenhand_cli.render import history as past
+from evenhand_cli.terminal import THEME
 from tests.cli import decided, samples
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand
@@ -172,6 +186,45 @@ def test_a_simulation_with_long_names_fits_80_columns() -> None:
         ended = evenhand("simulate", "ask", "-", "--core", core.address, given=given, width=WIDTH)
     check(ended.out)
     assert NOTE in " ".join(ended.out.split())
+
+
+def test_commands_of_all_reports_can_be_copied() -> None:
+    asks = reports_pb2.UnmetAsks(leaf="root.a", name=POD, count=1, binding="max", searched=True)
+    lacking = reports_pb2.UnmetQueue(queue="root.a", asks=[asks])
+    life = history_pb2.GetPodHistoryResponse(pods=[history_pb2.PastPod(name=POD)])
+    evicting = simulate_pb2.ForeseenDecision(decision=decision())
+    part = simulate_pb2.PartitionSimulation(decisions=[evicting])
+    changed = simulate_pb2.SimulateConfigurationResponse(valid=True, partitions=[part])
+    unmet = reports_pb2.GetUnmetGuaranteesResponse(queues=[lacking])
+    for shown in (
+        reports.unmet(unmet, WIDTH),
+        past.pods(POD, life),
+        Group(*forecasts.next_steps(changed, "a.yaml")),
+    ):
+        assert f"evenhand explain {POD}" in printed(shown).splitlines()
+
+
+@pytest.mark.parametrize("length", range(WIDTH - 6, WIDTH + 2))
+def test_an_indented_name_is_shortened_when_its_line_is_too_short(length: int) -> None:
+    name = "".join(chr(ord("a") + at % 26) for at in range(length))
+    first = printed(Text(f"    {name} is full")).splitlines()[0]
+    whole = f"    {name}"
+    assert first.rstrip() == whole if len(whole) <= WIDTH else "…" in first
+    assert len(first) <= WIDTH
+    assert not first.strip().startswith("is")
+
+
+def test_a_line_that_has_no_name_is_not_said_to_be_shortened() -> None:
+    console = EscapingConsole(file=StringIO(), width=WIDTH, theme=THEME)
+    console.print(Text("─" * (WIDTH + 1)))
+    assert not console.lacks_note
+
+
+def printed(shown: RenderableType) -> str:
+    """Return what a terminal of 80 columns shows."""
+    file = StringIO()
+    EscapingConsole(file=file, width=WIDTH, theme=THEME).print(shown, crop=False)
+    return file.getvalue()
 
 
 def _answer(found: decisions_pb2.Decision) -> decisions_pb2.GetDecisionResponse:
