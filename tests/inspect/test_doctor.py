@@ -98,8 +98,15 @@ def test_a_node_with_more_pods_than_capacity_is_found_and_one_with_pledges_is_no
     found = findings(world)["node-overcommitted"]
     assert found.subject == "node n0"
     assert found.message == (
-        "2 pods, 1 of them of other schedulers take 0.002 cores more than the node has"
+        "2 pods, 1 of them of other schedulers, take 0.002 cores more than the node has"
     )
+
+
+def test_one_pod_that_takes_more_than_its_node_has_is_one() -> None:
+    world = healthy()
+    world.say(NodeUpdated(MANAGER, "n0", resource({"vcore": 2})))
+    found = findings(world)["node-overcommitted"]
+    assert found.message.startswith("1 pod takes ")
 
 
 def test_a_queue_over_its_max_is_found_with_what_enforces_it() -> None:

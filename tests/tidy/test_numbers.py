@@ -27,7 +27,8 @@ OF_HELPER = re.compile(r"(count|quantities|quantity|plural|phrase)\(")
 _NOUN = re.compile(
     rf" (further |more |other |waiting )?({NOUNS})\b(?! and (ticks|replies)|, the most)"
 )
-_VERB = re.compile(rf" (more )?({PLURAL_VERBS})\b")
+_VERB = re.compile(rf" (more )?(({PLURAL_VERBS}|stays)\b|free $)")
+"""A verb; `free` is one only before an object, which is a value of the template."""
 _CONSTANT = re.compile(r"([\w.]+\.)?_?[A-Z][A-Z_]+|.*\bmost\b.*")
 """A limit, which is greater than one."""
 
@@ -64,6 +65,8 @@ def test_a_number_in_a_sentence_agrees_with_noun_and_verb() -> None:
         'f"{len(found)} pods wait"',
         "f\"{count(n, 'pod')} are left\"",
         'f"{quantities(x)} more are free"',
+        'f"{quantities(x)} stays missing"',
+        "f\"{count(n, 'candidate')} free {amount}\"",
     ],
 )
 def test_a_template_that_does_not_know_its_number_is_found(template: str) -> None:

@@ -127,12 +127,12 @@ def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
             over[index] -= amount
     excess = partition.types.named([max(one, 0) for one in over])
     if excess:
-        foreign = f", {len(node.foreign)} of them of other schedulers" if node.foreign else ""
+        foreign = f", {len(node.foreign)} of them of other schedulers," if node.foreign else ""
         pods = len(node.allocations) + len(node.foreign)
         yield _warning(
             f"node {node.node_id}",
             Code.NODE_OVERCOMMITTED.value,
-            f"{count(pods, 'pod')}{foreign} take {quantities(excess)} more than the node has",
+            f"{count(pods, 'pod')}{foreign} {agreeing('take', pods)} {quantities(excess)} more than the node has",
             "Nothing is placed here until pods end. Drain the node, or look for pods that bypass the scheduler.",
         )
 

@@ -71,13 +71,13 @@ def _run(found: pb.Decision) -> Iterator[str]:
         return
     yield (
         f"Queue {run.queue} has to free {quantities(run.target)}; "
-        f"{count(run.candidates, 'candidate')} free {quantities(run.freed)}, and "
+        f"{count(run.candidates, 'candidate', 'free')} {quantities(run.freed)}, and "
         f"{_RESULTS.get(run.result, 'how it ends is not known')}."
     )
     if run.missing:
         why = f", for {words(run.blocked_by)}" if run.blocked_by else ""
         whom = f"; that protects {run.blocking_queue}" if run.blocking_queue else ""
-        yield f"{quantities(run.missing)} stays missing{why}{whom}."
+        yield f"{quantities(run.missing, 'stay')} missing{why}{whom}."
 
 
 def _level(one: pb.DecidingLevel) -> str:
