@@ -51,7 +51,7 @@ class ClusterServicer(rpc.ClusterServiceServicer):
     async def ApplyObjects(  # noqa: N802 - named by the file .proto
         self, request: pb.ApplyObjectsRequest, context: Context
     ) -> pb.ApplyObjectsResponse:
-        """Create or change objects, kinds on which others depend first."""
+        """Create or change objects, beginning with the kinds on which other kinds depend."""
         del context
         results = {}
         for at in _in_order(request.manifests):
@@ -251,7 +251,7 @@ def _as_invalid() -> Iterator[None]:
 
 
 def _in_order(manifests: Any) -> list[int]:  # noqa: ANN401 - a repeated field
-    """Return the positions of manifests, kinds on which others depend first."""
+    """Return the positions of manifests, beginning with the kinds on which other kinds depend."""
 
     def rank(at: int) -> tuple[int, int]:
         try:

@@ -22,7 +22,7 @@ STANDARD_INPUT = Path("-")
 
 
 def read(paths: Iterable[Path]) -> list[FileObject]:
-    """Return the objects of files and directories, kinds on which others depend first.
+    """Return the objects of files and directories, beginning with the kinds on which other kinds depend.
 
     Raises Fault if a file cannot be used, or if there are no objects.
 

@@ -68,7 +68,7 @@ def _section(path: Path) -> type[BaseModel]:
 
 
 def _inner(section: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield the keys of a section whose values are sections, each with its model."""
+    """Yield each key of a section whose value is another section, and the model of that other section."""
     for name, info in section.model_fields.items():
         for model in _models(info.annotation):
             yield info.alias or name, model

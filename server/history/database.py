@@ -68,7 +68,8 @@ def _write_ahead(connection: sqlite3.Connection, _record: object) -> None:
 def upsert(table: Table, dialect: Dialect) -> str:
     """Return the statement that inserts rows, and replaces existing rows with the same keys. Its parameters have the names of columns.
 
-    The statement is a text, because SQLAlchemy would examine each row of a statement of its own.
+    The function returns a text and no statement object of SQLAlchemy, because SQLAlchemy examines each row that it inserts with
+    a statement object.
     """
     kind = sqlite if dialect.name == "sqlite" else postgresql
     made: Any = kind.insert(table)

@@ -83,7 +83,10 @@ class _NotStartedError(Exception):
 
 
 class Feeder:
-    """The thread and its process. ``now`` returns the time in Unix milliseconds, ``about`` facts about the core."""
+    """The thread that sends the history, and the process that writes it.
+
+    ``now`` returns the time in Unix milliseconds, ``about`` facts about the core.
+    """
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ This module computes both for all asks at once.
 
 When asks are taken one at a time, the next ask is found from the root down. At each level the child with the smallest key is
 taken. The share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first
-therefore merges sorted lists, and one sort of all keys has the same result. Levels are merged from the applications up to the
+therefore merges sorted lists. One sort of all keys gives the same order. Levels are merged from the applications up to the
 root.
 """
 

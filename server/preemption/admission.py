@@ -1,9 +1,9 @@
 """The limits on the amounts that firm and lendable pods may use in a queue (J4).
 
 The limits apply to the leaf and to every queue above it. For each type that the queue guarantees, a firm ask must not raise the
-usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave capacity
-below the maximum for waiting firm asks: the part of the guarantee that these asks may still use. In these rules, usage includes
-plans and promised capacity.
+usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave
+capacity free below the maximum: as much of the guarantee as waiting firm asks may still use. In these rules, usage includes plans
+and promised capacity.
 """
 
 from collections.abc import Mapping

@@ -255,7 +255,7 @@ def _is_within_limits(held: Pledge) -> bool:
 
 
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
-    """Return whether the owner has to wait.
+    """Return whether the owner of a reservation has to wait.
 
     The owner waits for asks that would fit on the node without the reservation, and for gangs.
 

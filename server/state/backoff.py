@@ -29,7 +29,7 @@ class Tries(Protocol):
         """Return the verdict of the last refusal, or None."""
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
-        """Record the verdict of a refusal."""
+        """Record the verdict of the last refusal of the group or gang."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
         """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends this rest."""
@@ -62,7 +62,7 @@ class LiveTries:
         return group.verdict
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
-        """Record the verdict of a refusal."""
+        """Record the verdict of the last refusal of the group or gang."""
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
@@ -115,7 +115,7 @@ class ShadowTries:
         return None if known is None else known.verdict
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
-        """Record the verdict of a refusal."""
+        """Record the verdict of the last refusal of the group or gang."""
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:

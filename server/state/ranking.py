@@ -2,8 +2,9 @@
 
 The order is exact although the heaps are updated lazily. The *share* in an entry is always current, because every change of
 usage renews the entries on the path. The *priority* in an entry may be too high, because asks below the entry leave, and
-because classes are parked. The search checks the priorities on its way down and lowers those that are too high. No priority is
-too low. When an ask or a class that may be placeable is added, the priorities on its path are raised at once.
+because classes are parked. The search checks the priorities on its way down and lowers those that are too high. The
+priority in an entry is never too low: when an ask or a class that may be placeable is added, the priorities on its path are raised
+at once.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""The users of pods: which annotation `user.info` counts, and what the core gets in place of one that does not.
+"""The users of pods: whether the annotation `user.info` of a pod counts, and which user the core gets if it does not.
 
 With the setting `service.trustUserInfo: enforced` an annotation counts only where the admission policy `evenhand-user`
 guards it: in the namespaces of its binding, on pods that are newer than both. The core gets the identity of the

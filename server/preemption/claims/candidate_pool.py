@@ -87,7 +87,7 @@ class CandidatePool:
     """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
-    leaves were filtered again after ``field`` was made. ``field`` may then contain rows that are protected now.
+    leaves were filtered again after ``field`` was made. In this case some rows in ``field`` may be protected by now.
     """
 
     snapshot: Snapshot

@@ -2,9 +2,9 @@
 
 `ClaimEligibility` computes these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose
 the amount that it uses above its entitlement. If the queue also holds the preemptor, it can lose the amount of the ask as well
-(G4). In this module these numbers bound single victims. In `search` they bound sets of victims. `InQueueEligibility` computes
-these numbers for an ask that replaces pods of its own queue (I2). Its victims have a lower priority and belong to another
-application.
+(G4). This module compares these numbers with single victims. The module `search` compares them with the sum of a set of victims.
+`InQueueEligibility` computes these numbers for an ask that replaces pods of its own queue (I2). Its victims have a lower priority
+and belong to another application.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence

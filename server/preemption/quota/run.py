@@ -89,9 +89,9 @@ class RunInProgress:
     freed.
 
     ``margins`` has, for each leaf, the amounts that each queue on its path can lose. Paths share the lists of common queues.
-    ``taken`` maps the place of a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule
-    that protected it last. A candidate in neither map was not needed. A *place* is a position in the order of Q11. Allocations
-    that are not candidates also have a place.
+    A *place* is a position in the order of Q11. Allocations that are not candidates also have a place. ``taken`` maps the place of
+    a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected it last. A
+    candidate in neither map was not needed.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")

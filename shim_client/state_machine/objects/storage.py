@@ -90,8 +90,8 @@ def _look_again(state: State, changed: str = "", claim: str = "") -> None:
 
     Have the nodes of other waiting pods found again.
 
-    ``changed`` names the volume or class whose nodes have to be found again. ``claim`` is the claim, or ALL_CLAIMS, whose
-    volume has to be counted again at the nodes of its pods.
+    ``changed`` names the volume or class whose nodes have to be found again. ``claim`` is the claim whose
+    volume has to be counted again, or ALL_CLAIMS. The volume is counted at the node of each pod that mounts the claim.
     """
     state.outlook += 1
     if changed:

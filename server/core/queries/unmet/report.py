@@ -1,6 +1,6 @@
 """The report of unmet guarantees: every queue that is below its entitlement while asks below it wait. No function changes the state.
 
-The state is read first. All later steps read only an immutable snapshot.
+The report first reads the state and takes a snapshot. All later steps read only this snapshot, which never changes.
 """
 
 from collections import Counter
