@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Concatenate
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
 
 from evenhand_cli import completion
 from evenhand_cli.combinations import refuse_without
 from evenhand_cli.connect import Core
-from evenhand_cli.output import Form, Output, console_for, write, write_next
+from evenhand_cli.escaping import EscapingConsole
+from evenhand_cli.output import Form, Output, console_for, write, write_next, write_picture
 from evenhand_cli.render.listing import Field, Listing
 from evenhand_cli.signatures import joined
 from evenhand_cli.terminal import line
@@ -126,7 +127,7 @@ def write_listing(listing: Listing[Any], shape: Shape) -> None:
         write(shape.form, _value(listing, rows))
     else:
         console = console_for(shape.form)
-        console.print(listing.picture(rows, console, headers=shape.headers))
+        write_picture(console, listing.picture(rows, console, headers=shape.headers))
 
 
 def write_names(names: Iterator[str]) -> None:
@@ -178,7 +179,7 @@ def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
 class _Printed:
     """Output to a pipe or a file, with an empty line between two pictures."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: EscapingConsole) -> None:
         self._console = console
         self._is_first = True
 
@@ -189,5 +190,5 @@ class _Printed:
         if not self._is_first:
             self._console.print()
         self._is_first = False
-        self._console.print(picture)
+        write_picture(self._console, picture)
         self._console.file.flush()

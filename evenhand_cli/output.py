@@ -60,7 +60,13 @@ def show(
         write(form, value)
         return
     console = console_for(form)
-    console.print(picture(console), crop=False)
+    write_picture(console, picture(console))
+
+
+def write_picture(console: EscapingConsole, picture: RenderableType) -> None:
+    """Write a picture, and a note below it if names are shortened in it and it does not say so itself."""
+    console.has_shortened = console.has_note = False
+    console.print(picture, crop=False)
     if console.lacks_note:
         console.print(Text(NOTE, style="faint"))
 

@@ -16,8 +16,11 @@ from evenhand.v1 import (
     simulate_pb2,
 )
 from evenhand_cli.escaping import EscapingConsole
+from evenhand_cli.lists import Shape, write_listing
+from evenhand_cli.output import Form
 from evenhand_cli.render import forecasts, reports
 from evenhand_cli.render import history as past
+from evenhand_cli.render.listing import Listing, none_of
 from evenhand_cli.terminal import THEME
 from tests.cli import decided, samples
 from tests.cli.fake import FakeCore, running
@@ -186,6 +189,18 @@ def test_a_simulation_with_long_names_fits_80_columns() -> None:
         ended = evenhand("simulate", "ask", "-", "--core", core.address, given=given, width=WIDTH)
     check(ended.out)
     assert NOTE in " ".join(ended.out.split())
+
+
+def test_a_listing_without_rows_says_that_a_name_is_shortened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    none = none_of("application", queue=QUEUE)
+    listing: Listing[str] = Listing("applications", (), (), str, str, none=none)
+    write_listing(listing, Shape(Form.TABLE))
+    out = capsys.readouterr().out
+    check(out)
+    assert out.splitlines()[-1] == NOTE
 
 
 def test_commands_of_all_reports_can_be_copied() -> None:
