@@ -106,14 +106,12 @@ class Saving:
             await asyncio.sleep(SAVE_S)
 
     async def _changed(self) -> None:
-        """Wait until the core has a state that is not saved. Look every `SAVE_S` seconds, and when a checkpoint was taken over."""
-        while True:
+        """Wait until the core has a state that is not saved. Look at once, every `SAVE_S` seconds, and when a checkpoint was taken over."""
+        while self._feed.position == self._position:
             self._taken_over.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SAVE_S):
                     await self._taken_over.wait()
-            if self._feed.position != self._position:
-                return
 
     async def save(self) -> None:
         """Save the state of this moment."""

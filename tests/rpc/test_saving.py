@@ -88,3 +88,11 @@ async def test_a_state_that_changes_is_saved_again_and_again(
         for now in range(1, 4):
             ticked(feed, now, 1)
             await until(partial(is_saved, path, now))
+
+
+async def test_a_state_that_changed_during_the_pause_is_saved_at_its_end(tmp_path: Path) -> None:
+    path, feed = tmp_path / saved.NAME, Feed(Core(), "1")
+    saver = Saving(path, feed, InPlace(), Replica())
+    ticked(feed, 1, 1)
+    async with saving(saver):
+        await until(partial(is_saved, path, 1))
