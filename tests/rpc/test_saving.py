@@ -1,4 +1,4 @@
-"""The saving of a follower's state: soon after the follower has joined, and not at every join (design 7.3)."""
+"""The saving of a core's state, and of a follower's soon after it has joined (design 7.3)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from server.core.core import Core
+from server.record.keeper import Keeper
+from server.record.kept import Kept, read_kept
+from server.record.recording import at_once
 from server.replication import saved
 from server.replication.feed import Feed
 from server.rpc import saving as saving_module
 from server.rpc.following import Replica, State
 from server.rpc.reads import InPlace
 from server.rpc.saving import Saving
+from tests.core.test_revisions import made, text
 from tests.rpc.harness import serving, until
 from tests.rpc.test_following import in_state, place
 from tests.ticks import ticked
-
-pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +98,20 @@ async def test_a_state_that_changed_during_the_pause_is_saved_at_its_end(tmp_pat
     ticked(feed, 1, 1)
     async with saving(saver):
         await until(partial(is_saved, path, 1))
+
+
+async def test_a_follower_keeps_the_configuration_with_which_it_joined(tmp_path: Path) -> None:
+    """The leader may get nothing for a long time, and the state with its configuration is saved at once."""
+    path, core = tmp_path / "configuration", Core()
+
+    def kept() -> Kept:
+        return Kept(core.state.revision, core.state.configuration.text, core.state.given)
+
+    keeper = Keeper(path, lambda: (core.state.revision, core.state.given), kept, at_once)
+    async with serving(core=Core(made("a"))) as leader:
+        leaders = (f"127.0.0.1:{leader.port}",)
+        async with serving(observers=(keeper,), core=core, leaders=leaders) as follower:
+            await until(lambda: follower.endpoint.replica.joined == 1)
+            found = read_kept(path)
+            assert found is not None
+            assert found.text == text("a")
