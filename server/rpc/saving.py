@@ -35,8 +35,9 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
 
     If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that
     state. The revision of ``file`` and the texts that managers sent last are those with which the core was made, since they
-    were kept at each change and the state may be older. The core decides for the partitions that its options name, even if
-    the earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
+    were kept at each change and the state may be older. If the state is newer, because they were not kept, its texts count, and
+    no revision gets the number of an earlier one. The core decides for the partitions that its options name, even if the
+    earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
     """
     found = saved.read(path)
     if found.why_not:
@@ -55,9 +56,11 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
     moving.take_named(state, feed.now)
     if file is not None and file.digest != state.configuration.digest:
         core.handle(ConfigurationApplied(file, revision.source), feed.now)
+        if revision.number < state.revision.number:
+            state.revision = revision._replace(number=state.revision.number)
     elif is_moved:
         core.handle(ConfigurationApplied(state.configuration, state.revision.source), feed.now)
-    if file is not None:
+    if file is not None and revision.number >= state.revision.number:
         state.revision, state.given = revision, given
     _log.info("state-restored", position=feed.position, version=found.header.version)
     return True

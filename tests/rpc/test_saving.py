@@ -1,4 +1,4 @@
-"""The saving of a core's state, and of a follower's soon after it has joined (design 7.3)."""
+"""The saving of a core's state, and of a follower's soon after it has joined; the numbers of restored revisions (design 7.3)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from server.core.core import Core
+from server.core.events.configuration import past
+from server.model.events import ConfigurationApplied
+from server.model.revisions import Base
 from server.record.keeper import Keeper
 from server.record.kept import Kept, read_kept
 from server.record.recording import at_once
@@ -17,7 +20,7 @@ from server.replication.feed import Feed
 from server.rpc import saving as saving_module
 from server.rpc.following import Replica, State
 from server.rpc.reads import InPlace
-from server.rpc.saving import Saving
+from server.rpc.saving import Saving, restore
 from tests.core.test_revisions import made, text
 from tests.rpc.harness import serving, until
 from tests.rpc.test_following import in_state, place
@@ -115,3 +118,19 @@ async def test_a_follower_keeps_the_configuration_with_which_it_joined(tmp_path:
             found = read_kept(path)
             assert found is not None
             assert found.text == text("a")
+
+
+@pytest.mark.parametrize(("leaf", "number"), [("b", 2), ("c", 3)])
+def test_a_file_beside_a_newer_state_gets_no_number_of_an_earlier_revision(
+    tmp_path: Path, leaf: str, number: int
+) -> None:
+    """The configuration of the earlier run was not kept, or was moved away."""
+    path, before, file = tmp_path / saved.NAME, Core(made("a")), made(leaf)
+    before.handle(ConfigurationApplied(made("b"), "test"), 1)
+    before.state.given = {"rm": "1" * 64}
+    saved.write(path, Feed(before, "v").checkpoint())
+    again = Core(file)
+    assert restore(path, Feed(again, "v"), again, file)
+    assert past(again.state, Base(again.state.revision.number)) == file
+    assert again.state.revision.number == number
+    assert again.state.given == before.state.given
